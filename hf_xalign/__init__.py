@@ -1,0 +1,48 @@
+"""hf_xalign: make the languages of a multilingual encoder line up.
+
+Names are imported on first use, so that ``import hf_xalign`` costs milliseconds and torch is loaded only when needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign._version import __version__
+
+if TYPE_CHECKING:
+    from hf_xalign.data import align_words, load_parallel, predict_links
+    from hf_xalign.evaluation import encode_sentences, encode_words
+    from hf_xalign.trainers import FAOConfig, FAOTrainer
+
+_HOME = {
+    "align_words": "hf_xalign.data",
+    "load_parallel": "hf_xalign.data",
+    "predict_links": "hf_xalign.data",
+    "encode_sentences": "hf_xalign.evaluation",
+    "encode_words": "hf_xalign.evaluation",
+    "FAOConfig": "hf_xalign.trainers",
+    "FAOTrainer": "hf_xalign.trainers",
+}
+
+__all__ = [
+    "FAOConfig",
+    "FAOTrainer",
+    "__version__",
+    "align_words",
+    "encode_sentences",
+    "encode_words",
+    "load_parallel",
+    "predict_links",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hf_xalign' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

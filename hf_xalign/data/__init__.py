@@ -1,0 +1,1 @@
+"""Parallel text, word links, and the batches made from them."""

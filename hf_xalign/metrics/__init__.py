@@ -1,0 +1,1 @@
+"""`evaluate` modules that ship with the package."""

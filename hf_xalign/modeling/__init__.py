@@ -1,0 +1,1 @@
+"""What sits on or beside an encoder: pooling, references, checkpoints."""

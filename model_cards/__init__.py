@@ -1,0 +1,1 @@
+"""Model cards: card data and one template."""

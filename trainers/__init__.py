@@ -1,0 +1,1 @@
+"""How each method trains: a config and a `Trainer` subclass a method."""

@@ -1,0 +1,7 @@
+"""The one exception type whose message alone tells the user what is wrong and what to do."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Bad input: the message names the file, row or field and the way out; recipes print it without a traceback."""

@@ -1,0 +1,78 @@
+"""Tiny models, tokenizers and links, built in memory: import them by `from tiny import make_encoder`."""
+
+from __future__ import annotations
+
+
+def make_tokenizer():
+    """A WordPiece tokenizer that knows every letter used in the tests' sentences and a few longer pieces."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = "abcdefghijklmnopqrstuvwxyzäöüß0123456789.,!?'-"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
+    pieces += ["the", "cat", "dog", "house", "haus", "kat", "hund", "##ze", "##es", "##ing", "open", "file", "da", "##tei"]
+    tokenizer = Tokenizer(models.WordPiece({p: i for i, p in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    )
+
+
+def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0):
+    """A random BERT of 2 layers x 16 without pooler, in float32."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=160,
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        initializer_range=0.2,
+    )
+    return BertModel(config, add_pooling_layer=False)
+
+
+SENTENCES = [
+    ("die katze sieht den hund", "the cat sees the dog", [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4]]),
+    ("das haus ist offen", "the house is open", [[0, 0], [1, 1], [2, 2], [3, 3]]),
+    ("datei öffnen", "open file", [[0, 1], [1, 0]]),
+    ("der hund schläft", "the dog is sleeping", [[0, 0], [1, 1], [2, 3]]),
+    ("alle dateien löschen", "delete all files", [[0, 1], [1, 2], [2, 0]]),
+    ("kein haus", "no house", [[0, 0], [1, 1]]),
+    ("der kleine hund und die große katze spielen", "the small dog and the big cat play", [[i, i] for i in range(8)]),
+    ("speichern unter", "save as", [[0, 0], [1, 1]]),
+]
+
+
+def make_links(n: int = 8):
+    """A word-aligned dataset (DESIGN.md's columns) of `n` pairs with unequal link counts."""
+    from datasets import Dataset
+
+    rows = [SENTENCES[i % len(SENTENCES)] for i in range(n)]
+    return Dataset.from_dict(
+        {
+            "source": [s for s, _, _ in rows],
+            "target": [t for _, t, _ in rows],
+            "source_lang": ["de"] * n,
+            "target_lang": ["en"] * n,
+            "source_words": [s.split() for s, _, _ in rows],
+            "target_words": [t.split() for _, t, _ in rows],
+            "links": [links for _, _, links in rows],
+        }
+    )

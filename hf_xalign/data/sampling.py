@@ -1,0 +1,96 @@
+"""The order in which pairs are drawn: seeded by epoch, grouped by length, balanced over languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from torch.utils.data import Sampler
+
+LanguageSampling = Literal["proportional", "each"]
+
+
+class PairSampler(Sampler[int]):
+    """Pair indices of one epoch.
+
+    The order depends on the seed, the epoch and the number of pairs in an *optimizer step* (over accumulation and
+    processes), never on how that step is divided, nor on the global random state: a resumed run and a run on two
+    processes draw the same pairs.
+
+    Args:
+        lengths: tokens of the longer side of each pair.
+        languages: the other language of each pair.
+        step_pairs: pairs an optimizer step.
+        seed: seed of the order; the epoch is added by `set_epoch`.
+        group_by_length: sort by length within windows of 50 steps, so that a batch pads little; the steps of a
+            window are then shuffled.
+        language_sampling: `proportional` draws every language as often as it has pairs; `each` deals the languages
+            in turn, as Cao's script has one batch of each in every step: shorter corpora start again, so an epoch
+            lasts until the longest has been seen once.
+        shuffle: False keeps the corpus order (and ignores `group_by_length`).
+    """
+
+    WINDOW_STEPS = 50
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        languages: Sequence[str],
+        *,
+        step_pairs: int,
+        seed: int = 0,
+        group_by_length: bool = True,
+        language_sampling: LanguageSampling = "proportional",
+        shuffle: bool = True,
+    ):
+        self.lengths = np.asarray(lengths)
+        names, codes = np.unique(np.asarray(languages), return_inverse=True)
+        self.corpora = [np.flatnonzero(codes == c) for c in range(len(names))]
+        self.step_pairs = step_pairs
+        self.seed = seed
+        self.group_by_length = group_by_length and shuffle
+        self.language_sampling = language_sampling
+        self.shuffle = shuffle
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order the next iteration gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        if self.language_sampling == "each":
+            return max(len(c) for c in self.corpora) * len(self.corpora)
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        if self.language_sampling == "each":
+            rounds = max(len(c) for c in self.corpora)
+            columns = []
+            for corpus in self.corpora:
+                order = self._order(corpus, rng)
+                columns.append(np.resize(order, rounds))
+            indices = np.stack(columns, axis=1).reshape(-1)
+        else:
+            indices = self._order(np.arange(len(self.lengths)), rng)
+        return iter(indices.tolist())
+
+    def _order(self, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if not self.shuffle:
+            return indices
+        indices = rng.permutation(indices)
+        if not self.group_by_length:
+            return indices
+        step = self.step_pairs
+        if self.language_sampling == "each":
+            step = max(1, step // len(self.corpora))
+        window = step * self.WINDOW_STEPS
+        parts = []
+        for start in range(0, len(indices), window):
+            chunk = indices[start : start + window]
+            chunk = chunk[np.argsort(-self.lengths[chunk], kind="stable")]
+            full = len(chunk) // step * step
+            steps = rng.permutation(chunk[:full].reshape(-1, step))
+            parts += [steps.reshape(-1), chunk[full:]]
+        return np.concatenate(parts)

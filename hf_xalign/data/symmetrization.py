@@ -1,0 +1,89 @@
+"""From the links of two directions to one set of links: symmetrisation, then the filters that training wants.
+
+Both kinds of aligner take their heuristics from thot, so a name means the same thing everywhere. The growing ones scan
+the cells of the union row by row, where Koehn's own script goes outwards from the aligned cells: both are in use, and a
+few of the grown links differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from thot.alignment import SymmetrizationHeuristic
+from thot.common import WordAlignmentMatrix
+
+from hf_xalign.data.words import has_letter
+from hf_xalign.errors import InputError
+
+Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-and"]
+
+
+def heuristic(name: str) -> SymmetrizationHeuristic:
+    """Thot's member for one of our names.
+
+    Raises:
+        InputError: there is no such symmetrisation.
+    """
+    if name not in get_args(Symmetrization):
+        raise InputError(f"symmetrization={name!r} is none of {', '.join(get_args(Symmetrization))}")
+    return getattr(SymmetrizationHeuristic, name.replace("-", "_").upper())
+
+
+def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization) -> np.ndarray:
+    """Combine the links of two directions of one sentence pair.
+
+    Args:
+        forward: bool (source words, target words): links found from source to target.
+        backward: bool, the same shape (not transposed): links found from target to source.
+        method: `intersection`, `union`, `grow-diag` (Koehn et al. 2003: the intersection, then neighbouring links of
+            the union that cover a word not yet linked, again and again), or `grow-diag-final-and` (after that, links
+            of either direction between two words not yet linked).
+
+    Returns:
+        bool (source words, target words).
+    """
+    if method == "intersection":
+        return forward & backward
+    if method == "union":
+        return forward | backward
+    matrix = _to_matrix(forward)
+    getattr(matrix, heuristic(method).name.lower())(_to_matrix(backward))
+    return matrix.to_numpy()
+
+
+def _to_matrix(links: np.ndarray) -> WordAlignmentMatrix:
+    matrix = WordAlignmentMatrix(*links.shape)
+    for i, j in np.argwhere(links).tolist():
+        matrix.set(i, j)
+    return matrix
+
+
+class LinkFilters(NamedTuple):
+    """What is taken away from symmetrised links, in this order: a link that goes later still counted for `one_to_one`.
+
+    Attributes:
+        one_to_one: a word with two links loses all its links.
+        drop_identical: links between identical strings go (CONTINUAL's code).
+        require_letter: links of words without a letter go.
+    """
+
+    one_to_one: bool = True
+    drop_identical: bool = False
+    require_letter: bool = False
+
+    def __call__(
+        self, links: Iterable[Sequence[int]], source_words: Sequence[str], target_words: Sequence[str]
+    ) -> list[list[int]]:
+        """The links of one sentence pair that stay."""
+        kept = [[i, j] for i, j in links]
+        if self.one_to_one:
+            by_source, by_target = Counter(i for i, _ in kept), Counter(j for _, j in kept)
+            kept = [[i, j] for i, j in kept if by_source[i] == by_target[j] == 1]
+        if self.drop_identical:
+            kept = [[i, j] for i, j in kept if source_words[i] != target_words[j]]
+        if self.require_letter:
+            kept = [[i, j] for i, j in kept if has_letter(source_words[i]) and has_letter(target_words[j])]
+        return kept

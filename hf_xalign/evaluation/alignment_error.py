@@ -1,0 +1,62 @@
+"""Precision, recall and alignment error rate of predicted word links (Och & Ney 2003, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hf_xalign.errors import InputError
+
+Links = Iterable[Sequence[int]]
+
+
+def alignment_error_rate(
+    predictions: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> dict[str, float]:
+    """Score predicted links A against sure links S and possible links P, counted over all sentence pairs together.
+
+        precision = |A ∩ P| / |A|,   recall = |A ∩ S| / |S|,   AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+
+    Args:
+        predictions: for each sentence pair its links [i, j]; a repeated link counts once.
+        sure: for each pair the links that must be found.
+        possible: for each pair the links that may be found. Every sure link is possible too, whether it is listed or
+            not; without this argument the sure links are the possible ones.
+
+    Returns:
+        `precision`, `recall`, `alignment_error_rate` and `f1` (harmonic mean of precision and recall), fractions from
+        0 to 1. Without `possible`, f1 = 1 - AER. When nothing is predicted, precision is 0.
+
+    Raises:
+        InputError: unequal numbers of pairs, a link that is not two indices, or no sure link at all (recall is
+            undefined).
+    """
+    for name, column in (("sure", sure), ("possible", possible)):
+        if column is not None and len(column) != len(predictions):
+            raise InputError(
+                f"{len(predictions)} predictions but {len(column)} rows of {name} links: one row a pair is needed"
+            )
+    predicted = _flat(predictions, "predictions")
+    must = _flat(sure, "sure")
+    may = must | _flat(possible, "possible") if possible is not None else must
+    if not must:
+        raise InputError("no sure links: recall and alignment error rate are undefined without them")
+    in_sure, in_possible = len(predicted & must), len(predicted & may)
+    precision = in_possible / len(predicted) if predicted else 0.0
+    recall = in_sure / len(must)
+    return {
+        "precision": precision,
+        "recall": recall,
+        "alignment_error_rate": 1 - (in_sure + in_possible) / (len(predicted) + len(must)),
+        "f1": 2 * precision * recall / (precision + recall) if in_possible and in_sure else 0.0,
+    }
+
+
+def _flat(rows: Sequence[Links], name: str) -> set[tuple[int, int, int]]:
+    """All links as (sentence pair, i, j)."""
+    flat = set()
+    for row, links in enumerate(rows):
+        for link in links:
+            if len(link) != 2:
+                raise InputError(f"{name}, row {row}: link {list(link)} is not a pair of word indices [i, j]")
+            flat.add((row, int(link[0]), int(link[1])))
+    return flat

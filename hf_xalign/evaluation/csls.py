@@ -1,0 +1,295 @@
+"""Exact nearest neighbours by CSLS or cosine between two sets of vectors, in bounded memory, on CPU or GPU.
+
+CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) takes from the cosine how crowded the
+neighbourhoods of both vectors are:
+
+    CSLS(x, y) = 2 cos(x, y) - r(x) - r(y),    r(x) = mean cosine of x and its k nearest y,    r(y) likewise.
+
+One matrix answers both directions: F = cos(x, y) - r(x)/2 - r(y)/2 is half of CSLS, so its row maxima are the nearest
+y and its column maxima the nearest x. F is itself a product of vectors with two more coordinates, [x, 1, -r(x)/2] and
+[y, -r(y)/2, 1], hence the search costs two matrix products (one for r, one for F) plus one pass of vectorised block
+maxima over each product and direction; blocks that cannot matter are never looked into. Beside
+copies of the vectors, one tile is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from hf_xalign.errors import InputError
+
+Similarity = Literal["csls", "cosine"]
+
+# A tile of 4096 x 4096 float32 is 64 MiB: large enough for the product to run at full speed (wider, flatter tiles
+# measured up to twice as slow on CPU). Maxima of 16 leave a sixteenth of each tile to the passes that cannot be
+# vectorised.
+_TILE = 4096
+_BLOCK = 16
+# What rows added to fill the last block score against real ones: below every real score, which lies in [-2, 2].
+_PADDING = -8.0
+
+
+class Neighbours(NamedTuple):
+    """Nearest neighbours in both directions.
+
+    Attributes:
+        source_to_target: int64 (Ns,), for each source row the index of the nearest target row.
+        target_to_source: int64 (Nt,), for each target row the index of the nearest source row.
+    """
+
+    source_to_target: Tensor
+    target_to_source: Tensor
+
+
+def nearest_neighbours(
+    source: Tensor,
+    target: Tensor,
+    *,
+    k: int = 10,
+    similarity: Similarity = "csls",
+    legacy: bool = False,
+    device: str | torch.device | None = None,
+) -> Neighbours:
+    """Find the exact nearest neighbour of every vector among the vectors of the other side.
+
+    Scores are float32 whatever the input's type, outside autocast and without TF32, so they are exact up to float32
+    rounding (about 1e-6). Rows that are equal after normalisation are one point: of several equal candidates the
+    lowest index is returned, and equal queries get equal answers. *Different* vectors whose scores differ by less than
+    the rounding may come in either order; where their rounded scores are the same, the lowest index wins again.
+
+    Args:
+        source: (Ns, D) vectors of any floating type. A zero vector stays zero: its cosine to everything is 0.
+        target: (Nt, D) vectors.
+        k: neighbours in the mean r; no more than there are on the other side are used.
+        similarity: "csls", or "cosine" for the plain nearest neighbour (k is not used).
+        legacy: what the scripts behind published word-retrieval figures compute under the name of CSLS: the query is
+            divided by its norm, but the candidates, and both sides where r is computed, by the Frobenius norm of their
+            whole matrix. The score is close to a dot product. Three products instead of two.
+        device: where to compute; by default where `source` lies. The result lies there too.
+
+    Returns:
+        `Neighbours`, int64 tensors (Ns,) and (Nt,).
+
+    Raises:
+        InputError: a side is empty or not a matrix, dimensions differ, a row has NaN or infinity, or an option is
+            unknown.
+    """
+    if similarity not in ("csls", "cosine"):
+        raise InputError(f"similarity={similarity!r} is not known: use 'csls' or 'cosine'")
+    if k < 1:
+        raise InputError(f"k={k}: r is a mean over at least one neighbour")
+    if legacy and similarity != "csls":
+        raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
+    _check_shapes(source, target)
+    device = torch.device(device) if device is not None else source.device
+    source, target = (side.detach().to(device, torch.float32) for side in (source, target))
+    with _plain_float32(device):
+        if legacy:
+            return _legacy(source, target, k)
+        source, target = _unit_rows(source, "source"), _unit_rows(target, "target")
+        left, right = _extend(source, 0), _extend(target, 1)
+        if similarity == "csls":
+            source_r, target_r = _mean_of_nearest(left, right, len(source), len(target), k)
+            left[: len(source), -1] = source_r / -2
+            right[: len(target), -2] = target_r / -2
+        best = _best(left, right, len(source), len(target))
+        return _lowest_of_equals(best, source, target)
+
+
+def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
+    # Here r(x) is not constant over what a query is compared with under the same scaling, so each direction has its
+    # own matrix.
+    source_unit, target_unit = _unit_rows(source, "source"), _unit_rows(target, "target")
+    source, target = (side / _norm(side).clamp_min(torch.finfo(torch.float32).tiny) for side in (source, target))
+    source_r, target_r = _mean_of_nearest(_extend(source, 0), _extend(target, 1), len(source), len(target), k)
+    left, right = _extend(source_unit, 0), _extend(target, 1)
+    right[: len(target), -2] = target_r / -2
+    source_to_target = _best(left, right, len(source), len(target)).source_to_target
+    left, right = _extend(source, 0), _extend(target_unit, 1)
+    left[: len(source), -1] = source_r / -2
+    target_to_source = _best(left, right, len(source), len(target)).target_to_source
+    return _lowest_of_equals(Neighbours(source_to_target, target_to_source), source, target)
+
+
+def _check_shapes(source: Tensor, target: Tensor) -> None:
+    for name, side in (("source", source), ("target", target)):
+        if side.ndim != 2 or not side.is_floating_point():
+            raise InputError(
+                f"{name} vectors: expected a floating-point matrix (words, dimensions), got {side.dtype} of shape "
+                f"{tuple(side.shape)}"
+            )
+        if len(side) == 0:
+            raise InputError(f"{name} vectors: no rows, so there is nothing to retrieve")
+    if source.shape[1] != target.shape[1]:
+        raise InputError(
+            f"source vectors have {source.shape[1]} dimensions and target vectors {target.shape[1]}: "
+            "both must come from the same layers of the same model"
+        )
+
+
+@contextmanager
+def _plain_float32(device: torch.device) -> Iterator[None]:
+    """Float32 products in float32: no autocast, no TF32, no bfloat16, whatever the training around has set."""
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for backend, precision in zip(backends, before):
+            backend.fp32_precision = precision
+
+
+def _norm(x: Tensor, dim: int | None = None) -> Tensor:
+    # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
+    return torch.linalg.vector_norm(x, dim=dim, keepdim=dim is not None, dtype=torch.float64).float()
+
+
+def _unit_rows(x: Tensor, name: str) -> Tensor:
+    """Rows divided by their norm, zero rows kept."""
+    norm = _norm(x, dim=1)
+    bad = (~norm.isfinite()).nonzero()
+    if len(bad):
+        raise InputError(
+            f"{name} vectors: row {int(bad[0, 0])} (of {len(x)}) holds NaN or infinity: check the model that gave it"
+        )
+    return torch.where(norm > 0, x / norm, 0.0)
+
+
+def _extend(x: Tensor, one: int) -> Tensor:
+    """[x, 1, 0] (one=0) or [x, 0, 1] (one=1), and rows filling the last block that score `_PADDING` on the other side.
+
+    Two such matrices multiply to the plain product; -r/2 written into the 0 column of each makes it F.
+    """
+    rows, dim = x.shape
+    out = x.new_zeros(-(-rows // _BLOCK) * _BLOCK, dim + 2)
+    out[:rows, :dim] = x
+    out[:rows, dim + one] = 1.0
+    out[rows:, dim + 1 - one] = _PADDING
+    return out
+
+
+def _tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
+    """All tiles of left @ right.T, row by row and in one buffer, with the slices of rows and columns they cover."""
+    corners = [(i, j) for i in range(0, len(left), _TILE) for j in range(0, len(right), _TILE)]
+    buffer = left.new_empty(min(_TILE, len(left)) * min(_TILE, len(right)))
+    quiet = int(os.environ.get("RANK", "0")) != 0
+    for i, j in tqdm(corners, desc=what, unit="tile", disable=quiet, leave=False, delay=5):
+        rows, columns = left[i : i + _TILE], right[j : j + _TILE]
+        tile = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
+        torch.mm(rows, columns.T, out=tile)
+        yield slice(i, i + _TILE), slice(j, j + _TILE), tile
+
+
+def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Views of a tile by row, then by column, as (line, place, block), with the maxima (line, block) of its blocks.
+
+    The element at place p of block b is the line's element p * blocks + b. Blocks interleave like this because a
+    reduction over an outer dimension is vectorised and one over 16 neighbours is not (measured: 0.2 against 1 ns an
+    element).
+    """
+    rows, columns = tile.shape
+    by_row = tile.view(rows, _BLOCK, columns // _BLOCK)
+    yield by_row, by_row.amax(1)
+    by_column = tile.view(_BLOCK, rows // _BLOCK, columns)
+    # Reducing the permuted view instead would be twenty times slower.
+    yield by_column.permute(2, 0, 1), by_column.amax(0).T
+
+
+def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
+    """The r of every row and every column of left @ right.T, padding left out: float32 (rows,) and (columns,)."""
+    top = (
+        left.new_full((rows, min(k, columns)), -torch.inf),
+        left.new_full((columns, min(k, rows)), -torch.inf),
+    )
+    for i, j, tile in _tiles(left, right, "CSLS: neighbourhoods"):
+        for running, (values, maxima) in zip((top[0][i], top[1][j]), _blocks(tile)):
+            _keep_largest(running, values[: len(running)], maxima[: len(running)])
+    return top[0].mean(1), top[1].mean(1)
+
+
+def _keep_largest(running: Tensor, values: Tensor, maxima: Tensor) -> None:
+    """Merge a tile's values (line, place, block) into `running` (line, k), the k largest of each line so far."""
+    lines, k = running.shape
+    floor = running[:, -1:]
+    may_enter = maxima > floor
+    found = int(may_enter.sum())
+    if found == 0:
+        return
+    if found > k * lines and maxima.shape[1] > k:
+        # A line's first tile, or one that is nearer than all before: its k largest values lie in the k blocks of
+        # largest maxima.
+        block = maxima.topk(k).indices.flatten()
+        line = torch.arange(lines, device=block.device).repeat_interleave(k)
+    else:
+        line, block = may_enter.nonzero(as_tuple=True)
+    candidates = values[line, :, block]
+    hit, place = (candidates > floor[line]).nonzero(as_tuple=True)
+    line = line[hit]
+    count = torch.bincount(line, minlength=lines)
+    slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
+    entering = running.new_full((lines, int(count.max())), -torch.inf)
+    entering[line, slot] = candidates[hit, place]
+    running.copy_(torch.cat([running, entering], 1).topk(k).values)
+
+
+def _best(left: Tensor, right: Tensor, rows: int, columns: int) -> Neighbours:
+    """Index of the largest value of every row and every column of left @ right.T, the lowest among equal values."""
+    sides = [
+        (left.new_full((n,), -torch.inf), torch.zeros(n, dtype=torch.int64, device=left.device))
+        for n in (rows, columns)
+    ]
+    for i, j, tile in _tiles(left, right, "nearest neighbours"):
+        for (best, index), own, other, (values, maxima) in zip(sides, (i, j), (j, i), _blocks(tile)):
+            _keep_best(best[own], index[own], values, maxima, other.start)
+    return Neighbours(sides[0][1], sides[1][1])
+
+
+def _keep_best(best: Tensor, index: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
+    """Update each line's largest value so far and its index: tiles come in order, so only a larger one replaces it."""
+    top = maxima[: len(best)].amax(1)
+    better = (top > best).nonzero().squeeze(1)
+    top = top[better]
+    at, block = (maxima[better] == top[:, None]).nonzero(as_tuple=True)
+    # argmax gives the first place that holds the maximum; the lowest of all its blocks' indices is the answer.
+    place = (values[better[at], :, block] == top[at, None]).to(torch.uint8).argmax(1)
+    where = offset + place * maxima.shape[1] + block
+    best[better] = top
+    index[better] = index[better].scatter_reduce(0, at, where, "amin", include_self=False)
+
+
+def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
+    """Answer with the first of equal candidates, and equally for equal queries.
+
+    A product may round the scores of two equal rows differently (they can fall into differently shaped parts of it),
+    so ties between them must not be left to the scores.
+    """
+    first_source, first_target = _first_equal(source), _first_equal(target)
+    return Neighbours(
+        first_target[found.source_to_target][first_source], first_source[found.target_to_source][first_target]
+    )
+
+
+def _first_equal(x: Tensor) -> Tensor:
+    """For each row the index of the first row equal to it: int64 (rows,)."""
+    generator = torch.Generator().manual_seed(0)
+    odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1
+    odd = odd.to(x.device)
+    bits = (x + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal rows, equal bits
+    # Int64 arithmetic wraps: a multiply-add hash of each row. In slices, because each makes an int64 copy.
+    hashed = torch.cat([(part * odd).sum(1) for part in bits.split(_TILE)])
+    _, group = torch.unique(hashed, return_inverse=True)
+    order = torch.arange(len(x), device=x.device)
+    first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
+    # Should two different rows ever share a hash, neither is merged.
+    same = torch.cat([(bits[a] == bits[b]).all(1) for a, b in zip(first.split(_TILE), order.split(_TILE))])
+    return torch.where(same, first, order)

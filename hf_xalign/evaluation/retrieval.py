@@ -1,0 +1,214 @@
+"""Word retrieval (Cao et al. 2020): is the nearest word of the other language the one that the link names?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.csls import Similarity, nearest_neighbours
+
+POOLS = ("linked", "all")
+
+
+def word_retrieval(
+    source_vectors: Tensor | ArrayLike,
+    target_vectors: Tensor | ArrayLike,
+    links: Tensor | ArrayLike,
+    *,
+    source_words: Sequence[str] | None = None,
+    target_words: Sequence[str] | None = None,
+    k: int = 10,
+    similarity: Similarity = "csls",
+    pool: str = "linked",
+    legacy: bool = False,
+    device: str | torch.device | None = None,
+) -> dict[str, float | int]:
+    """Share of linked word occurrences whose nearest neighbour in the other language is exactly the linked occurrence.
+
+    The score falls as the pool grows, so the pool's size is part of the result; compare scores over equal pools only.
+    Specials such as [CLS] count when the caller gives them as further rows and links.
+
+    Args:
+        source_vectors: (Ns, D) floats, one row for each word occurrence of the source side.
+        target_vectors: (Nt, D) floats, likewise for the target side.
+        links: (L, 2) integers, 1-to-1: row of `source_vectors`, row of `target_vectors`.
+        source_words: the Ns words as strings, for the type-level scores; with `target_words` or not at all.
+        target_words: the Nt words.
+        k: neighbourhood size of CSLS.
+        similarity: "csls" or "cosine".
+        pool: "linked": the linked words are the candidates (and make the neighbourhoods); "all": every occurrence is,
+            linked or not. The queries are the linked words either way.
+        legacy: the published scripts' variant of CSLS, see `hf_xalign.evaluation.csls.nearest_neighbours`.
+        device: where to compute; by default where the source vectors lie.
+
+    Returns:
+        Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; with words also
+        `type_source_to_target`, `type_target_to_source` and `type_mean` (the retrieved word, as a string, is the
+        linked word: another occurrence of it counts). Counts: `source_pool`, `target_pool` (candidates on each side),
+        `queries` (links).
+
+    Raises:
+        InputError: no links, a link out of range or not 1-to-1, unequal numbers of words and vectors, an unknown
+            option, or anything that `nearest_neighbours` refuses.
+    """
+    if pool not in POOLS:
+        raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
+    source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
+    gold = _checked_links(links, len(source), len(target))
+    words = _checked_words(source_words, target_words, len(source), len(target))
+    if pool == "linked":
+        source, target = source[gold[:, 0].to(source.device)], target[gold[:, 1].to(target.device)]
+        if words:
+            words = tuple([side[row] for row in gold[:, n].tolist()] for n, side in enumerate(words))
+        gold = torch.arange(len(gold))[:, None].expand(-1, 2)
+    found = nearest_neighbours(source, target, k=k, similarity=similarity, legacy=legacy, device=device)
+    source_gold, target_gold = gold.unbind(1)
+    forward, backward = found.source_to_target.cpu()[source_gold], found.target_to_source.cpu()[target_gold]
+    scores = _directions("", forward == target_gold, backward == source_gold)
+    if words:
+        scores |= _directions(
+            "type_", _same_word(words[1], forward, target_gold), _same_word(words[0], backward, source_gold)
+        )
+    return scores | {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
+
+
+def flatten_rows(
+    source_vectors: Sequence[Tensor | ArrayLike],
+    target_vectors: Sequence[Tensor | ArrayLike],
+    links: Sequence[ArrayLike],
+    source_words: Sequence[Sequence[str]] | None = None,
+    target_words: Sequence[Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """Turn one row a sentence pair into the flat arguments of `word_retrieval`.
+
+    Args:
+        source_vectors: for each pair (words, D) floats; a sentence may have no words.
+        target_vectors: likewise.
+        links: for each pair (links, 2) integers, word indices within the pair; a pair may have no links.
+        source_words: for each pair its source words, or None.
+        target_words: likewise.
+
+    Returns:
+        `source_vectors` float32 (Ns, D), `target_vectors` float32 (Nt, D), `links` int64 (L, 2) row indices, and
+        `source_words`, `target_words` as flat lists when given: `word_retrieval(**flatten_rows(...))`.
+
+    Raises:
+        InputError: columns of unequal length, or a pair (named) whose links point outside it or whose words and
+            vectors differ in number.
+    """
+    columns = {
+        "source_vectors": source_vectors,
+        "target_vectors": target_vectors,
+        "links": links,
+        "source_words": source_words,
+        "target_words": target_words,
+    }
+    sizes = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(sizes.values())) > 1:
+        raise InputError("one row a sentence pair, but " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
+    source, source_starts = _stack(source_vectors, "source_vectors", source_words, "source_words")
+    target, target_starts = _stack(target_vectors, "target_vectors", target_words, "target_words")
+    flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
+    for row, pairs in enumerate(links):
+        local = np.asarray(pairs)
+        if local.size == 0:
+            continue
+        if local.ndim != 2 or local.shape[1] != 2 or local.dtype.kind not in "iu":
+            raise InputError(f"row {row}: links have shape {local.shape}, expected whole numbers of shape (links, 2)")
+        starts = [source_starts[row], target_starts[row]]
+        words = [source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]]
+        for i, j in local[((local < 0) | (local >= words)).any(1)].tolist():
+            raise InputError(f"row {row}: link {i}-{j} is out of range ({words[0]} source, {words[1]} target words)")
+        flat_links.append(local + starts)
+    return {
+        "source_vectors": source,
+        "target_vectors": target,
+        "links": torch.from_numpy(np.concatenate(flat_links)),
+        "source_words": None if source_words is None else list(chain.from_iterable(source_words)),
+        "target_words": None if target_words is None else list(chain.from_iterable(target_words)),
+    }
+
+
+def _stack(
+    rows: Sequence[Tensor | ArrayLike], name: str, words: Sequence[Sequence[str]] | None, words_name: str
+) -> tuple[Tensor, list[int]]:
+    """All vectors below each other, float32 (words, D), and the row where each sentence starts, plus the end."""
+    parts: list[Tensor] = []
+    starts = [0]
+    for row, vectors in enumerate(rows):
+        # NumPy turns nested lists into an array several times faster than torch does.
+        part = (
+            vectors.float() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
+        )
+        if len(part) and (part.ndim != 2 or (parts and part.shape[1] != parts[0].shape[1])):
+            raise InputError(
+                f"row {row}: {name} has shape {tuple(part.shape)}, expected (words, dimensions), "
+                "the same dimensions in every row"
+            )
+        if words is not None and len(words[row]) != len(part):
+            raise InputError(f"row {row}: {len(words[row])} {words_name} for {len(part)} {name}")
+        if len(part):
+            parts.append(part)
+        starts.append(starts[-1] + len(part))
+    if not parts:
+        raise InputError(f"{name}: no row has any word, so there is nothing to retrieve")
+    return torch.cat(parts), starts
+
+
+def _checked_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
+    gold = torch.as_tensor(links).cpu()
+    if gold.numel() == 0:
+        raise InputError("no links: word retrieval needs at least one linked pair of words")
+    if gold.ndim != 2 or gold.shape[1] != 2 or gold.is_floating_point():
+        raise InputError(
+            f"links: expected integers of shape (links, 2), got {gold.dtype} of shape {tuple(gold.shape)}"
+        )
+    gold = gold.long()
+    for n, (side, rows) in enumerate((("source", source_rows), ("target", target_rows))):
+        column = gold[:, n]
+        for at in ((column < 0) | (column >= rows)).nonzero().flatten().tolist():
+            i, j = gold[at].tolist()
+            raise InputError(
+                f"link {at} ({i}-{j}): there are {rows} {side} words, so the {side} index is out of range"
+            )
+        _, group, count = column.unique(return_inverse=True, return_counts=True)
+        for at in (count[group] > 1).nonzero().flatten().tolist():
+            i, j = gold[at].tolist()
+            raise InputError(
+                f"link {at} ({i}-{j}): the {side} word has {int(count[group][at])} links; word retrieval needs "
+                "1-to-1 links (align_words with one_to_one=True)"
+            )
+    return gold
+
+
+def _checked_words(
+    source: Sequence[str] | None, target: Sequence[str] | None, source_rows: int, target_rows: int
+) -> tuple[Sequence[str], ...]:
+    if source is None and target is None:
+        return ()
+    if source is None or target is None:
+        raise InputError("type-level scores need both source_words and target_words")
+    for name, words, rows in (("source", source, source_rows), ("target", target, target_rows)):
+        if len(words) != rows:
+            raise InputError(f"{len(words)} {name}_words for {rows} {name}_vectors: one word a row is needed")
+    return source, target
+
+
+def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
+    return torch.tensor([words[a] == words[b] for a, b in zip(found.tolist(), gold.tolist())])
+
+
+def _directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
+    one, other = forward.double().mean().item(), backward.double().mean().item()
+    return {
+        f"{prefix}source_to_target": one,
+        f"{prefix}target_to_source": other,
+        f"{prefix}mean": (one + other) / 2,
+    }

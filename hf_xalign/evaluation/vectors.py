@@ -1,0 +1,94 @@
+"""Word and sentence vectors of plain texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.words import split_words
+from hf_xalign.modeling.pooling import Pooling, layer_index
+from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
+
+
+class EncodedText(NamedTuple):
+    """One text's words and vectors: float32 (words, layers, dim); a word without a subword has a zero vector."""
+
+    words: list[str]
+    vectors: torch.Tensor
+
+
+def encode_words(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: str | Sequence[str],
+    layers: Sequence[int] = (-1,),
+    pooling: Pooling = "mean",
+    *,
+    lang: str = "en",
+    batch_size: int = 64,
+) -> list[EncodedText]:
+    """Contextual word vectors of texts.
+
+    Args:
+        model: the encoder, on any device.
+        tokenizer: its fast tokenizer.
+        texts: one text or several.
+        layers: which layers: -1 the last, 0 the embeddings.
+        pooling: which subwords make a word's vector: `first`, `last`, `mean`.
+        lang: language code of the texts, which decides how words are split.
+        batch_size: texts a forward pass.
+
+    Raises:
+        InputError: the tokenizer has no `word_ids`.
+        ValueError: a layer that the encoder does not have.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    sentences = [split_words(text, lang) for text in texts]
+    found = extract_word_vectors(model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size)
+    bounds = found.offsets.tolist()
+    return [
+        EncodedText(words, found.vectors[start:end])
+        for words, start, end in zip(sentences, bounds[:-1], bounds[1:], strict=True)
+    ]
+
+
+def encode_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: str | Sequence[str],
+    layers: Sequence[int] = (-1,),
+    pooling: str = "mean",
+    *,
+    batch_size: int = 64,
+    max_length: int | None = None,
+) -> torch.Tensor:
+    """Sentence vectors of texts, float32 (texts, layers, dim) on the CPU.
+
+    Args:
+        model: the encoder, on any device.
+        tokenizer: its tokenizer.
+        texts: one text or several; longer ones are cut at `max_length` tokens (default the tokenizer's limit).
+        layers: which layers: -1 the last, 0 the embeddings.
+        pooling: `mean` over all tokens (special ones too), or `cls`, the first token.
+        batch_size: texts a forward pass.
+        max_length: tokens a text at most.
+
+    Raises:
+        ValueError: an unknown pooling, or a layer that the encoder does not have.
+    """
+    if pooling not in ("mean", "cls"):
+        raise ValueError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    ids = tokenizer(texts, truncation=limit < 10**9, max_length=limit if limit < 10**9 else None).input_ids
+    index = layer_index(layers, model.config.num_hidden_layers)
+    vectors = torch.zeros(len(texts), len(index), model.config.hidden_size)
+    for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size):
+        weights = mask.unsqueeze(-1)
+        for k, hidden in enumerate(states):
+            pooled = hidden[:, 0] if pooling == "cls" else (hidden.float() * weights).sum(1) / weights.sum(1)
+            vectors[torch.from_numpy(rows), k] = pooled.float().cpu()
+    return vectors

@@ -1,0 +1,161 @@
+"""Encoder folders: load the encoder alone, save it with every pre-trained weight that it came with.
+
+The objectives use the encoder without its pooler and heads. A folder with these weights missing would get new random
+ones on loading, and a comparison with the raw encoder on a task would not be fair; so they are carried over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from safetensors import safe_open
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+from transformers.utils.hub import get_checkpoint_shard_files
+
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
+    """Load an encoder for alignment: float32, without pooler, from safetensors only.
+
+    Args:
+        name_or_path: a Hub id or a folder.
+        revision: branch, tag or commit on the Hub.
+
+    Raises:
+        InputError: the folder or Hub id cannot be found or reached, or has no safetensors weights.
+    """
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, revision=revision)
+        if type(config) not in MODEL_MAPPING:
+            raise InputError(f"{name_or_path}: no encoder class for a model of type {config.model_type}")
+        model_class = MODEL_MAPPING[type(config)]
+        model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+        options = {}
+        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+            options["add_pooling_layer"] = False
+        return AutoModel.from_pretrained(
+            name_or_path, config=config, revision=revision, dtype=torch.float32, use_safetensors=True, **options
+        )
+    except OSError as error:
+        if Path(name_or_path).is_dir():
+            raise InputError(f"{name_or_path}: {error}") from error
+        raise InputError(
+            f"{name_or_path} is neither a folder here nor a model with safetensors weights that can be had from the "
+            "Hub (is it offline?); without a network, use model_name_or_path=embedded"
+        ) from error
+
+
+def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
+    """The weights of `model`'s own checkpoint that `model` does not hold (pooler, MLM head, ...).
+
+    Args:
+        model: an encoder; its `name_or_path` says where it came from.
+
+    Returns:
+        The prefix of the encoder's names in that checkpoint ("" or for example "bert."), and the weights by their
+        name there. ("", {}) for a model that was not loaded from a checkpoint, or from one that is not safetensors.
+    """
+    own = set(model.state_dict())
+    prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
+    embeddings = model.get_input_embeddings().weight
+    carried: dict[str, torch.Tensor] = {}
+    prefixed = False
+    for name, shape, read in _checkpoint_tensors(model):
+        bare = name.removeprefix(prefix)
+        prefixed = prefixed or (bool(prefix) and name.startswith(prefix) and bare in own)
+        if bare in own or bare.endswith("position_ids"):
+            continue
+        if shape == tuple(embeddings.shape) and model.config.tie_word_embeddings:
+            continue  # the output embeddings, tied: loading ties them again, to the trained ones
+        carried[name] = read()
+    return (prefix if prefixed else ""), carried
+
+
+def save_encoder(
+    model: PreTrainedModel,
+    folder: str | os.PathLike,
+    prefix: str = "",
+    carried: dict[str, torch.Tensor] | None = None,
+    state_dict: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Write `config.json` and `model.safetensors` (sharded when large) that `AutoModel.from_pretrained` loads.
+
+    Args:
+        model: the trained encoder.
+        folder: where to; made when missing.
+        prefix: of the encoder's names, from [`carried_weights`].
+        carried: weights to put back unchanged, from [`carried_weights`].
+        state_dict: the encoder's weights where they were gathered from several devices; default `model`'s own.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        f"{prefix}{name}": tensor.detach().cpu().contiguous()
+        for name, tensor in (state_dict or model.state_dict()).items()
+        if not name.startswith(HEAD_PREFIX)
+    }
+    state.update(carried or {})
+    save_torch_state_dict(state, folder, metadata={"format": "pt"})
+    model.config.save_pretrained(folder)
+
+
+def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
+    """Load the encoder's own weights back from a folder of [`save_encoder`], in place.
+
+    Raises:
+        InputError: the folder lacks a weight of this encoder.
+    """
+    files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
+    state = {name.removeprefix(prefix): read() for name, _, read in _read(files)}
+    own = {name for name in model.state_dict() if not name.startswith(HEAD_PREFIX)}
+    missing = sorted(own - set(state))
+    if missing:
+        raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
+    model.load_state_dict({name: state[name] for name in own}, strict=False)
+
+
+# A trained head that belongs to an objective, not to the encoder, is a submodule of this name; it is never exported.
+HEAD_NAME = "alignment_head"
+HEAD_PREFIX = f"{HEAD_NAME}."
+
+
+Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
+
+
+def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
+    """Name, shape and a reader of every tensor of the checkpoint that `model` was loaded from."""
+    source = model.name_or_path
+    if not source:
+        return
+    revision = getattr(model.config, "_commit_hash", None)
+    weights = cached_file(source, SAFE_WEIGHTS_NAME, revision=revision, _raise_exceptions_for_missing_entries=False)
+    files = [weights] if weights else []
+    if not files:
+        index = cached_file(
+            source, SAFE_WEIGHTS_INDEX_NAME, revision=revision, _raise_exceptions_for_missing_entries=False
+        )
+        if index is None:
+            logger.warning("%s has no safetensors weights: nothing is carried over into the saved folder", source)
+            return
+        files, _ = get_checkpoint_shard_files(source, index, revision=revision)
+    yield from _read(files)
+
+
+def _read(files: list[str]) -> Iterator[Entry]:
+    for file in files:
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)
+                # Checkpoints of BERT's first years have the names that TensorFlow gave the layer norms.
+                new = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+                yield new, tuple(tensors.get_slice(name).get_shape()), partial(tensors.get_tensor, name)

@@ -1,0 +1,78 @@
+"""What of an encoder is trained: frozen embeddings and layers, dropout on or off."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from hf_xalign.errors import InputError
+
+
+def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
+    """The encoder's stack of layers.
+
+    Raises:
+        InputError: the layers share one set of weights (ALBERT), or no stack of `num_hidden_layers` modules is found.
+    """
+    depth = model.config.num_hidden_layers
+    if model.config.model_type == "albert":
+        raise InputError(
+            "freeze_layers: ALBERT uses one set of weights for all its layers, so the first n cannot be frozen "
+            "alone; use freeze_embeddings"
+        )
+    for _, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth and len({type(m) for m in module}) == 1:
+            return module
+    raise InputError(f"freeze_layers: found no stack of {depth} layers in {type(model).__name__}")
+
+
+def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0) -> None:
+    """Freeze the word embeddings, and/or everything up to and including the first `layers` layers.
+
+    Args:
+        model: the encoder, changed in place.
+        embeddings: freeze the word-embedding matrix (96 of the embedded encoder's 117 million parameters).
+        layers: number of layers, counted from below; with 1 or more, all that lies below the layers is frozen too.
+
+    Raises:
+        InputError: more layers than there are, or layers that cannot be frozen apart (ALBERT).
+    """
+    if embeddings:
+        model.get_input_embeddings().requires_grad_(False)
+    if layers:
+        stack = encoder_layers(model)
+        if not 0 < layers <= len(stack):
+            raise InputError(f"freeze_layers={layers}: {type(model).__name__} has {len(stack)} layers")
+        for layer in stack[:layers]:
+            layer.requires_grad_(False)
+        model.embeddings.requires_grad_(False)
+        # ELECTRA widens its embeddings by a projection of its own.
+        if hasattr(model, "embeddings_project"):
+            model.embeddings_project.requires_grad_(False)
+
+
+def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
+    """Freeze what takes no part in the hidden state of `top_layer`: a pooler, and the layers above.
+
+    Parameters that get no gradient make DistributedDataParallel wait for ever (`find_unused_parameters=False`).
+    """
+    if getattr(model, "pooler", None) is not None:
+        model.pooler.requires_grad_(False)
+    if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
+        for layer in encoder_layers(model)[top_layer:]:
+            layer.requires_grad_(False)
+        if hasattr(model, "final_norm"):
+            model.final_norm.requires_grad_(False)
+
+
+def disable_dropout(model: nn.Module) -> None:
+    """Set every dropout probability of the modules to 0; the config, and so the saved checkpoint, keeps its own.
+
+    Modules keep it in an `nn.Dropout` or as a number of their own (`attention_dropout`, ...), both are set.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)

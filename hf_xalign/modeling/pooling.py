@@ -1,0 +1,84 @@
+"""Token states to word vectors: one vectorised gather or index-add, no loop over words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+
+Pooling = Literal["first", "last", "mean"]
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+
+class TokenIndex(NamedTuple):
+    """Where the tokens of a list of words lie in a padded batch that is flattened to (rows * width, dim).
+
+    Attributes:
+        index: int64 (tokens,), positions in the flattened batch, word after word.
+        word: int64 (tokens,), the word of each token; None when every word has one token (`first`, `last`).
+        counts: int64 (words,), tokens of each word; None likewise.
+    """
+
+    index: torch.Tensor
+    word: torch.Tensor | None = None
+    counts: torch.Tensor | None = None
+
+    def to(self, device: torch.device | str) -> TokenIndex:
+        """The same on `device`."""
+        return TokenIndex(*(None if t is None else t.to(device) for t in self))
+
+
+def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
+    """Find the tokens of a list of words.
+
+    Args:
+        spans: int (words, 2), the token span `[start, end)` of each word in its row; every span holds a token.
+        rows: int (words,), the batch row of each word.
+        width: padded length of the batch.
+        pooling: which subwords make the word's vector.
+    """
+    offset = rows.astype(np.int64) * width
+    if pooling == "first":
+        return TokenIndex(torch.from_numpy(offset + spans[:, 0]))
+    if pooling == "last":
+        return TokenIndex(torch.from_numpy(offset + spans[:, 1] - 1))
+    counts = (spans[:, 1] - spans[:, 0]).astype(np.int64)
+    word = np.repeat(np.arange(len(spans), dtype=np.int64), counts)
+    within = np.arange(len(word), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = offset[word] + spans[word, 0] + within
+    return TokenIndex(torch.from_numpy(index), torch.from_numpy(word), torch.from_numpy(counts))
+
+
+def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
+    """Word vectors of one layer.
+
+    Args:
+        hidden: float (rows, width, dim), any dtype.
+        tokens: from [`word_token_index`], on the same device.
+
+    Returns:
+        float (words, dim); at least float32, because a mean in bfloat16 loses what the loss is about (float64 states
+        stay float64).
+    """
+    states = hidden.flatten(0, 1).index_select(0, tokens.index)
+    states = states.to(torch.promote_types(states.dtype, torch.float32))
+    if tokens.word is None or tokens.counts is None:
+        return states
+    sums = states.new_zeros(len(tokens.counts), states.shape[-1]).index_add(0, tokens.word, states)
+    return sums / tokens.counts.unsqueeze(-1)
+
+
+def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
+    """Layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
+
+    Raises:
+        ValueError: a layer that the encoder does not have, or one named twice.
+    """
+    index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
+    if any(not 0 <= i <= num_layers for i in index):
+        raise ValueError(f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers}, or -1 for last")
+    if len(set(index)) < len(index) or not index:
+        raise ValueError(f"layers {list(layers)}: name each layer once, and at least one")
+    return index

@@ -1,0 +1,166 @@
+"""Contextual word vectors of many sentences, extracted in length-sorted batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.encoding import EncodedWords, tokenize_words, word_tokenizer
+from hf_xalign.modeling.pooling import Pooling, layer_index, pool_words, word_token_index
+
+
+class WordVectors(NamedTuple):
+    """The vectors of every word of a list of sentences.
+
+    Attributes:
+        vectors: float32 CPU tensor (words, layers, dim), sentence after sentence.
+        offsets: int64 tensor (sentences + 1,): sentence `s` has rows `offsets[s]` to `offsets[s + 1]`.
+        present: bool tensor (words,): False (and a zero vector) where a word has no subword or was cut off.
+    """
+
+    vectors: torch.Tensor
+    offsets: torch.Tensor
+    present: torch.Tensor
+
+
+def hidden_batches(
+    model: PreTrainedModel,
+    sentences: Sequence[Sequence[int]],
+    pad_token_id: int,
+    layers: Sequence[int],
+    *,
+    batch_size: int = 64,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> Iterator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
+    """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
+
+    Args:
+        model: the encoder; its mode is put back afterwards.
+        sentences: token ids.
+        pad_token_id: the padding token.
+        layers: positions in `hidden_states`.
+        batch_size: sentences a batch.
+        dtype: autocast to this dtype (`torch.bfloat16`), or None for the model's own.
+        desc: label of the progress bar; None for no bar.
+
+    Yields:
+        `rows` (sentence numbers of this batch), `attention_mask` (rows, width), and one (rows, width, dim) state a
+        layer, all on the model's device.
+    """
+    device = next(model.parameters()).device
+    order = np.argsort([-len(ids) for ids in sentences], kind="stable")
+    num_layers = model.config.num_hidden_layers
+    training = model.training
+    model.eval()
+    try:
+        starts = range(0, len(order), batch_size)
+        bar = tqdm(starts, desc=desc, disable=desc is None or os.environ.get("RANK", "0") != "0")
+        for start in bar:
+            rows = order[start : start + batch_size]
+            width = len(sentences[rows[0]])
+            ids = torch.full((len(rows), width), pad_token_id)
+            mask = torch.zeros(len(rows), width, dtype=torch.long)
+            for k, row in enumerate(rows):
+                ids[k, : len(sentences[row])] = torch.as_tensor(sentences[row])
+                mask[k, : len(sentences[row])] = 1
+            mask = mask.to(device)
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
+            ):
+                output = model(
+                    input_ids=ids.to(device), attention_mask=mask, output_hidden_states=list(layers) != [num_layers]
+                )
+            yield rows, mask, select_layers(output, layers, num_layers)
+    finally:
+        model.train(training)
+
+
+def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:
+    """The asked layers of an encoder output; the last one is `last_hidden_state` itself (after any final norm)."""
+    return [output.last_hidden_state if i == num_layers else output.hidden_states[i] for i in layers]
+
+
+def extract_pooled(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    *,
+    layers: Sequence[int] = (-1,),
+    poolings: Sequence[Pooling] = ("mean",),
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> dict[Pooling, WordVectors]:
+    """Word vectors under several poolings from one pass of the encoder.
+
+    Args:
+        model: the encoder.
+        tokenizer: its fast tokenizer.
+        sentences: one list of words a sentence.
+        layers: which layers (see [`layer_index`]).
+        poolings: any of `first`, `last`, `mean`.
+        batch_size: sentences a batch.
+        max_length: tokens a sentence at most.
+        dtype: autocast dtype, or None.
+        desc: label of the progress bar, or None.
+    """
+    index = layer_index(layers, model.config.num_hidden_layers)
+    encoded: EncodedWords = tokenize_words(word_tokenizer(tokenizer), sentences, max_length)
+    counts = np.array([len(words) for words in sentences], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    spans = np.concatenate([*encoded.spans, np.zeros((0, 2), dtype=np.int32)])
+    present = spans[:, 1] > 0
+    shape = (int(offsets[-1]), len(index), model.config.hidden_size)
+    vectors = {pooling: torch.zeros(shape) for pooling in poolings}
+    pad = tokenizer.pad_token_id
+    for rows, mask, states in hidden_batches(
+        model, encoded.input_ids, pad, index, batch_size=batch_size, dtype=dtype, desc=desc
+    ):
+        words = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
+        batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
+        words = words[present[words]]
+        if not len(words):
+            continue
+        for pooling in poolings:
+            tokens = word_token_index(spans[words], batch_rows, mask.shape[1], pooling).to(mask.device)
+            for k, hidden in enumerate(states):
+                vectors[pooling][torch.from_numpy(words), k] = pool_words(hidden, tokens).float().cpu()
+    return {
+        pooling: WordVectors(vectors[pooling], torch.from_numpy(offsets), torch.from_numpy(present))
+        for pooling in poolings
+    }
+
+
+def extract_word_vectors(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    *,
+    layers: Sequence[int] = (-1,),
+    pooling: Pooling = "mean",
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> WordVectors:
+    """Word vectors under one pooling; arguments as in [`extract_pooled`]."""
+    return extract_pooled(
+        model,
+        tokenizer,
+        sentences,
+        layers=layers,
+        poolings=(pooling,),
+        batch_size=batch_size,
+        max_length=max_length,
+        dtype=dtype,
+        desc=desc,
+    )[pooling]

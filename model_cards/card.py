@@ -1,0 +1,229 @@
+"""The model card (README.md) of a run, from its record alone: the same record gives the same card.
+
+Whatever comes from the user (names of models, data, settings) is shown as code or escaped, so that it can be neither
+Markdown, HTML nor front matter.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from hf_xalign.record import is_count, score_rows, write_text
+
+_EMBEDDED_BASE = "intfloat/multilingual-e5-small, 4-bit dequantised"
+_EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
+_ARXIV = re.compile(r"\d{4}\.\d{4,5}")
+_ANTHOLOGY = re.compile(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+")
+
+
+def render_card(record: Mapping[str, Any], *, repo_id: str | None = None) -> str:
+    """The card as Markdown with YAML front matter.
+
+    Args:
+        record: What `hf_xalign.record.read_record` gives.
+        repo_id: The Hub repository that the model goes to, named in the loading snippet.
+    """
+    template = resources.files("hf_xalign.model_cards").joinpath("template.md").read_text(encoding="utf-8")
+    card = ModelCard.from_template(_card_data(record), template_str=template, **_body(record, repo_id))
+    return re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n"
+
+
+def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, repo_id: str | None = None) -> Path:
+    """Write the card as `README.md` into `folder`, whole or not at all; returns its path."""
+    return write_text(Path(folder) / "README.md", render_card(record, repo_id=repo_id))
+
+
+def _card_data(record: Mapping[str, Any]) -> ModelCardData:
+    base, languages = record["base_model"]["hub_id"], record["languages"]
+    results = _eval_results(record)
+    return ModelCardData(
+        language=[_line(code) for code in (*languages["others"], languages["pivot"])],
+        license=record["license"] and _line(record["license"]),
+        library_name="transformers",
+        pipeline_tag="feature-extraction",
+        base_model=base,
+        base_model_relation="finetune" if base else None,
+        datasets=sorted({s["hub_id"] for s in record["data"]["train"] if s["hub_id"]}) or None,
+        tags=["hf_xalign", _line(record["method"])],
+        metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
+        model_name=_title(record),
+        eval_results=results or None,
+    )
+
+
+def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
+    """One result a language and score; the data it was taken on is the source of that language, or the only one."""
+    pivot, sources = record["languages"]["pivot"], record["data"]["eval"]
+    results = []
+    for language, scores in record["scores"]["after"].items():
+        own = [s for s in sources if s.get("language") == language] or sources[:1]
+        source = own[0] if own else {"source": "evaluation data", "hub_id": None}
+        for metric, value in scores.items():
+            if value is None or is_count(metric):
+                continue
+            results.append(
+                EvalResult(
+                    task_type="feature-extraction",
+                    task_name="Word retrieval",
+                    dataset_type=source["hub_id"] or re.sub(r"[^\w.-]+", "-", source["source"]).strip("-"),
+                    dataset_name=_line(source["source"]),
+                    dataset_config=_line(f"{language}-{pivot}"),
+                    dataset_split=_line(source.get("split") or "test"),
+                    dataset_revision=source.get("revision"),
+                    metric_type=_line(metric),
+                    metric_name=_line(f"{metric} ({language}-{pivot})"),
+                    metric_value=round(value, 6),
+                )
+            )
+    return results
+
+
+def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
+    """What the template shows, every text ready to stand in Markdown."""
+    base, times, git, drift = record["base_model"], record["times"], record["git"], record["drift"]
+    paper = record["paper"] or {}
+    name = _code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
+    if base["name"] == "embedded":
+        name = f"the encoder embedded in hf_xalign ({_EMBEDDED_BASE})"
+    elif not base["hub_id"]:
+        name = f"the local model {name}"
+    rows = [(_code(a, table=True), _code(b, table=True), *rest) for a, b, *rest in score_rows(record)]
+    return {
+        "title": _text(_title(record)),
+        "base": name,
+        "method": _code(record["method"]) + (f" (preset {_code(record['preset'])})" if record["preset"] else ""),
+        "others": ", ".join(_code(code) for code in record["languages"]["others"]),
+        "pivot": _code(record["languages"]["pivot"]),
+        "load_from": _literal(repo_id or "path/to/this/folder"),
+        "scores": _table(("language", "metric", "before", "after", "change"), rows, numbers=3),
+        "domains": "; ".join(_text(domain) for domain in _domains(record["data"]["eval"])),
+        "objective": _fence(record["objective"], "text") if record["objective"] else "",
+        "sources": [(what, _source(s)) for what in ("train", "eval") for s in record["data"][what]],
+        "links": _links(record["links"]),
+        "settings": _fence(_yaml(record["settings"]), "yaml") if record["settings"] else "",
+        "command": _fence(shlex.join(record["command"]), "bash"),
+        "seed": record["seed"],
+        "commit": git and _code(git["commit"]) + (" with uncommitted changes" if git["dirty"] else ""),
+        "versions": ", ".join(f"{_text(k)} {_text(v)}" for k, v in record["versions"].items() if v is not None),
+        "hardware": _hardware(record["hardware"]),
+        "times": ", ".join(f"{_text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
+        "dates": f"{_text(times['started'])} to {_text(times['finished'])}" if times["finished"] else "",
+        "drift": [(_code(k), f"{v:.4f}") for k, v in drift.items() if v is not None],
+        "paper": _paper(paper),
+        "bibtex": _fence("\n\n".join(filter(None, [paper.get("bibtex"), _own_bibtex(record)])), "bibtex"),
+    }
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    base = record["base_model"]
+    name = "multilingual-e5-small" if base["name"] == "embedded" else os.path.basename(base["name"].rstrip("/\\"))
+    return _line(f"{name} aligned with {record['method']} ({', '.join(record['languages']['others'])})")
+
+
+def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    known = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
+    return list(dict.fromkeys(domain for domain in known if domain))
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
+    shown = (f"{_text(k)} " + (f"{v:,}" if isinstance(v, int) else _code(v)) for k, v in details.items())
+    return ", ".join([_code(source["source"]), *shown])
+
+
+def _links(links: Mapping[str, Any]) -> str:
+    """A table with one row a language."""
+    names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
+    rows = [
+        (_code(language, table=True), *(_figure(statistics.get(name)) for name in names))
+        for language, statistics in links.items()
+    ]
+    return _table(("language", *(_text(name) for name in names)), rows, numbers=len(names))
+
+
+def _hardware(hardware: Mapping[str, Any]) -> str:
+    memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
+    gpus = ", ".join(map(_text, hardware["gpus"])) or "no GPU"
+    parts = [
+        _text(hardware["cpu"]),
+        f"{hardware['cores']} cores",
+        memory,
+        gpus,
+        f"{hardware['processes']} process(es)",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _paper(paper: Mapping[str, str]) -> str:
+    if not paper:
+        return ""
+    address = None
+    if _ARXIV.fullmatch(paper["id"]):
+        address = f"https://arxiv.org/abs/{paper['id']}"
+    elif _ANTHOLOGY.fullmatch(paper["id"]):
+        address = f"https://aclanthology.org/{paper['id']}"
+    return f"[{_text(paper['title'])}]({address})" if address else f"{_text(paper['title'])} ({_text(paper['id'])})"
+
+
+def _own_bibtex(record: Mapping[str, Any]) -> str:
+    version = _line(record["versions"]["hf_xalign"])
+    return f"@software{{hf_xalign,\n  title = {{hf_xalign}},\n  author = {{{{The hf_xalign contributors}}}},\n  version = {{{version}}}\n}}"
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _code(value, table=True)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> str:
+    """A Markdown table, empty without rows; the last `numbers` columns are right-aligned."""
+    rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
+    lines = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _line(value: Any) -> str:
+    """Text on one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+
+
+def _text(value: Any) -> str:
+    """Text that shows as it is in a Markdown line or table cell."""
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(_line(value), quote=False))
+
+
+def _code(value: Any, table: bool = False) -> str:
+    """An inline code span; in a table a pipe must be escaped, and only there."""
+    text = _line(value) or " "
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return f"{ticks}{space}{text.replace('|', chr(92) + '|') if table else text}{space}{ticks}"
+
+
+def _fence(text: str, language: str) -> str:
+    """A code block whose fence is longer than any run of backticks in it."""
+    text = "\n".join("".join(c if c.isprintable() or c == "\t" else " " for c in row) for row in text.splitlines())
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def _literal(value: str) -> str:
+    """A Python string literal that stays inside its code block."""
+    return '"' + _line(value).replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\x60") + '"'
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=True, allow_unicode=True).rstrip()

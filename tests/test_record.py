@@ -1,0 +1,200 @@
+"""The record of a run and its table."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from dataclasses import dataclass
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hf_xalign import __version__, record
+from hf_xalign.errors import InputError
+from hf_xalign.record import (
+    finish_record,
+    format_table,
+    hub_id,
+    mask_command,
+    phase,
+    read_record,
+    score_rows,
+    start_record,
+    to_plain,
+    write_record,
+    write_text,
+)
+
+
+class Kind(Enum):
+    A = "a"
+
+
+@dataclass
+class Point:
+    x: float
+    path: Path
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return start_record(
+        method="fao",
+        base_model="embedded",
+        languages=("de", "bn"),
+        preset="mao",
+        seed=42,
+        settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
+        train_data=[{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}],
+        paper={"title": "T", "id": "2002.03518", "citation": "@x{}"},
+        argv=["fao.py", "--config", "x.yaml"],
+    )
+
+
+def test_start_record_is_plain_json_and_complete(run):
+    assert json.loads(json.dumps(run, allow_nan=False)) == run
+    assert (run["schema"], run["method"], run["preset"], run["seed"]) == (1, "fao", "mao", 42)
+    assert run["command"] == ["fao.py", "--config", "x.yaml"]
+    assert run["settings"] == {"learning_rate": 0.5, "kind": "a"}
+    assert run["base_model"] == {"name": "embedded", "hub_id": None}
+    assert run["languages"] == {"pivot": "en", "others": ["de", "bn"]}
+    assert run["data"]["train"] == [
+        {"source": "embedded:de", "hub_id": None, "pairs": 7},
+        {"source": "de=owner/opus:de-en", "hub_id": "owner/opus"},
+    ]
+    assert run["paper"] == {"title": "T", "id": "2002.03518", "bibtex": "@x{}"}
+    assert run["versions"]["hf_xalign"] == __version__
+    assert run["versions"]["torch"] == metadata.version("torch")
+    assert {"python", "transformers", "sil-thot", "peft"} < run["versions"].keys()
+    assert run["hardware"]["processes"] == 2 and run["hardware"]["cores"] >= 1 and run["hardware"]["cpu"]
+    assert run["times"]["finished"] is None and run["times"]["started"].endswith("+00:00")
+
+
+def test_round_trip_through_the_folder(run, tmp_path):
+    run["scores"]["after"] = {"de": {"retrieval_mean": torch.tensor(0.25), "bad": math.nan}}
+    finish_record(run, {"model": tmp_path / "out"})
+    path = write_record(tmp_path / "new" / "folder", run)
+    assert path.name == "results.json"
+    found = read_record(path.parent)
+    assert found["scores"]["after"] == {"de": {"retrieval_mean": 0.25, "bad": None}}
+    assert found["saved_to"] == {"model": str(tmp_path / "out")} and found["times"]["finished"]
+
+
+def test_a_failed_write_leaves_the_old_record_and_no_litter(run, tmp_path, monkeypatch):
+    write_record(tmp_path, run)
+    with pytest.raises(TypeError, match=r"record\.links\.de: object has no JSON form"):
+        write_record(tmp_path, {**run, "links": {"de": object()}})
+
+    def broken(source, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        write_text(tmp_path / record.FILENAME, "{")
+    assert read_record(tmp_path) == run
+    assert os.listdir(tmp_path) == [record.FILENAME]
+
+
+def test_read_record_errors(tmp_path):
+    with pytest.raises(InputError, match=r"results\.json: no such file; name the folder"):
+        read_record(tmp_path)
+    for text, part in [
+        ('{"schema": 1,', "not a JSON record"),
+        ("[]", "has no 'schema' number"),
+        ('{"schema": 99}', "schema 99 is newer than 1; upgrade"),
+    ]:
+        (tmp_path / "results.json").write_text(text)
+        with pytest.raises(InputError, match=part):
+            read_record(tmp_path)
+
+
+def test_to_plain():
+    value = {
+        1: (np.arange(2), torch.ones(1, dtype=torch.bfloat16), np.bool_(True)),
+        "set": {"b", "a"},
+        "point": Point(math.inf, Path("a") / "b"),
+        "enum": [Kind.A],
+        "token": "push with hf_abcdefghijklmnopqrstuvwx now",
+        "name": "hf_xalign_checkpoints",
+    }
+    assert to_plain(value) == {
+        "1": [[0, 1], [1.0], True],
+        "set": ["a", "b"],
+        "point": {"x": None, "path": os.path.join("a", "b")},
+        "enum": ["a"],
+        "token": "push with *** now",
+        "name": "hf_xalign_checkpoints",
+    }
+    with pytest.raises(TypeError, match=r"settings\.a\[1\]: dtype has no JSON form"):
+        to_plain({"a": [1, torch.float32]}, "settings")
+
+
+def test_mask_command():
+    argv = ["x.py", "--hub_token", "abc", "--hub-token=abc", "--api_key", "--seed", "1", "https://me:pw@host/x"]
+    argv += ["hf_abcdefghijklmnopqrstuvwx", "--max_tokens", "5"]
+    assert mask_command(argv) == [
+        *("x.py", "--hub_token", "***", "--hub-token=***", "--api_key", "--seed", "1", "https://***@host/x"),
+        *("***", "--max_tokens", "5"),
+    ]
+
+
+def test_hub_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    assert hub_id("google-bert/bert-base-multilingual-cased") == "google-bert/bert-base-multilingual-cased"
+    assert hub_id("xlm-roberta-base") == "xlm-roberta-base"
+    for local in ("embedded", "out", "./model", "/a/b", "a/b/c", "data/pairs.tsv", "a b"):
+        assert hub_id(local) is None
+
+
+def test_git_state(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "__file__", str(tmp_path / "hf_xalign" / "record.py"))
+    assert record.git_state() is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x", "--allow-empty"]):
+        (tmp_path / "file").write_text("old")
+        subprocess.run([*git, *arguments], check=True)
+    state = record.git_state()
+    assert len(state["commit"]) == 40 and state["dirty"] is False
+    (tmp_path / "file").write_text("new")
+    assert record.git_state() == {"commit": state["commit"], "dirty": True}
+
+
+def test_phase_adds_up_also_when_it_raises(run, monkeypatch):
+    clock = iter([1.0, 3.5, 10.0, 10.25])
+    monkeypatch.setattr(record.time, "perf_counter", lambda: next(clock))
+    with phase(run, "train"):
+        pass
+    with pytest.raises(KeyError), phase(run, "train"):
+        raise KeyError
+    assert run["times"]["seconds"] == {"train": 2.75}
+
+
+def test_table():
+    run = {
+        "scores": {
+            "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456.5}, "bn": {"retrieval_mean": 0.9}},
+            "after": {"de": {"retrieval_mean": 0.8661, "pool": 3456.5}, "bn": {"retrieval_mean": 0.85, "new": None}},
+        },
+        "saved_to": {"model": "out", "record": "out/results.json"},
+    }
+    assert score_rows(run)[0] == ("de", "retrieval_mean", "78.1", "86.6", "+8.5")
+    assert format_table(run).splitlines() == [
+        "language  metric          before  after  change",
+        "-----------------------------------------------",
+        "de        retrieval_mean    78.1   86.6    +8.5",
+        "de        pool             3,456  3,456       -",
+        "bn        retrieval_mean    90.0   85.0    -5.0",
+        "bn        new                  -      -       -",
+        "",
+        "model:  out",
+        "record: out/results.json",
+    ]
+    assert format_table({"scores": {}, "saved_to": "out"}) == "no scores were taken\n\nmodel: out"

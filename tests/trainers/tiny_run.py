@@ -1,0 +1,82 @@
+"""A run on the tiny encoder in a process of its own: under `accelerate launch`, or to be killed.
+
+    python tiny_run.py OUTPUT_DIR '{"per_device_train_batch_size": 4, ...}' [--resume] [--kill_after STEP]
+        [--kill_in_save STEP]
+
+It writes `history.json` (the log) and `final.safetensors` into OUTPUT_DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from safetensors.torch import save_file
+from tiny import make_encoder, make_links, make_tokenizer
+from transformers import TrainerCallback
+
+from hf_xalign.trainers import FAOConfig, FAOTrainer
+
+
+class KillAfter(TrainerCallback):
+    """Die as by `kill -9` at the end of a step."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KilledInSave(FAOTrainer):
+    """Dies when half of a checkpoint's files are written."""
+
+    kill_step = 0
+
+    def _save_rng_state(self, output_dir):
+        if self.state.global_step == self.kill_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super()._save_rng_state(output_dir)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output_dir")
+    parser.add_argument("settings", type=json.loads)
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--model_dropout", type=float, default=0.0)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--kill_after", type=int, default=0)
+    parser.add_argument("--kill_in_save", type=int, default=0)
+    given = parser.parse_args()
+    args = FAOConfig(
+        output_dir=given.output_dir, use_cpu=True, logging_steps=1, disable_tqdm=True, learning_rate=1e-3, **given.settings
+    )
+    trainer_class = FAOTrainer
+    if given.kill_in_save:
+        trainer_class = KilledInSave
+        trainer_class.kill_step = given.kill_in_save
+    trainer = trainer_class(
+        make_encoder(layers=4, dropout=given.model_dropout),
+        args,
+        train_dataset=make_links(given.pairs),
+        processing_class=make_tokenizer(),
+        callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
+    )
+    trainer.train(resume_from_checkpoint=given.resume or None)
+    if trainer.is_world_process_zero():
+        folder = Path(given.output_dir)
+        log = {"world_size": args.world_size, "history": trainer.state.log_history}
+        (folder / "history.json").write_text(json.dumps(log))
+        save_file({k: v.contiguous() for k, v in trainer.model.state_dict().items()}, folder / "final.safetensors")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""What every alignment trainer shares: batches, loss scaling, safe checkpoints, retrieval scores."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.utils.data import Sampler
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainingArguments
+from transformers.trainer_utils import rotate_checkpoints
+
+from hf_xalign.data.sampling import PairSampler
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.modeling.checkpoint import HEAD_NAME, HEAD_PREFIX, carried_weights, load_weights, save_encoder
+from hf_xalign.trainers.checkpoints import (
+    check_output_dir,
+    clear_run,
+    last_complete_checkpoint,
+    mark_complete,
+    remove_incomplete,
+)
+
+logger = logging.getLogger(__name__)
+
+_HEAD_FILE = f"{HEAD_NAME}.safetensors"
+
+
+@dataclass
+class AlignmentConfig(TrainingArguments):
+    """Settings that every alignment trainer has; the rest is [`~transformers.TrainingArguments`].
+
+    These defaults differ from `TrainingArguments`: `logging_steps`, `train_sampling_strategy`,
+    `remove_unused_columns`, `ddp_find_unused_parameters`, `logging_nan_inf_filter`.
+    """
+
+    overwrite_output_dir: bool = field(
+        default=False,
+        metadata={"help": "Train into a folder that holds another run; its checkpoints are deleted.", "group": "Run"},
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={
+            "help": "Stop after this many evaluations without a better retrieval score, and restore the best "
+            "checkpoint. Needs eval_strategy and save_strategy to agree.",
+            "group": "Run",
+        },
+    )
+    eval_pooling: str = field(
+        default="mean",
+        metadata={"help": "Subword pooling of the retrieval score during training: first, last or mean.", "group": "Run"},
+    )
+    logging_steps: float = field(default=10, metadata={"help": "Log every so many steps.", "group": "Run"})
+    train_sampling_strategy: str = field(
+        default="group_by_length",
+        metadata={"help": "Order of the pairs: group_by_length, random or sequential.", "group": "Run"},
+    )
+    remove_unused_columns: bool = field(
+        default=False, metadata={"help": "Must stay false: the collator needs every column.", "group": "Run"}
+    )
+    ddp_find_unused_parameters: bool | None = field(
+        default=False,
+        metadata={"help": "Every trained parameter takes part in every step, so there is nothing to find.", "group": "Run"},
+    )
+    logging_nan_inf_filter: bool = field(
+        default=False,
+        metadata={"help": "Off: a loss that is not finite stops the run instead of being hidden.", "group": "Run"},
+    )
+
+    def __post_init__(self) -> None:
+        if self.train_sampling_strategy not in ("group_by_length", "random", "sequential"):
+            raise InputError(
+                f"train_sampling_strategy={self.train_sampling_strategy}: choose group_by_length, random or sequential"
+            )
+        if self.early_stopping_patience is not None:
+            self.load_best_model_at_end = True
+            self.metric_for_best_model = self.metric_for_best_model or "eval_retrieval"
+            self.greater_is_better = True if self.greater_is_better is None else self.greater_is_better
+        super().__post_init__()
+
+
+class NonFiniteLossError(RuntimeError):
+    """The loss or a weight is NaN or infinite; the message names the last good checkpoint."""
+
+
+class AlignmentTrainer(Trainer):
+    """A `Trainer` for word-linked sentence pairs.
+
+    A method overrides `compute_loss`, divides each term by its count over the whole optimizer step
+    (`num_items_in_batch`, see [`count_items`]) and reports it with [`log_term`].
+
+    Args:
+        model: the encoder (`PreTrainedModel`, or a `PeftModel` around one).
+        args: the method's config.
+        train_dataset: encoded pairs, with `length` and `source_lang` columns.
+        eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
+            retrieval for each language.
+        processing_class: the fast tokenizer.
+        kwargs: passed to `Trainer`.
+    """
+
+    # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
+    # of micro-batches. (None, the default, guesses from the model's signature and the batch's keys.)
+    loss_is_scaled_for_ga = True
+    _tag_names: ClassVar[list[str]] = ["hf_xalign"]
+    _paper: ClassVar[dict[str, str]] = {}
+    processing_class: PreTrainedTokenizerBase
+    model: PreTrainedModel
+    args: AlignmentConfig
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: AlignmentConfig,
+        *,
+        train_dataset: Dataset,
+        eval_dataset: Dataset | None = None,
+        processing_class: PreTrainedTokenizerBase,
+        **kwargs: Any,
+    ):
+        # The weights are carried in memory, small as they are, because the base may be gone when the run ends.
+        self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
+        callbacks = list(kwargs.pop("callbacks", None) or [])
+        if args.early_stopping_patience is not None:
+            callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
+        if hasattr(model, "add_model_tags"):
+            model.add_model_tags(self._tag_names)
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            callbacks=callbacks,
+            **kwargs,
+        )
+        self._term_sums: dict[str, torch.Tensor] = {}
+        self._terms_since = 0
+        self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
+
+    # ---- Data ----
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        dataset = train_dataset if train_dataset is not None else self.train_dataset
+        strategy = self.args.train_sampling_strategy
+        return PairSampler(
+            *_lengths_and_languages(dataset),
+            step_pairs=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
+            seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            group_by_length=strategy == "group_by_length",
+            language_sampling=getattr(self.args, "language_sampling", "proportional"),
+            shuffle=strategy != "sequential",
+        )
+
+    # ---- Loss ----
+
+    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """What the terms of this method's loss are means over, counted in one batch."""
+        raise NotImplementedError
+
+    def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
+        """Items of a whole optimizer step, over its micro-batches and all processes; int64 (terms,)."""
+        counts = torch.tensor([self.count_items(batch) for batch in batch_samples], device=device).sum(0)
+        if self.args.world_size > 1:
+            counts = self.accelerator.reduce(counts, reduction="sum")
+        return counts
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """As the Trainer's, remembering (without waiting for the device) whether the loss was finite."""
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        self._not_finite |= ~torch.isfinite(loss)
+        return loss
+
+    def log_term(self, name: str, value: torch.Tensor) -> None:
+        """Add this micro-batch's share of the term `name`; it is logged as `loss/<name>`, a mean over steps."""
+        if not self._term_sums:
+            self._terms_since = self.state.global_step
+        self._term_sums[name] = self._term_sums.get(name, torch.zeros_like(value.detach())) + value.detach()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, with each term of the loss beside the loss."""
+        if "loss" in logs and self._term_sums:
+            steps = self.state.global_step - self._terms_since
+            for name, total in self._term_sums.items():
+                logs[f"loss/{name}"] = self.accelerator.reduce(total, reduction="mean").item() / steps
+            self._term_sums = {}
+        super().log(logs, start_time)
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        if self.control.should_log or self.control.should_save or self.control.should_evaluate:
+            self._stop_if_not_finite()
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    def _stop_if_not_finite(self) -> None:
+        weights_bad = ~torch.stack([torch.isfinite(p.detach()).all() for p in self.model.parameters() if p.requires_grad]).all()
+        bad = (self._not_finite | weights_bad).float()
+        if self.args.world_size > 1:
+            bad = self.accelerator.reduce(bad, reduction="sum")
+        if bad.item() > 0:
+            checkpoint = last_complete_checkpoint(self.args.output_dir)
+            kept = f"the last good checkpoint is {checkpoint}" if checkpoint else "no checkpoint was written before it"
+            raise NonFiniteLossError(
+                f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; {kept}. "
+                "Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
+            )
+
+    # ---- Scores ----
+
+    def evaluate(
+        self,
+        eval_dataset: Dataset | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Word retrieval (CSLS, linked words only) for each language of the evaluation set.
+
+        Every process computes the same scores, so that all take the same decision about early stopping.
+
+        Returns:
+            `<prefix>_<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and
+            `_from_pivot`, and `<prefix>_retrieval`, the mean over languages; fractions between 0 and 1.
+        """
+        dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
+        if dataset is None:
+            raise InputError("evaluate() needs an eval_dataset of word-linked pairs")
+        scores = score_retrieval(
+            self.accelerator.unwrap_model(self.model),
+            self.processing_class,
+            dataset,
+            poolings=(self.args.eval_pooling,),
+            batch_size=self.args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if self.args.bf16 else None,
+        )
+        name = f"retrieval_{self.args.eval_pooling}"
+        metrics = {
+            f"{metric_key_prefix}_{language}_{key}": values[key]
+            for language, values in scores.items()
+            for key in (name, f"{name}_to_pivot", f"{name}_from_pivot")
+        }
+        metrics[f"{metric_key_prefix}_retrieval"] = float(np.mean([values[name] for values in scores.values()]))
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    # ---- Checkpoints ----
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any):
+        """Train; `resume_from_checkpoint=True` goes on from the last checkpoint that was written to its end.
+
+        Raises:
+            InputError: the output folder holds another run and no flag says what to do with it.
+            NonFiniteLossError: the loss became NaN or infinite.
+        """
+        output_dir = self.args.output_dir
+        check_output_dir(output_dir, resume=bool(resume_from_checkpoint), overwrite=self.args.overwrite_output_dir)
+        if self.args.should_save:
+            if resume_from_checkpoint:
+                remove_incomplete(output_dir)
+            elif self.args.overwrite_output_dir:
+                clear_run(output_dir)
+        self.accelerator.wait_for_everyone()
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = last_complete_checkpoint(output_dir)
+        return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        # Older checkpoints may go only once this one is whole, so rotation waits for the mark.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            run_dir = self._get_output_dir(trial=trial)
+            mark_complete(Path(run_dir) / f"checkpoint-{self.state.global_step}")
+            rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        # The Trainer's own would pickle its arguments; they are kept as JSON, and resuming does not read them.
+        if not self.args.should_save:
+            return
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        if hasattr(self.model, "peft_config"):
+            self.model.save_pretrained(folder, state_dict=state_dict)
+        else:
+            save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
+        self.processing_class.save_pretrained(folder)
+        (folder / "training_args.json").write_text(self.args.to_json_string(), encoding="utf-8")
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        head = getattr(self.model, HEAD_NAME, None)
+        if head is not None and self.args.should_save:
+            save_file(head.state_dict(), os.path.join(output_dir, _HEAD_FILE))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        model = model if model is not None else self.model
+        if hasattr(model, "peft_config"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            load_weights(model, resume_from_checkpoint, self._prefix)
+        if getattr(model, HEAD_NAME, None) is not None:
+            getattr(model, HEAD_NAME).load_state_dict(load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)))
+
+    def _load_best_model(self) -> None:
+        logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+
+def _lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Length of each pair, and its language as a number, without a Python object a row."""
+    lengths, languages = [], []
+    codes: dict[str, int] = defaultdict(lambda: len(codes))
+    for batch in dataset.select_columns(["length", "source_lang"]).with_format("numpy").iter(100_000):
+        lengths.append(batch["length"].astype(np.int32))
+        names, inverse = np.unique(batch["source_lang"], return_inverse=True)
+        languages.append(np.array([codes[str(name)] for name in names], dtype=np.int16)[inverse])
+    return np.concatenate(lengths), np.concatenate(languages)

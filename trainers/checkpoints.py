@@ -1,0 +1,69 @@
+"""Which folders hold a run, and which checkpoints are whole."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from pathlib import Path
+
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+# Written last of all a checkpoint's files: a checkpoint without it was cut off in the middle of being written.
+COMPLETE = "complete"
+_STEP = re.compile(r"checkpoint-(\d+)$")
+
+
+def mark_complete(checkpoint: str | os.PathLike) -> None:
+    """Say that every file of `checkpoint`, of every process, is written."""
+    part = Path(checkpoint) / f"{COMPLETE}.part"
+    part.touch()
+    os.replace(part, Path(checkpoint) / COMPLETE)
+
+
+def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
+    """The checkpoint of the highest step that was written to its end, or None."""
+    complete = {step: path for step, path in _checkpoints(output_dir) if (path / COMPLETE).exists()}
+    return str(complete[max(complete)]) if complete else None
+
+
+def remove_incomplete(output_dir: str | os.PathLike) -> None:
+    """Delete checkpoints that were cut off while being written, so that they are neither resumed nor counted."""
+    for _, path in _checkpoints(output_dir):
+        if not (path / COMPLETE).exists():
+            logger.warning("removing %s: it was cut off while being written", path)
+            shutil.rmtree(path)
+
+
+def check_output_dir(output_dir: str | os.PathLike, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to train into a folder that holds another run.
+
+    Raises:
+        InputError: the folder has checkpoints or a saved model, and neither flag says what to do with them; or it is
+            to be resumed and has no whole checkpoint.
+    """
+    folder = Path(output_dir)
+    if resume and not overwrite:
+        if last_complete_checkpoint(folder) is None:
+            raise InputError(f"{folder}: no complete checkpoint to resume from; leave out resume_from_checkpoint")
+        return
+    found = sorted(p.name for p in folder.glob("*") if p.name in {"results.json", "config.json"} or _STEP.search(p.name))
+    if found and not overwrite:
+        raise InputError(
+            f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
+            "resume_from_checkpoint=true to go on with it, or overwrite_output_dir=true to lose it"
+        )
+
+
+def clear_run(output_dir: str | os.PathLike) -> None:
+    """Delete the checkpoints of the run that `output_dir` holds (`overwrite_output_dir`)."""
+    for _, path in _checkpoints(output_dir):
+        shutil.rmtree(path)
+
+
+def _checkpoints(output_dir: str | os.PathLike) -> list[tuple[int, Path]]:
+    found = ((_STEP.search(path.name), path) for path in Path(output_dir).glob("checkpoint-*") if path.is_dir())
+    return [(int(match.group(1)), path) for match, path in found if match]

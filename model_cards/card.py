@@ -51,9 +51,9 @@ def _card_data(record: Mapping[str, Any]) -> ModelCardData:
         license=record["license"] and _line(record["license"]),
         library_name="transformers",
         pipeline_tag="feature-extraction",
-        base_model=base,
+        base_model=base and _line(base),
         base_model_relation="finetune" if base else None,
-        datasets=sorted({s["hub_id"] for s in record["data"]["train"] if s["hub_id"]}) or None,
+        datasets=sorted({_line(s["hub_id"]) for s in record["data"]["train"] if s["hub_id"]}) or None,
         tags=["hf_xalign", _line(record["method"])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=_title(record),
@@ -67,7 +67,7 @@ def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
     results = []
     for language, scores in record["scores"]["after"].items():
         own = [s for s in sources if s.get("language") == language] or sources[:1]
-        source = own[0] if own else {"source": "evaluation data", "hub_id": None}
+        source: Mapping[str, Any] = own[0] if own else {"source": "evaluation data", "hub_id": None}
         for metric, value in scores.items():
             if value is None or is_count(metric):
                 continue
@@ -75,7 +75,7 @@ def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                 EvalResult(
                     task_type="feature-extraction",
                     task_name="Word retrieval",
-                    dataset_type=source["hub_id"] or re.sub(r"[^\w.-]+", "-", source["source"]).strip("-"),
+                    dataset_type=_line(source["hub_id"] or re.sub(r"[^\w.-]+", "-", source["source"]).strip("-")),
                     dataset_name=_line(source["source"]),
                     dataset_config=_line(f"{language}-{pivot}"),
                     dataset_split=_line(source.get("split") or "test"),
@@ -176,8 +176,12 @@ def _paper(paper: Mapping[str, str]) -> str:
 
 
 def _own_bibtex(record: Mapping[str, Any]) -> str:
-    version = _line(record["versions"]["hf_xalign"])
-    return f"@software{{hf_xalign,\n  title = {{hf_xalign}},\n  author = {{{{The hf_xalign contributors}}}},\n  version = {{{version}}}\n}}"
+    fields = {
+        "title": "hf_xalign",
+        "author": "{The hf_xalign contributors}",
+        "version": record["versions"]["hf_xalign"],
+    }
+    return "@software{hf_xalign,\n" + ",\n".join(f"  {k} = {{{_line(v)}}}" for k, v in fields.items()) + "\n}"
 
 
 def _figure(value: Any) -> str:

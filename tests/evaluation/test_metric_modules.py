@@ -1,13 +1,13 @@
+"""The `evaluate` modules, loaded as a user does: a fresh process outside the checkout, offline, with an empty cache."""
+
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import evaluate
 import numpy as np
 import pytest
 import torch
@@ -21,10 +21,99 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 FOLDER = Path(hf_xalign.metrics.__file__).parent
 NAMES = ["alignment_error_rate", "word_retrieval"]
 
+USER = """
+import doctest, json, sys
+import evaluate
+import numpy as np
+from hf_xalign import metrics
 
-@pytest.fixture(autouse=True)
-def _own_module_cache(tmp_path, monkeypatch):
-    """`evaluate.load` copies each script into a cache and imports it from there."""
-    monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(evaluate.config, "HF_EVALUATE_CACHE", str(tmp_path / "evaluate"))
-    monkeypatch.setattr(evaluate.loading, "init_dynamic_modules", _init_dynamic_modules(tmp_path / "modules"))
+folder, data, out = sys.argv[1:]
+given = np.load(data)
+ends = given["ends"].tolist()
+pairs = [slice(a, b) for a, b in zip([0, *ends], ends)]
+columns = {side: [given[side][at] for at in pairs] for side in ("source_vectors", "target_vectors")}
+columns["links"] = [[[i, i] for i in range(at.stop - at.start)] for at in pairs]
+words = [[str(n % 7) for n in range(at.start, at.stop)] for at in pairs]
+result = {"names": metrics.names(), "doctests": {}}
+
+for name in metrics.names():
+    module = metrics.load(name)
+    tests = doctest.testmod(sys.modules[type(module).__module__])
+    result["doctests"][name] = [tests.failed, tests.attempted]
+
+retrieval = metrics.load("word_retrieval")
+result["plain"] = retrieval.compute(**columns)
+lists = {name: [np.asarray(row).tolist() for row in column] for name, column in columns.items()}
+for start in (0, 2):
+    retrieval.add_batch(**{name: column[start : start + 2] for name, column in lists.items()})
+result["words"] = retrieval.compute(source_words=words, target_words=words, k=3, pool="all", legacy=True)
+by_path = evaluate.load(f"{folder}/word_retrieval")
+result["by_path"] = by_path.compute(**columns, similarity="cosine")
+
+links = {"predictions": [[[0, 0], [1, 2]], []], "sure": [[[0, 0], [1, 1]], [[0, 1]]]}
+aer = evaluate.load(f"{folder}/alignment_error_rate")
+result["aer"] = aer.compute(**links, possible=[[[1, 2]], []])
+result["aer_sure"] = aer.compute(**links)
+json.dump(result, open(out, "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randn(40, 6, generator=generator) * torch.exp(torch.randn(40, 1, generator=generator))
+    return source, source + 0.6 * torch.randn(40, 6, generator=generator)
+
+
+@pytest.fixture(scope="module")
+def seen_by_user(tmp_path_factory, vectors):
+    folder = tmp_path_factory.mktemp("user")
+    np.savez(folder / "data.npz", source_vectors=vectors[0], target_vectors=vectors[1], ends=[11, 12, 30, 40])
+    (folder / "user.py").write_text(USER)
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home")}
+    for variable in ("HF_MODULES_CACHE", "HF_EVALUATE_CACHE", "PYTHONPATH"):
+        environment.pop(variable, None)
+    run = subprocess.run(
+        [sys.executable, "user.py", str(FOLDER), "data.npz", "out.json"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads((folder / "out.json").read_text())
+
+
+def test_examples_of_every_module_run(seen_by_user):
+    assert seen_by_user["names"] == NAMES
+    assert all(failed == 0 and attempted > 0 for failed, attempted in seen_by_user["doctests"].values())
+
+
+def test_word_retrieval_is_the_librarys_score(seen_by_user, vectors):
+    links = [[n, n] for n in range(40)]
+    words = [str(n % 7) for n in range(40)]
+    assert seen_by_user["plain"] == word_retrieval(*vectors, links)
+    assert seen_by_user["by_path"] == word_retrieval(*vectors, links, similarity="cosine")
+    assert seen_by_user["words"] == word_retrieval(
+        *vectors, links, source_words=words, target_words=words, k=3, pool="all", legacy=True
+    )
+
+
+def test_alignment_error_rate_is_the_librarys_score(seen_by_user):
+    links = [[[0, 0], [1, 2]], []], [[[0, 0], [1, 1]], [[0, 1]]]
+    assert seen_by_user["aer"] == alignment_error_rate(*links, [[[1, 2]], []])
+    assert seen_by_user["aer_sure"] == alignment_error_rate(*links)
+
+
+def test_unknown_name_lists_the_names():
+    with pytest.raises(InputError, match="no metric called 'bleu': there are alignment_error_rate, word_retrieval"):
+        hf_xalign.metrics.load("bleu")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readme_is_a_space_card(name):
+    _, front, body = (FOLDER / name / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    card = yaml.safe_load(front)
+    assert card["title"] and card["sdk"] and "metric" in card["tags"]
+    for heading in ("Metric description", "Inputs", "Outputs", "Limitations", "Citation"):
+        assert f"## {heading}\n" in body

@@ -1,0 +1,73 @@
+"""One tiny random encoder of every family that the library supports."""
+
+from __future__ import annotations
+
+import torch
+from transformers import (
+    AlbertConfig,
+    BertConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraConfig,
+    ModernBertConfig,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+_COMMON = {
+    "vocab_size": 160,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 80,
+    "pad_token_id": 0,
+    "initializer_range": 0.2,
+}
+
+CONFIGS = {
+    "bert": lambda: BertConfig(**_COMMON),
+    "distilbert": lambda: DistilBertConfig(
+        vocab_size=160, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=80, initializer_range=0.2
+    ),
+    "roberta": lambda: RobertaConfig(**_COMMON),
+    "xlm-roberta": lambda: XLMRobertaConfig(**_COMMON),
+    "albert": lambda: AlbertConfig(**_COMMON, embedding_size=8),
+    "electra": lambda: ElectraConfig(**_COMMON, embedding_size=8),
+    "deberta-v2": lambda: DebertaV2Config(
+        **_COMMON, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=16
+    ),
+    "modernbert": lambda: ModernBertConfig(
+        **_COMMON,
+        bos_token_id=2,
+        eos_token_id=3,
+        cls_token_id=2,
+        sep_token_id=3,
+        attention_dropout=0.1,
+        mlp_dropout=0.1,
+        embedding_dropout=0.1,
+        attn_implementation="sdpa",
+    ),
+}
+
+
+def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
+    """Write a checkpoint as the family's published ones are: with its MLM head (and BERT's pooler), and a tokenizer."""
+    from safetensors.torch import load_file, save_file
+    from tiny import make_tokenizer
+    from transformers import AutoModel, AutoModelForMaskedLM
+
+    torch.manual_seed(seed)
+    config = CONFIGS[family]()
+    model = AutoModelForMaskedLM.from_config(config) if head else AutoModel.from_config(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.save_pretrained(folder)
+    if head and family == "bert":
+        # bert-base-multilingual-cased has the pooler, which BertForMaskedLM does not save, beside its MLM head.
+        weights = load_file(f"{folder}/model.safetensors")
+        weights["bert.pooler.dense.weight"] = torch.randn(16, 16)
+        weights["bert.pooler.dense.bias"] = torch.randn(16)
+        save_file(weights, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    make_tokenizer().save_pretrained(folder)

@@ -2,13 +2,14 @@
 
     python benchmarks/parallel_scale.py [--pairs 100000] [--format jsonl]
 
-Each size is loaded twice, in processes of their own: once written to the cache, once found there. The base is a process
-that only imports the library. Resident memory counts memory-mapped pages once they are touched.
+Each size is loaded twice, in processes of their own: once written to the cache, once found there. The base is a
+process that only imports the library. Resident memory counts memory-mapped pages once they are touched.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -17,49 +18,59 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
 WORDS = ["Datei", "öffnen", "Fenster", "schließen", "the", "file", "সংরক্ষণ", "করুন", "window", "save & close", "<b>"]
 FORMATS = ("jsonl", "tsv", "lines", "parquet", "tmx")
+SCHEMA = pyarrow.schema([("de", pyarrow.string()), ("en", pyarrow.string())])
+LINES = {
+    "jsonl": lambda source, target: json.dumps({"source": source, "target": target}, ensure_ascii=False),
+    "tsv": lambda source, target: f"{source}\t{target}",
+    "tmx": lambda source, target: (
+        f'<tu><tuv xml:lang="de"><seg>{escape(source)}</seg></tuv>'
+        f'<tuv xml:lang="en"><seg>{escape(target)}</seg></tuv></tu>'
+    ),
+}
 
 
 def generate(folder: Path, pairs: int, form: str) -> str:
     """Writes `pairs` random pairs of 4 to 16 words a side and returns the source as `load_parallel` takes it."""
     draw = random.Random(0)
-
-    def sentence() -> str:
-        return " ".join(draw.choices(WORDS, k=draw.randint(4, 16)))
-
-    rows = ((f"{sentence()} {i}", sentence()) for i in range(pairs))
     name = folder / f"pairs{pairs}"
-    if form == "parquet":
-        from datasets import Dataset
+    endings = (".de", ".en") if form == "lines" else (f".{form}",)
 
-        table = Dataset.from_generator(lambda: ({"de": s, "en": t} for s, t in rows), cache_dir=str(folder))
-        table.to_parquet(f"{name}.parquet")
-        return f"{name}.parquet"
-    if form == "lines":
-        with open(f"{name}.de", "w") as left, open(f"{name}.en", "w") as right:
-            for source, target in rows:
-                left.write(source + "\n")
-                right.write(target + "\n")
-        return f"{name}.de,{name}.en"
-    with open(f"{name}.{form}", "w") as file:
-        if form == "tmx":
-            file.write('<tmx version="1.4"><header/><body>\n')
-        for source, target in rows:
-            if form == "jsonl":
-                file.write(json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n")
-            elif form == "tsv":
-                file.write(f"{source}\t{target}\n")
-            else:
-                left = f'<tuv xml:lang="de"><seg>{escape(source)}</seg></tuv>'
-                right = f'<tuv xml:lang="en"><seg>{escape(target)}</seg></tuv>'
-                file.write(f"<tu>{left}{right}</tu>\n")
-        if form == "tmx":
-            file.write("</body></tmx>\n")
-    return f"{name}.{form}"
+    def rows() -> Iterator[tuple[str, str]]:
+        for number in range(pairs):
+            source, target = (" ".join(draw.choices(WORDS, k=draw.randint(4, 16))) for _ in range(2))
+            yield f"{source} {number}", target
+
+    if form == "parquet":
+        with pyarrow.parquet.ParquetWriter(f"{name}.parquet", SCHEMA) as writer:
+            stream = rows()
+            while chunk := list(itertools.islice(stream, 10_000)):
+                writer.write_table(pyarrow.table(dict(zip(("de", "en"), zip(*chunk)))))
+    else:
+        with ExitStack() as stack:
+            files = [stack.enter_context(open(f"{name}{ending}", "w", encoding="utf-8")) for ending in endings]
+            if form == "tmx":
+                files[0].write('<tmx version="1.4"><header/><body>\n')
+            for source, target in rows():
+                if form == "lines":
+                    files[0].write(source + "\n")
+                    files[1].write(target + "\n")
+                else:
+                    files[0].write(LINES[form](source, target) + "\n")
+            if form == "tmx":
+                files[0].write("</body></tmx>\n")
+    return ",".join(f"{name}{ending}" for ending in endings)
 
 
 def child(source: str) -> None:
@@ -99,7 +110,9 @@ def main() -> None:
         )
         peaks = []
         for pairs in (arguments.pairs, 10 * arguments.pairs):
-            source = generate(Path(folder), pairs, arguments.format)
+            # in a process of its own, because a child inherits its parent's peak and the peak here must stay small
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                source = pool.submit(generate, Path(folder), pairs, arguments.format).result()
             size = sum(Path(part).stat().st_size for part in source.split(",")) / 2**20
             first, again = measure(source), measure(source)
             assert first["pairs"] == again["pairs"] == pairs

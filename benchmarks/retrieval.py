@@ -1,35 +1,32 @@
 """How long exact CSLS retrieval takes, against one bare matrix product of the same size, and how much memory it needs.
 
-    OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py                 # 50,000 x 50,000 x 384, minutes on 2 cores
-    OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py --n 10000       # a trial run
-    python benchmarks/retrieval.py --vectors words.safetensors             # real vectors: tensors "source" and "target"
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py               # 50,000 x 50,000 x 384, minutes on 2 cores
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py --n 10000     # a trial run
+    python benchmarks/retrieval.py --vectors words.safetensors           # also real ones: tensors "source", "target"
 
 Aim: at most 3 times the product, both directions together, under 2 GiB above the inputs, equal to a dense float64
 reference. The bare product is chunked in the tiles that the search uses, the fastest shape measured on CPU; it and the
-search run in turns (paired), so that a busy machine slows both. CPU seconds are printed beside wall seconds, because
-they say more on a machine that others use too. Memory is measured in a process of its own for each kind of vectors.
+search run in turns, and ratios are taken within each pair, so that a busy machine slows both. CPU seconds are compared
+beside wall seconds, because they say more on a machine that others use too. Memory is the peak resident size (Linux).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from hf_xalign.evaluation import csls
 from hf_xalign.evaluation.csls import nearest_neighbours
 
-GIB = 1024**3
+KIB_IN_GIB = 1024**2
 
 
 def random_vectors(n: int, dim: int) -> tuple[Tensor, Tensor]:
@@ -41,47 +38,62 @@ def random_vectors(n: int, dim: int) -> tuple[Tensor, Tensor]:
 def hubby_vectors(n: int, dim: int) -> tuple[Tensor, Tensor]:
     """Translations in an anisotropic space: a strong common mean, few large directions, heavy-tailed norms, hubs.
 
-    A tenth of the rows lies close to the mean (the hubs: near to everything), and a fifth repeats another row, as the
-    same word in the same sentence does. The target is the source plus noise, in another order.
+    A tenth of the rows lies close to the mean (hubs: near to everything), and a fifth are exact copies of another row,
+    as from a sentence that occurs twice. The target is the source plus noise, shuffled.
     """
     generator = torch.Generator().manual_seed(1)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
-    directions = normal(dim, dim) * torch.logspace(0, -1.5, dim)[:, None] / dim**0.5
-    words = normal(n, dim) @ directions
-    words[torch.rand(n, generator=generator) < 0.1] *= 0.2
-    mean = 2 * normal(dim) / dim**0.5 * words.norm(dim=1).mean()
-    source = words + mean
-    copies = torch.randint(n, (n // 5,), generator=generator)
-    source[torch.randint(n, (n // 5,), generator=generator)] = source[copies]
-    target = source + 0.02 * normal(n, dim) * words.norm(dim=1).mean() / dim**0.5 * 10
+    def some(share: float) -> Tensor:
+        return torch.randint(n, (int(share * n),), generator=generator)
+
+    words = normal(n, dim) @ (normal(dim, dim) * torch.logspace(0, -1.5, dim)[:, None] / dim**0.5)
+    size = words.norm(dim=1).mean()
+    words[some(0.1)] *= 0.2
+    source = words + 1.5 * size * normal(dim) / dim**0.5
+    target = source + 0.5 * size * normal(n, dim) / dim**0.5
     target = target[torch.randperm(n, generator=generator)]
-    return source * torch.exp(0.5 * normal(n, 1)), target * torch.exp(0.5 * normal(n, 1))
+    for side in (source, target):
+        side *= torch.exp(0.5 * normal(n, 1))
+        side[some(0.2)] = side[some(0.2)]
+    return source, target
 
 
-def dense_disagreement(source: Tensor, target: Tensor, k: int = 10) -> tuple[float, float]:
-    """Compare with dense float64 CSLS: share of different answers, and the largest loss of score of any answer."""
+def vectors_from(path: str, n: int, dim: int) -> tuple[Tensor, Tensor]:
+    """The tensors "source" and "target" of a safetensors file, whatever their size."""
+    tensors = load_file(path)
+    return tensors["source"].float(), tensors["target"].float()
+
+
+def dense_check(source: Tensor, target: Tensor, k: int = 10) -> tuple[float, float, int]:
+    """Compare with dense float64 CSLS.
+
+    Returns:
+        Share of answers whose exact score is below the best one by more than float32 rounding (1e-6), the largest such
+        difference of any answer, and how often the most frequent *cosine* neighbour is one (how strong hubs are).
+    """
     found = nearest_neighbours(source, target, k=k)
     source, target = (torch.nn.functional.normalize(side.double(), dim=1) for side in (source, target))
     cosine = source @ target.T
     r_source = cosine.topk(min(k, len(target)), dim=1).values.mean(1)
     r_target = cosine.topk(min(k, len(source)), dim=0).values.mean(0)
     score = 2 * cosine - r_source[:, None] - r_target
-    different, loss = 0, 0.0
-    for scores, answer in ((score, found.source_to_target), (score.T, found.target_to_source)):
-        best, index = scores.max(1)
-        reached = scores.gather(1, answer[:, None]).squeeze(1)
-        loss = max(loss, (best - reached).max().item())
-        # Float64 rounding may prefer a later copy of the same vector; the search answers with the first copy.
-        different += int(((index != answer) & (best - reached > 1e-12)).sum())
-    return different / (len(source) + len(target)), loss
+    loss = torch.cat(
+        [
+            score.amax(1) - score.gather(1, found.source_to_target[:, None]).squeeze(1),
+            score.amax(0) - score.gather(0, found.target_to_source[None]).squeeze(0),
+        ]
+    )
+    hub = int(torch.bincount(cosine.argmax(1)).max())
+    return (loss > 1e-6).double().mean().item(), loss.max().item(), hub
 
 
-def hubs(found: Tensor, n: int) -> int:
-    """How often the most frequent answer is given."""
-    return int(torch.bincount(found, minlength=n).max())
+def bare_product(source: Tensor, target: Tensor) -> None:
+    """One product of all rows with all rows, tile by tile into one buffer."""
+    for _ in csls._tiles(source, target, "bare product"):
+        pass
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -91,33 +103,18 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def bare_product(source: Tensor, target: Tensor) -> None:
-    """One product of all rows with all rows, tile by tile into one buffer."""
-    for _ in csls._tiles(source, target, "bare product"):
-        pass
+def memory(field: str) -> float:
+    """Resident size now ("VmRSS") or its peak ("VmHWM") in GiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / KIB_IN_GIB
 
 
-def peak_above_inputs(source: Tensor, target: Tensor) -> float:
-    """GiB that one search needs above process and inputs, by the peak resident size in a process of its own."""
-    path = Path(f"{__file__}.{time.time_ns()}.safetensors")
-    try:
-        save_file({"source": source, "target": target}, path)
-        run = subprocess.run(
-            [sys.executable, __file__, "--measure_memory", str(path)], capture_output=True, text=True, check=True
-        )
-    finally:
-        path.unlink(missing_ok=True)
-    return json.loads(run.stdout.splitlines()[-1])
-
-
-def measure_memory(path: str) -> None:
-    """Print the growth of the peak resident size during one search, in GiB."""
-    vectors = {name: side.clone() for name, side in load_file(path).items()}
-    small = torch.randn(64, 8)
-    nearest_neighbours(small, small)  # what torch allocates once (threads, work space of the products) is not ours
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    nearest_neighbours(vectors["source"], vectors["target"])
-    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / GIB))
+def peak_of(work: Callable[[], object]) -> float:
+    """GiB that a call needs above what is resident before it."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before = memory("VmRSS")
+    work()
+    return memory("VmHWM") - before
 
 
 def main() -> None:
@@ -125,42 +122,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=50_000, help="vectors on each side")
     parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=3, help="paired repeats; the median ratio is reported")
+    parser.add_argument("--repeats", type=int, default=3, help="paired repeats; medians are reported")
     parser.add_argument("--vectors", help="safetensors file with (n, dim) tensors 'source' and 'target'")
-    parser.add_argument("--kinds", nargs="+", default=["random", "hubby"], choices=["random", "hubby"])
-    parser.add_argument("--measure_memory", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure_memory:
-        measure_memory(arguments.measure_memory)
-        return
-    makers = {"random": random_vectors, "hubby": hubby_vectors}
-    cases = {kind: makers[kind] for kind in arguments.kinds}
+    cases = {"random": random_vectors, "hubby": hubby_vectors}
     if arguments.vectors:
-        cases["file"] = lambda n, dim: (lambda t: (t["source"].float(), t["target"].float()))(
-            load_file(arguments.vectors)
-        )
-    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
-    header = (
-        f"{'vectors':8} {'size':>20} {'product':>9} {'CSLS':>9} {'ratio':>6} {'ratio':>6} {'memory':>8} {'top':>6} "
+        cases["file"] = partial(vectors_from, arguments.vectors)
+    print(
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}, median of {arguments.repeats} paired repeats"
     )
-    print(f"{header}{'not as dense':>13}\n{'':8} {'':>20} {'wall s':>9} {'wall s':>9} {'wall':>6} {'CPU':>6} ", end="")
-    print(f"{'GiB':>8} {'hub':>6} {'(max. loss)':>13}")
+    print("| vectors | size | product s | CSLS s | ratio | ratio, CPU time | peak GiB | cosine hub | wrong | loss |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for kind, make in cases.items():
         source, target = make(arguments.n, arguments.dim)
-        # An even sample keeps duplicates and hubs in the dense check.
-        sample = [side[:: max(1, len(side) // 3000)] for side in (source, target)]
-        different, loss = dense_disagreement(*sample)
-        memory = peak_above_inputs(source, target)
-        products, searches, found = [], [], []
-        for _ in range(arguments.repeats):
-            products.append(timed(lambda: bare_product(source, target)))
-            searches.append(timed(lambda: found.append(nearest_neighbours(source, target))))
-        ratios = [statistics.median(s[n] / p[n] for s, p in zip(searches, products)) for n in (0, 1)]
-        seconds = [statistics.median(s[0] for s in times) for times in (products, searches)]
-        size = f"{len(source)}x{len(target)}x{source.shape[1]}"
+        # A few thousand from each side, evenly spread, are enough for copies and hubs.
+        wrong, loss, hub = dense_check(source[:: len(source) // 4000 + 1], target[:: len(target) // 4000 + 1])
+        product, search = partial(bare_product, source, target), partial(nearest_neighbours, source, target)
+        peak = peak_of(search)
+        pairs = [(timed(product), timed(search)) for _ in range(arguments.repeats)]
+        wall, cpu = (statistics.median(ours[n] / bare[n] for bare, ours in pairs) for n in (0, 1))
+        seconds = [statistics.median(pair[n][0] for pair in pairs) for n in (0, 1)]
         print(
-            f"{kind:8} {size:>20} {seconds[0]:9.2f} {seconds[1]:9.2f} {ratios[0]:6.2f} {ratios[1]:6.2f} {memory:8.2f} "
-            f"{hubs(found[0].source_to_target, len(target)):6d} {different:6.2%} {loss:.0e}",
+            f"| {kind} | {len(source)} x {len(target)} x {source.shape[1]} | {seconds[0]:.2f} | {seconds[1]:.2f} | "
+            f"{wall:.2f} | {cpu:.2f} | {peak:.2f} | {hub} | {wrong:.2%} | {loss:.0e} |",
             flush=True,
         )
 

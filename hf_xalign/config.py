@@ -1,11 +1,10 @@
 """YAML and command line -> dataclasses.
 
 A recipe is run as `recipe.py --config file.yaml --any_field value`. A field takes its value from, weakest first:
-the dataclass default, the preset, the YAML file, the command line. Nothing is guessed or dropped: a name that no
-dataclass has and a value of the wrong type are errors of one line.
+the dataclass default, the YAML file, the command line. Nothing is guessed or dropped: a name that no dataclass has and
+a value of the wrong type are errors of one line.
 
-A config class may define `presets: ClassVar[dict[str, dict[str, Any]]]` beside a field `preset: str | None`. A field
-may name its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
+A field may name its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def parse(
         One instance of each class, in order.
 
     Raises:
-        InputError: An unknown name, a value of the wrong type, an unknown preset, a token, a missing field, an
+        InputError: An unknown name, a value of the wrong type, a token, a missing field, an
             unreadable file, or values that a class itself refuses.
     """
     types = tuple(dataclass_types)
@@ -77,37 +76,16 @@ def parse(
     if extra:
         raise InputError(_unknown_option(extra[0], known))
     config_file = options.pop("config", None)
-    given, places = {}, {}
+    given: dict[str, Any] = {}
     for key, (value, place) in (_read_yaml(Path(config_file)) if config_file else {}).items():
         if key not in known and is_secret_name(key):
             raise InputError(f"{place}: {key} {_NO_TOKENS}")
         if key not in known:
             raise InputError(f"{place}: unknown key {key!r}{suggestion(key.replace('-', '_'), known)}")
-        given[key], places[key] = coerce(value, hints[key], f"{place}: {key}"), place
+        given[key] = coerce(value, hints[key], f"{place}: {key}")
     for name, value in options.items():
-        given[name], places[name] = coerce(value, hints[name], f"--{name}"), f"--{name}"
-    place = places.get("preset", "preset")
-    return tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}, place) for cls in types)
-
-
-def merge_preset(config_class: type[Any], given: Mapping[str, Any], where: str = "preset") -> dict[str, Any]:
-    """Arguments of `config_class`: the values of the preset in force, overridden by those in `given`.
-
-    The preset is `given["preset"]`, else the class's default; a class without `presets` is left to itself. In Python:
-    `Config(**merge_preset(Config, {"preset": "continual", "learning_rate": 1e-5}))`.
-
-    Raises:
-        InputError: The class has no preset of that name; `where` heads the message.
-    """
-    presets = getattr(config_class, "presets", None)
-    default = next((f.default for f in dataclasses.fields(config_class) if f.name == "preset"), None)
-    name = given.get("preset", default)
-    if presets is None or name is None:
-        return dict(given)
-    if name not in presets:
-        close = suggestion(str(name), presets)
-        raise InputError(f"{where}: unknown preset {name!r}{close}; known: {', '.join(presets)}")
-    return {**presets[name], **given}
+        given[name] = coerce(value, hints[name], f"--{name}")
+    return tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}) for cls in types)
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:
@@ -257,13 +235,12 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         raise InputError(f"--config {path}: {error.strerror or error}") from error
 
 
-def _build(cls: type[Any], given: Mapping[str, Any], preset_place: str) -> Any:
-    values = merge_preset(cls, given, preset_place)
+def _build(cls: type[Any], given: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
-        if field.init and field.name not in values and _default(field) is _UNSET:
+        if field.init and field.name not in given and _default(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: give it here or as '{field.name}:' in the --config file")
     try:
-        return cls(**values)
+        return cls(**given)
     except ValueError as error:  # what the class's own __post_init__ refuses
         if isinstance(error, InputError):
             raise
@@ -342,8 +319,6 @@ class _Parser(HfArgumentParser):
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
-            if field.name == "preset" and getattr(cls, "presets", None):
-                text = f"{text} Known: {', '.join(cls.presets)}.".strip()
         if _default(field) is _UNSET:
             text = f"{text} (required)".strip()
         hint = _hints(cls)[field.name]

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from hf_xalign.record import is_count, score_rows, write_text
+from hf_xalign.record import is_count, score_rows, to_plain, write_text
 
 _EMBEDDED_BASE = "intfloat/multilingual-e5-small, 4-bit dequantised"
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
@@ -30,9 +30,10 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None) -> str
     """The card as Markdown with YAML front matter.
 
     Args:
-        record: What `hf_xalign.record.read_record` gives.
+        record: A run's record, as `hf_xalign.record.read_record` gives it or before it was written.
         repo_id: The Hub repository that the model goes to, named in the loading snippet.
     """
+    record = to_plain(record)
     template = resources.files("hf_xalign.model_cards").joinpath("template.md").read_text(encoding="utf-8")
     card = ModelCard.from_template(_card_data(record), template_str=template, **_body(record, repo_id))
     return re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n"
@@ -154,12 +155,13 @@ def _links(links: Mapping[str, Any]) -> str:
 def _hardware(hardware: Mapping[str, Any]) -> str:
     memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
     gpus = ", ".join(map(_text, hardware["gpus"])) or "no GPU"
+    processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")
     parts = [
         _text(hardware["cpu"]),
         f"{hardware['cores']} cores",
         memory,
         gpus,
-        f"{hardware['processes']} process(es)",
+        processes,
     ]
     return ", ".join(filter(None, parts))
 

@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import pytest
 from transformers import TrainingArguments
 
-from hf_xalign.config import coerce, merge_preset, non_default_fields, parse
+from hf_xalign.config import coerce, non_default_fields, parse
 from hf_xalign.errors import InputError
+from hf_xalign.trainers import FAOConfig
 
 
 class Norm(Enum):
@@ -30,10 +31,6 @@ class Data:
 
 @dataclass
 class Small:
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "mao": {"rate": 5e-5, "pooling": "last"},
-        "continual": {"rate": 1e-4, "pooling": "mean", "norm": Norm.L2},
-    }
     preset: str | None = field(default=None, metadata={"help": "A published variant."})
     rate: float = field(default=0.5, metadata={"help": "Step size.", "group": "Objective"})
     pooling: Literal["first", "last", "mean"] = field(default="first", metadata={"group": "Objective"})
@@ -47,7 +44,6 @@ class Small:
 
 @dataclass
 class Training(TrainingArguments):
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"mao": {"learning_rate": 5e-5}}
     preset: str | None = field(default="mao", metadata={"help": "A published variant."})
     temperature: float = field(default=0.1, metadata={"help": "Of InfoNCE.", "group": "Objective"})
     learning_rate: float = 2e-5
@@ -92,25 +88,34 @@ def test_every_value_type_of_yaml(config):
     assert type(small.steps) is int and type(data.weights["de"]) is float
 
 
-def test_default_lies_under_preset_under_yaml_under_command_line(config):
+def test_default_lies_under_yaml_under_command_line(config):
     def rate_and_pooling(text, *argv):
         (small,) = parse((Small,), ["--config", config(text), *argv])
         return small.rate, small.pooling
 
     assert rate_and_pooling("") == (0.5, "first")
-    assert rate_and_pooling("preset: mao") == (5e-5, "last")
-    assert rate_and_pooling("preset: mao", "--preset", "continual") == (1e-4, "mean")
-    assert rate_and_pooling("preset: mao\nrate: 2", "--preset", "continual") == (2.0, "mean")
-    assert rate_and_pooling("preset: mao\nrate: 2", "--rate", "3") == (3.0, "last")
-    assert rate_and_pooling("pooling: first", "--preset", "mao") == (5e-5, "first")
+    assert rate_and_pooling("rate: 2") == (2.0, "first")
+    assert rate_and_pooling("rate: 2", "--rate", "3", "--pooling", "mean") == (3.0, "mean")
 
 
-def test_preset_from_python():
-    assert Small(**merge_preset(Small, {"preset": "mao", "rate": 1.0})) == Small("mao", 1.0, "last")
-    assert merge_preset(Training, {}) == {"learning_rate": 5e-5}  # the class's default preset
-    assert merge_preset(Training, {"preset": None}) == {"preset": None}
-    with pytest.raises(InputError, match="unknown preset 'moa'; did you mean 'mao'"):
-        merge_preset(Small, {"preset": "moa"})
+def test_preset_lies_under_yaml_under_command_line(config):
+    def rate_and_pooling(text, *argv):
+        (fao,) = parse((FAOConfig,), ["--output_dir", "x", "--use_cpu", "true", "--config", config(text), *argv])
+        return fao.learning_rate, fao.pooling
+
+    assert rate_and_pooling("") == (5e-5, "last")
+    assert rate_and_pooling("preset: mao", "--preset", "continual") == (5e-5, "mean")
+    assert rate_and_pooling("pooling: first\nlearning_rate: 1e-4", "--preset", "continual") == (1e-4, "first")
+    with pytest.raises(InputError, match="preset=contnual: did you mean continual"):
+        rate_and_pooling("preset: contnual")
+
+
+def test_changed_settings_are_told_from_the_preset(tmp_path):
+    fao = FAOConfig(output_dir=str(tmp_path), preset="continual", pooling="last", use_cpu=True)
+    changed = fao.changed()
+    assert changed["pooling"] == "last"
+    assert changed["preset"] == "continual"
+    assert not {"layers", "learning_rate", "linked_tokens"} & set(changed)
 
 
 def test_unknown_names_name_their_place_and_the_likely_field(config):
@@ -121,10 +126,6 @@ def test_unknown_names_name_their_place_and_the_likely_field(config):
     assert "unknown option --pool;" in message((Small,), ["--pool", "mean"])  # abbreviations are no options either
     assert message((Small,), ["--zzzzzz", "1"]) == "unknown option --zzzzzz (--help lists all)"
     assert "unexpected argument 'stray'" in message((Small,), ["stray"])
-    assert f"{path}:1: unknown preset 'contnual'; did you mean 'continual'?" in message(
-        (Small,), ["--config", config("preset: contnual")]
-    )
-    assert "--preset: unknown preset 'x'; known: mao, continual" in message((Small,), ["--preset", "x"])
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_help_shows_our_fields_first_by_group(capsys):
         assert name in ours and f"\n  {name} " not in inherited
     assert "The initial learning rate" in ours and "2e-05" in ours  # the help text of the field it redefines
     assert "--num_train_epochs" in inherited and "--num_train_epochs" not in ours
-    assert "100% of" not in ours and "At 100% a Hub id. (required)" in ours and "Known: mao." in ours
+    assert "100% of" not in ours and "At 100% a Hub id. (required)" in ours
     assert "token" not in text.replace("--cls_token", "").replace("num_input_tokens", "").replace("tokens", "")
     assert "--num-train-epochs" not in text and "--no_" not in text
 
@@ -236,7 +237,6 @@ def test_non_default_fields_of_training_arguments(tmp_path):
         "output_dir": str(tmp_path),
         "report_to": ["wandb"],
         "warmup_steps": 2.0,
-        "learning_rate": 5e-5,  # from the preset
     }
 
 
@@ -254,12 +254,3 @@ def test_choices_in_the_metadata_hold_for_yaml_too(config):
     assert message((Training,), ["--config", path]).endswith("got \"wraning\"; did you mean 'warning'?")
     (training,) = parse((Training,), ["--config", config("log_level: info\ntrain_sampling_strategy: sequential\n")])
     assert training.log_level == "info"
-
-
-def test_a_class_that_resolves_its_presets_itself_is_left_to_it():
-    @dataclass
-    class Own:
-        preset: str = "mao"
-
-    assert merge_preset(Own, {}) == {}
-    assert merge_preset(Own, {"preset": "continual"}) == {"preset": "continual"}

@@ -10,7 +10,22 @@ def make_tokenizer():
 
     letters = "abcdefghijklmnopqrstuvwxyzäöüß0123456789.,!?'-"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
-    pieces += ["the", "cat", "dog", "house", "haus", "kat", "hund", "##ze", "##es", "##ing", "open", "file", "da", "##tei"]
+    pieces += [
+        "the",
+        "cat",
+        "dog",
+        "house",
+        "haus",
+        "kat",
+        "hund",
+        "##ze",
+        "##es",
+        "##ing",
+        "open",
+        "file",
+        "da",
+        "##tei",
+    ]
     tokenizer = Tokenizer(models.WordPiece({p: i for i, p in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -52,7 +52,7 @@ CONFIGS = {
 
 
 def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
-    """Write a checkpoint as the family's published ones are: with its MLM head (and BERT's pooler), and a tokenizer."""
+    """Write a checkpoint as published ones are: with an MLM head (and BERT's pooler), and a tokenizer."""
     from safetensors.torch import load_file, save_file
     from tiny import make_tokenizer
     from transformers import AutoModel, AutoModelForMaskedLM

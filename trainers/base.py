@@ -21,7 +21,8 @@ from transformers.trainer_utils import rotate_checkpoints
 from hf_xalign.data.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import score_retrieval
-from hf_xalign.modeling.checkpoint import HEAD_NAME, HEAD_PREFIX, carried_weights, load_weights, save_encoder
+from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
+from hf_xalign.modeling.precision import cpu_has_bfloat16
 from hf_xalign.trainers.checkpoints import (
     check_output_dir,
     clear_run,
@@ -57,7 +58,10 @@ class AlignmentConfig(TrainingArguments):
     )
     eval_pooling: str = field(
         default="mean",
-        metadata={"help": "Subword pooling of the retrieval score during training: first, last or mean.", "group": "Run"},
+        metadata={
+            "help": "Subword pooling of the retrieval score during training: first, last or mean.",
+            "group": "Run",
+        },
     )
     logging_steps: float = field(default=10, metadata={"help": "Log every so many steps.", "group": "Run"})
     train_sampling_strategy: str = field(
@@ -69,7 +73,10 @@ class AlignmentConfig(TrainingArguments):
     )
     ddp_find_unused_parameters: bool | None = field(
         default=False,
-        metadata={"help": "Every trained parameter takes part in every step, so there is nothing to find.", "group": "Run"},
+        metadata={
+            "help": "Every trained parameter takes part in every step, so there is nothing to find.",
+            "group": "Run",
+        },
     )
     logging_nan_inf_filter: bool = field(
         default=False,
@@ -85,6 +92,9 @@ class AlignmentConfig(TrainingArguments):
             self.load_best_model_at_end = True
             self.metric_for_best_model = self.metric_for_best_model or "eval_retrieval"
             self.greater_is_better = True if self.greater_is_better is None else self.greater_is_better
+        if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not cpu_has_bfloat16():
+            logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
+            self.bf16 = False
         super().__post_init__()
 
 
@@ -203,7 +213,9 @@ class AlignmentTrainer(Trainer):
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _stop_if_not_finite(self) -> None:
-        weights_bad = ~torch.stack([torch.isfinite(p.detach()).all() for p in self.model.parameters() if p.requires_grad]).all()
+        weights_bad = ~torch.stack(
+            [torch.isfinite(p.detach()).all() for p in self.model.parameters() if p.requires_grad]
+        ).all()
         bad = (self._not_finite | weights_bad).float()
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")

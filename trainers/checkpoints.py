@@ -50,7 +50,9 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool, overwrite: 
         if last_complete_checkpoint(folder) is None:
             raise InputError(f"{folder}: no complete checkpoint to resume from; leave out resume_from_checkpoint")
         return
-    found = sorted(p.name for p in folder.glob("*") if p.name in {"results.json", "config.json"} or _STEP.search(p.name))
+    found = sorted(
+        p.name for p in folder.glob("*") if p.name in {"results.json", "config.json"} or _STEP.search(p.name)
+    )
     if found and not overwrite:
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "

@@ -159,12 +159,12 @@ class FAOTrainer(AlignmentTrainer):
         return (loss, output) if return_outputs else loss
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """f of every word in use, (words, layers, dim), from one forward over both sides."""
+        """Vectors f of every word in use, (words, layers, dim), from one forward over both sides."""
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
         return self._pool(output, inputs, "token"), output
 
     def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """f0 of the regularised words, (kept words, layers, dim), without gradient."""
+        """Vectors f0 of the regularised words, (kept words, layers, dim), without gradient."""
         if "reference" in inputs:
             return inputs["reference"]
         encoder = self.reference

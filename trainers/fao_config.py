@@ -6,7 +6,9 @@ import difflib
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
+from hf_xalign.record import to_plain
 from hf_xalign.trainers.base import AlignmentConfig
 
 # What Cao's script does, and the papers that build on it say they follow: Adam (0.9, 0.98), eps 1e-9, no decay, no
@@ -41,7 +43,7 @@ _MAO: dict[str, Any] = {
 
 
 def _choice(help: str, *choices: str) -> dict[str, Any]:
-    return {"help": f"{help} One of: {', '.join(choices)}. Default: by preset.", "choices": choices}
+    return {"help": f"{help} Default: by preset.", "choices": choices}
 
 
 @dataclass
@@ -144,7 +146,10 @@ class FAOConfig(AlignmentConfig):
     )
     pooling: str | None = field(
         default=None,
-        metadata={**_choice("Which subwords make a word's vector.", "first", "last", "mean"), "group": "FAO objective"},
+        metadata={
+            **_choice("Which subwords make a word's vector.", "first", "last", "mean"),
+            "group": "FAO objective",
+        },
     )
     subword_links: bool = field(
         default=False,
@@ -152,7 +157,10 @@ class FAOConfig(AlignmentConfig):
     )
     layers: list[int] | None = field(
         default=None,
-        metadata={"help": "Aligned layers; -1 is the last, 0 the embeddings. Default: by preset.", "group": "FAO objective"},
+        metadata={
+            "help": "Aligned layers; -1 is the last, 0 the embeddings. Default: by preset.",
+            "group": "FAO objective",
+        },
     )
     norm: str | None = field(
         default=None, metadata={**_choice("Distance of two vectors.", "squared_l2", "l2"), "group": "FAO objective"}
@@ -180,7 +188,10 @@ class FAOConfig(AlignmentConfig):
     temperature: float = field(default=0.1, metadata={"help": "Of InfoNCE.", "group": "FAO objective"})
     projection_dim: int = field(
         default=128,
-        metadata={"help": "Size of InfoNCE's projection head; 0 compares the vectors themselves.", "group": "FAO objective"},
+        metadata={
+            "help": "Size of InfoNCE's projection head; 0 compares the vectors themselves.",
+            "group": "FAO objective",
+        },
     )
     reference: str = field(
         default="copy",
@@ -244,7 +255,8 @@ class FAOConfig(AlignmentConfig):
         default=None, metadata={"help": "Decoupled weight decay. Default: by preset.", "group": "Schedule"}
     )
     max_grad_norm: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Clip the gradient to this norm; 0 for none. Default: by preset.", "group": "Schedule"}
+        default=None,
+        metadata={"help": "Clip the gradient to this norm; 0 for none. Default: by preset.", "group": "Schedule"},
     )
 
     def __post_init__(self) -> None:
@@ -268,3 +280,19 @@ class FAOConfig(AlignmentConfig):
         if self.subword_links and self.pooling != "mean":
             self.pooling = "mean"  # a token is its own only subword: every pooling is the same
         super().__post_init__()
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from the preset's and from the defaults, as plain JSON and without credentials."""
+        preset = {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}
+        return {k: v for k, v in non_default_fields(self).items() if k not in preset or preset[k] != v}
+
+    def formula(self) -> str:
+        """The objective in force, as plain text."""
+        power = "^2" if self.norm == "squared_l2" else ""
+        target = "f0(j, t)" if self.align_target == "frozen" else "f(j, t)"
+        pull = f"sum over links ||f(i, s) - {target}||{power}"
+        if self.objective == "infonce":
+            cosine = f"cos(x, c) / {self.temperature:g}"
+            pull = f"mean over linked words x of -log softmax over words c of {cosine}, at x's link"
+        keep = f"{self.regularizer_weight:g} sum over {self.regularized_words} {self.regularized_side} words"
+        return f"{pull} + {keep} ||f - f0||{power}" if self.regularizer_weight else pull

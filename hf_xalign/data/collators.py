@@ -95,7 +95,9 @@ class PairCollator:
             **_index_tensors("token", word_token_index(words, rows_of, width, self.pooling)),
         }
         if self.reference is not None:
-            positions = [row["reference_start"] + first_word[k, self.regularized_side][1] for k, row in enumerate(rows)]
+            positions = [
+                row["reference_start"] + first_word[k, self.regularized_side][1] for k, row in enumerate(rows)
+            ]
             batch["reference"] = self.reference.read(np.concatenate(positions))
         elif self.needs_reference:
             half = slice(kept_side * len(rows), (kept_side + 1) * len(rows))

@@ -30,7 +30,7 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
                 fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
                 if len(fields) != 2 or not all(fields):
                     raise InputError(
-                        f"{path}, row {row}: {text!r} has not two fields; write the English word, a tab, the other word"
+                        f"{path}, row {row}: {text!r} has not two fields; write English word, tab, other word"
                     )
                 entries.append((fields[0], fields[1]))
     except OSError as error:
@@ -61,7 +61,9 @@ class DictionaryLinker:
         self._to_target = dict(to_target)
         self._to_source = dict(to_source)
 
-    def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[tuple[int, int]]]:
+    def __call__(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> list[list[tuple[int, int]]]:
         """The links (i, j) of each sentence pair, given as words."""
         return [self._link(source, target) for source, target in zip(sources, targets, strict=True)]
 

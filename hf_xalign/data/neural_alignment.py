@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 import torch
@@ -13,8 +13,11 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.symmetrization import Symmetrization, heuristic, symmetrize
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
+
+if TYPE_CHECKING:
+    # At run time where it is used: word vectors come from encoded words, so hf_xalign.modeling imports hf_xalign.data.
+    from hf_xalign.modeling.pooling import Pooling
+    from hf_xalign.modeling.word_vectors import WordVectors
 
 LinkMethod = Literal["argmax", "softmax"]
 
@@ -64,11 +67,13 @@ def encoder_links(
     Raises:
         InputError: unknown method or symmetrisation, or a tokenizer without word ids.
     """
+    from hf_xalign.modeling.word_vectors import extract_word_vectors
+
     if method not in get_args(LinkMethod):
         raise InputError(f"method={method!r} is none of {', '.join(get_args(LinkMethod))}")
     heuristic(symmetrization)
     layer = default_layer(model) if layer is None else layer
-    options = {"layers": (layer,), "pooling": pooling, "batch_size": batch_size}
+    options: dict[str, Any] = {"layers": (layer,), "pooling": pooling, "batch_size": batch_size}
     source = extract_word_vectors(model, tokenizer, source_words, **options, desc=desc and f"{desc}, source")
     target = extract_word_vectors(model, tokenizer, target_words, **options, desc=desc and f"{desc}, target")
 
@@ -145,8 +150,10 @@ def predict_links(
     Raises:
         InputError: as many sources as targets are needed; or `model` has no tokenizer beside it.
     """
-    single = isinstance(source, str)
-    sources, targets = ([source], [target]) if single else (source, target)
+    if isinstance(source, str) != isinstance(target, str):
+        raise InputError("give either one source and one target, or a list of each")
+    sources = [source] if isinstance(source, str) else source
+    targets = [target] if isinstance(target, str) else target
     if len(sources) != len(targets):
         raise InputError(f"{len(sources)} sources and {len(targets)} targets: give one target for each source")
     if tokenizer is None:
@@ -157,7 +164,7 @@ def predict_links(
     target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
     links = encoder_links(model, tokenizer, source_words, target_words, **options)
     found = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
-    return found[0] if single else found
+    return found[0] if isinstance(source, str) else found
 
 
 def default_layer(model: PreTrainedModel) -> int:

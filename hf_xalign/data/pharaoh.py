@@ -25,7 +25,9 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); a Pharaoh file holds only digits, '-' and blanks") from error
+        raise InputError(
+            f"{path}: not UTF-8 ({error.reason}); a Pharaoh file holds only digits, '-' and blanks"
+        ) from error
 
 
 def _parse(token: str, path: str | Path, row: int) -> tuple[int, int]:
@@ -51,12 +53,14 @@ class PharaohReader:
         lines = sum(1 for _ in read_pharaoh(path))
         if lines != pairs:
             raise InputError(
-                f"{path} has {lines} lines for {pairs} sentence pairs: it must have one line a pair, in the same order, "
-                "an empty one where there is no link"
+                f"{path} has {lines} lines for {pairs} sentence pairs: it must have one line a pair, in the same "
+                "order, an empty one where there is no link"
             )
         self._links = enumerate(read_pharaoh(path), start=1)
 
-    def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[tuple[int, int]]]:
+    def __call__(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> list[list[tuple[int, int]]]:
         """The links of the next `len(sources)` pairs.
 
         Raises:
@@ -68,8 +72,8 @@ class PharaohReader:
             for i, j in links:
                 if i >= len(source) or j >= len(target):
                     raise InputError(
-                        f"{self.path}, row {row}: link {i}-{j} is out of range, the source has {len(source)} words and "
-                        f"the target {len(target)} (were the links made with other words, or from target to source?)"
+                        f"{self.path}, row {row}: link {i}-{j} is out of range, the source has {len(source)} words "
+                        f"and the target {len(target)} (were they other words, or links from target to source?)"
                     )
             batch.append(links)
         return batch

@@ -197,13 +197,15 @@ def _jsonl(path: Path) -> Rows:
 
 def _parquet(path: Path, columns: Columns) -> Rows:
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        # a small read buffer and one row group at a time, or Arrow keeps the chunks that it is done with
+        file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16)
         wanted = columns.select(file.schema_arrow.names, str(path))
         row = 0
-        for batch in file.iter_batches(batch_size=1000, columns=wanted):
-            for record in batch.to_pylist():
-                row += 1
-                yield row, record
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(1000, row_groups=[group], columns=wanted, use_threads=False):
+                for record in batch.to_pylist():
+                    row += 1
+                    yield row, record
     except pyarrow.ArrowException as error:
         raise InputError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
 

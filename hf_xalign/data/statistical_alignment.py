@@ -7,19 +7,17 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, get_args
 
 import numpy as np
 import thot
+from datasets import Dataset
 from thot import alignment as models
 from tqdm.auto import tqdm
 
 from hf_xalign.data.symmetrization import Symmetrization, heuristic
+from hf_xalign.data.words import batch_words, lower_words
 
 logger = logging.getLogger(__name__)
-
-StatisticalAligner = Literal["fast_align", "hmm", "ibm1", "ibm2", "ibm3", "ibm4", "eflomal"]
-STATISTICAL_ALIGNERS: tuple[str, ...] = get_args(StatisticalAligner)
 
 # EM iterations a model. The C++ fast_align runs five where thot's own trainer runs four; GIZA++ runs five too.
 _ITERATIONS = 5
@@ -34,13 +32,14 @@ _CHAINS: dict[str, tuple[type, ...]] = {
     "ibm3": (models.Ibm1AlignmentModel, models.HmmAlignmentModel, models.Ibm3AlignmentModel),
     "ibm4": (models.Ibm1AlignmentModel, models.HmmAlignmentModel, models.Ibm4AlignmentModel),
 }
+STATISTICAL_ALIGNERS = tuple(_CHAINS)
 
 
 class StatisticalLinker:
     """Two directional models of one language pair and their symmetrised links.
 
     Args:
-        aligner: which model; `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016.
+        aligner: one of `STATISTICAL_ALIGNERS`; `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016.
         pairs: (source words, target words) to fit the models on, read once; thot keeps them in memory. Pairs with
             an empty side are left out.
         symmetrization: how the links of the two directions are combined.
@@ -48,11 +47,15 @@ class StatisticalLinker:
         deterministic: fit on one core, so that the links are the same in every run. Otherwise thot sums in the order
             in which its threads arrive, and about one link of 70,000 differs between runs.
         desc: label of the progress bar.
+
+    Attributes:
+        directions: the models from source to target and from target to source.
+        too_long: sentence pairs so far that were too long to link.
     """
 
     def __init__(
         self,
-        aligner: StatisticalAligner,
+        aligner: str,
         pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
         *,
         symmetrization: Symmetrization = "intersection",
@@ -69,8 +72,8 @@ class StatisticalLinker:
         with _threads(1 if deterministic else None):
             forward = _train(chain, forward, seed, deterministic, desc and f"{desc}, source to target")
             backward = _train(chain, backward, seed, deterministic, desc and f"{desc}, target to source")
+        self.directions = forward, backward
         self.too_long = 0
-        self._max_length = forward.max_sentence_length
         self._aligner = models.SymmetrizedAligner(forward, backward)
         self._aligner.heuristic = heuristic(symmetrization)
 
@@ -79,8 +82,12 @@ class StatisticalLinker:
 
         Thot finds no link in a sentence of more than 1,024 words (200 for HMM, IBM 3 and 4): `too_long` counts those.
         """
-        self.too_long += sum(max(len(s), len(t)) > self._max_length for s, t in zip(sources, targets, strict=True))
-        return [np.argwhere(matrix.to_numpy()).tolist() for _, matrix in self._aligner.get_best_alignments(sources, targets)]
+        limit = self.directions[0].max_sentence_length
+        self.too_long += sum(max(len(s), len(t)) > limit for s, t in zip(sources, targets, strict=True))
+        return [
+            np.argwhere(matrix.to_numpy()).tolist()
+            for _, matrix in self._aligner.get_best_alignments(sources, targets)
+        ]
 
 
 def _train(
@@ -90,15 +97,13 @@ def _train(
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
+        rounds = _ITERATIONS
         if isinstance(model, models.EflomalAlignmentModel):
-            model.seed = seed
-            model.deterministic = deterministic
+            model.seed, model.deterministic = seed, deterministic
         model.start_training()
-        # Eflomal plans its own number of sampling rounds once it knows the corpus; each train() call is one of them.
-        eflomal = isinstance(model, models.EflomalAlignmentModel)
-        rounds = model.scheduled_iterations if eflomal else _ITERATIONS
-        hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
-        for _ in tqdm(range(rounds), desc=desc, disable=hidden):
+        if isinstance(model, models.EflomalAlignmentModel):
+            rounds = model.scheduled_iterations  # of sampling, planned by start_training from the corpus size
+        for _ in tqdm(range(rounds), desc=desc, disable=desc is None or _hidden()):
             model.train()
         model.end_training()
     return model
@@ -111,7 +116,9 @@ def _threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    if not hasattr(runtime, "omp_set_num_threads"):  # Windows looks a name up in the library alone, not in what it links
+    if not hasattr(
+        runtime, "omp_set_num_threads"
+    ):  # Windows looks a name up in the library alone, not in what it links
         logger.warning("cannot bound the aligner's threads here: a link of some ten thousand may differ between runs")
         yield
         return
@@ -121,3 +128,29 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         runtime.omp_set_num_threads(before)
+
+
+def sample_rows(rows: np.ndarray, extra: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw at most `size` row numbers from two corpora together, without replacement and in order."""
+    total = len(rows) + len(extra)
+    if total <= size:
+        return rows, extra
+    chosen = np.sort(np.random.default_rng(seed).choice(total, size, replace=False))
+    return rows[chosen[chosen < len(rows)]], extra[chosen[chosen >= len(rows)] - len(rows)]
+
+
+def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The (source words, target words) of each pair of some parallel datasets, in batches, with a progress bar."""
+    with tqdm(total=sum(map(len, parts)), desc=desc, disable=_hidden()) as bar:
+        for part in parts:
+            for batch in part.with_format(None).iter(1000):
+                source, target = batch_words(batch)
+                if lowercase:
+                    source, target = lower_words(source), lower_words(target)
+                yield from zip(source, target, strict=True)
+                bar.update(len(source))
+
+
+def _hidden() -> bool:
+    """Progress bars are the first process's."""
+    return int(os.environ.get("RANK", "0")) != 0

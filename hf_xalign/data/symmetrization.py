@@ -1,8 +1,8 @@
 """From the links of two directions to one set of links: symmetrisation, then the filters that training wants.
 
 Both kinds of aligner take their heuristics from thot, so a name means the same thing everywhere. The growing ones scan
-the cells of the union row by row, where Koehn's own script goes outwards from the aligned cells: both are in use, and a
-few of the grown links differ.
+the cells of the union row by row, where Koehn's own script goes outwards from the aligned cells: both ways are in use,
+and a few of the grown links differ.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import os
 import tempfile
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -19,21 +19,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 from filelock import FileLock
-from tqdm.auto import tqdm
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.neural_alignment import LinkMethod, encoder_links, predict_links
 from hf_xalign.data.pharaoh import PharaohReader
-from hf_xalign.data.statistical_alignment import STATISTICAL_ALIGNERS, StatisticalLinker
+from hf_xalign.data.statistical_alignment import STATISTICAL_ALIGNERS, StatisticalLinker, read_words, sample_rows
 from hf_xalign.data.symmetrization import LinkFilters, Symmetrization, heuristic
-from hf_xalign.data.words import batch_words, splitter_version
+from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
-    # At run time where they are used: hf_xalign.modeling brings torch and peft, which no other aligner needs.
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from hf_xalign.data.neural_alignment import LinkMethod
+__all__ = ["LinkStatistics", "align_words", "link_statistics", "predict_links"]
 
 logger = logging.getLogger(__name__)
 
@@ -104,38 +103,244 @@ def align_words(
         InputError: a column, file, model or segmenter is missing; an option or a file is malformed; no link is left.
     """
     heuristic(symmetrization)
-    kind, paths = _parse_aligner(aligner, files)
     _check_columns(dataset, "the dataset")
     if extra_data is not None:
         _check_columns(extra_data, "extra_data")
     if not len(dataset):
         raise InputError("the dataset has no rows, so there is nothing to link")
-    if kind == "encoder" and (model is None or tokenizer is None):
-        raise InputError("aligner='encoder' needs model= and tokenizer=")
-    filters = LinkFilters(one_to_one, drop_identical, require_letter)
-    encoder: dict[str, Any] = {"layer": layer, "method": method, "batch_size": batch_size}
     by_pair = _rows_by_pair(dataset)
-    groups = _groups(by_pair, kind, paths)
+    kind, paths = _parse_aligner(aligner, files, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"
+    filters = LinkFilters(one_to_one, drop_identical, require_letter)
+
+    identity: dict[str, Any] = {
+        "versions": [_VERSION, splitter_version(lang for pair in by_pair for lang in pair)],
+        "dataset": dataset._fingerprint,
+        "links": [kind, *filters, keep_unlinked, lowercase],
+        "files": {lang: _file_digest(path) for lang, path in paths.items()},
+    }
+    if kind in STATISTICAL_ALIGNERS:
+        identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed, deterministic]
+        identity["extra_data"] = extra_data and extra_data._fingerprint
+    elif kind == "encoder":
+        options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
+        identity["encoder"] = [_encoder_digest(model, tokenizer), options]
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
-        """The linker of one group of rows."""
         if kind == "encoder":
-            from hf_xalign.data.neural_alignment import encoder_links
-
-            return partial(encoder_links, model, tokenizer, symmetrization=symmetrization, **encoder)
+            assert model is not None and tokenizer is not None
+            return partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":
             entries = load_dictionary(paths[pair[0]])
             return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
-        sample = _sample(dataset, rows, extra_data, pair, sample_size, seed)
+        extra = _rows_by_pair(extra_data).get(pair, rows[:0]) if extra_data is not None else rows[:0]
+        own, others = sample_rows(rows, extra, sample_size, seed)
+        parts = [dataset.select(own)] + ([] if extra_data is None else [extra_data.select(others)])
         return StatisticalLinker(
             kind,
-            _read_words(sample, lowercase, f"reading {'-'.join(pair)}"),
+            read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}"),
             symmetrization=symmetrization,
             seed=seed,
             deterministic=deterministic,
             desc=f"{kind} {'-'.join(pair)}",
         )
-    ...
+
+    # A file or dictionary is read once for all the pairs that it serves; the encoder links everything in one go.
+    group_of = {pair: pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0]) for pair in by_pair}
+    path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
+    with FileLock(f"{path}.lock"):  # of several processes one links and the others wait for its file
+        if not path.exists():
+            run = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
+            _link_groups(dataset, _merge(by_pair, group_of), make_linker, partial(run, blanks=kind == "pharaoh"), path)
+    linked = Dataset.from_file(str(path))
+    for name, counts in link_statistics(linked, dataset).items():
+        log = logger.info if counts.pairs else logger.warning
+        log("%s by %s: %s (%s)", name, kind, counts, path)
+    return linked
+
+
+@dataclass(frozen=True)
+class LinkStatistics:
+    """Counts of one language pair.
+
+    Attributes:
+        pairs: sentence pairs.
+        links: word links in them.
+        dropped: sentence pairs that were dropped because they had no link; None when that is not known.
+    """
+
+    pairs: int
+    links: int
+    dropped: int | None = None
+
+    @property
+    def links_per_pair(self) -> float:
+        """Mean number of links of a sentence pair."""
+        return self.links / max(self.pairs, 1)
+
+    def __str__(self) -> str:
+        dropped = "" if self.dropped is None else f", {self.dropped:,} without links dropped"
+        return f"{self.links:,} links in {self.pairs:,} pairs ({self.links_per_pair:.1f} a pair){dropped}"
+
+
+def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str, LinkStatistics]:
+    """Count the links of a word-aligned dataset, by language pair (`de-en`).
+
+    Args:
+        linked: a result of [`align_words`].
+        before: the dataset that it was made from, to say how many pairs were dropped.
+    """
+    rows = _rows_by_pair(linked)
+    batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
+    lengths = [batch["links"].combine_chunks().value_lengths().to_numpy() for batch in batches]
+    counts = np.concatenate([np.zeros(0, int), *lengths])
+    total = _rows_by_pair(before) if before is not None else rows
+    return {
+        "-".join(pair): LinkStatistics(
+            pairs=len(own := rows.get(pair, np.zeros(0, int))),
+            links=int(counts[own].sum()),
+            dropped=None if before is None else len(total[pair]) - len(own),
+        )
+        for pair in total
+    }
+
+
+def _link_groups(
+    dataset: Dataset,
+    groups: list[tuple[Pair, np.ndarray]],
+    make_linker: Callable[[Pair, np.ndarray], Linker],
+    link_rows: Callable[[Dataset, Linker, str, str], tuple[Dataset, np.ndarray]],
+    path: Path,
+) -> None:
+    """Link group after group, so that one aligner is in memory at a time, and write the rows in their old order."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        parts, origin = [], []
+        for number, (pair, rows) in enumerate(groups):
+            linker = make_linker(pair, rows)
+            own = dataset if len(rows) == len(dataset) else dataset.select(rows)
+            part, kept = link_rows(own, linker, f"Linking {'-'.join(pair)}", f"{folder}/{number}.arrow")
+            parts.append(part)
+            origin.append(rows[kept])
+            if isinstance(linker, StatisticalLinker) and linker.too_long:
+                logger.warning("%s: %d pairs are too long for the aligner and have no links", pair, linker.too_long)
+        if not any(counts.links for part in parts for counts in link_statistics(part).values()):
+            raise InputError(
+                f"no links are left in {len(dataset)} sentence pairs: check that each source row and its target row "
+                "are translations of each other and that the languages are named rightly; a small corpus needs "
+                "extra_data= to fit the aligner on; one_to_one=False or symmetrization='union' keep more"
+            )
+        result = f"{folder}/0.arrow"
+        if len(parts) > 1:
+            result = f"{folder}/all.arrow"
+            order = np.argsort(np.concatenate(origin))
+            concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=result)
+        os.replace(result, path)
+
+
+def _link_rows(
+    dataset: Dataset,
+    linker: Linker,
+    desc: str,
+    path: str,
+    *,
+    filters: LinkFilters,
+    keep_unlinked: bool,
+    lowercase: bool,
+    blanks: bool,
+) -> tuple[Dataset, np.ndarray]:
+    """Link all rows and write those that stay to `path`; also returns their numbers."""
+    kept = array("q")
+
+    def link(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
+        source, target = batch_words(batch, blanks=blanks)
+        found = linker(lower_words(source), lower_words(target)) if lowercase else linker(source, target)
+        links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
+        batch |= {"source_words": source, "target_words": target, "links": links}
+        rows = [row for row, own in enumerate(links) if own or keep_unlinked]
+        kept.extend(numbers[row] for row in rows)
+        return {column: [values[row] for row in rows] for column, values in batch.items()}
+
+    words, links = List(Value("string")), List(List(Value("int32")))
+    linked = dataset.with_format(None).map(
+        link,
+        batched=True,
+        with_indices=True,
+        features=Features({**dataset.features, "source_words": words, "target_words": words, "links": links}),
+        cache_file_name=path,
+        load_from_cache_file=False,
+        new_fingerprint=hashlib.blake2b(path.encode(), digest_size=8).hexdigest(),  # spares it hashing the aligner
+        desc=desc,
+    )
+    return linked, np.frombuffer(kept, dtype=np.int64)
+
+
+def _parse_aligner(
+    aligner: str, files: Mapping[str, str | Path] | None, langs: Sequence[str]
+) -> tuple[str, dict[str, Path]]:
+    """The kind of aligner, and the file of each source language where it reads files."""
+    kind, _, path = aligner.partition(":")
+    known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
+    if kind not in {name.split(":")[0] for name in known}:
+        raise InputError(f"aligner={aligner!r} is none of {', '.join(known)}")
+    if kind not in ("pharaoh", "dictionary"):
+        if path or files:
+            raise InputError(f"aligner {kind!r} reads no files; {path or files} is for pharaoh or dictionary")
+        return kind, {}
+    if bool(path) == bool(files):
+        raise InputError(f"aligner={aligner!r}: give either {kind}:PATH or files={{language: path}}")
+    paths = {lang: path.replace("{lang}", lang) if path else (files or {}).get(lang) for lang in langs}
+    missing = [lang for lang, found in paths.items() if found is None]
+    if missing:
+        raise InputError(f"files= has no {kind} file for the source language {', '.join(missing)}")
+    return kind, {lang: Path(found) for lang, found in paths.items() if found is not None}
+
+
+def _check_columns(data: Dataset, name: str) -> None:
+    missing = [column for column in _COLUMNS if column not in data.column_names]
+    if missing:
+        raise InputError(f"{name} has no column {', '.join(missing)}; parallel text has {', '.join(_COLUMNS)}")
+
+
+def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
+    """The row numbers, ascending, of each language pair."""
+    rows: dict[Pair, list[np.ndarray]] = defaultdict(list)
+    start = 0
+    for batch in dataset.select_columns(["source_lang", "target_lang"]).with_format("arrow").iter(100_000):
+        source, target = (batch[c].combine_chunks().dictionary_encode() for c in ("source_lang", "target_lang"))
+        codes = source.indices.to_numpy() * len(target.dictionary) + target.indices.to_numpy()
+        for code in np.unique(codes):
+            pair = (
+                source.dictionary[code // len(target.dictionary)],
+                target.dictionary[code % len(target.dictionary)],
+            )
+            rows[pair[0].as_py(), pair[1].as_py()].append(start + np.flatnonzero(codes == code))
+        start += len(batch)
+    return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
+
+
+def _merge(by_pair: dict[Pair, np.ndarray], group_of: Mapping[Pair, Any]) -> list[tuple[Pair, np.ndarray]]:
+    """Put the rows of language pairs of the same group together; a group is called after its first pair."""
+    members: dict[Any, list[Pair]] = defaultdict(list)
+    for pair in by_pair:
+        members[group_of[pair]].append(pair)
+    return [(pairs[0], np.sort(np.concatenate([by_pair[pair] for pair in pairs]))) for pairs in members.values()]
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    if model is None or tokenizer is None:
+        raise InputError("aligner='encoder' needs model= and tokenizer=")
+    from hf_xalign.data.encoding import word_tokenizer
+    from hf_xalign.modeling.reference import model_fingerprint
+
+    vocabulary = word_tokenizer(tokenizer).backend_tokenizer.to_str()
+    return [model_fingerprint(model), hashlib.blake2b(vocabulary.encode()).hexdigest()]

@@ -8,7 +8,7 @@ apostrophes and the separators inside numbers join, hyphens split.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -24,13 +24,13 @@ _VERSION = 1  # raise it when any text comes out split otherwise: cached links a
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
 _LETTER = rf"[[\p{{L}}\p{{N}}]--{_HAN}--{_KANA}]"
+_SHAPING = r"[\p{M}\u200c\u200d\u00ad]"  # combining marks, joiners and soft hyphens do not end a word
 _TOKEN = regex.compile(
     rf"""
       {_HAN}\p{{M}}*
     | [\p{{Hiragana}}&&\p{{L}}] [[\p{{Hiragana}}ーｰ\p{{M}}]&&[\p{{L}}\p{{M}}]]*
     | {_KANA} [[\p{{Katakana}}ーｰ\p{{M}}]&&[\p{{L}}\p{{M}}]]*
-    # A word goes on with marks, and with joiners and soft hyphens, which shape it without ending it.
-    | {_LETTER} (?: {_LETTER} | [\p{{M}}\u200c\u200d\u00ad] | ['’·\u05f4](?={_LETTER}) | (?<=\p{{Nd}})[.,](?=\p{{Nd}}) )*
+    | {_LETTER} (?: {_LETTER} | {_SHAPING} | ['’·\u05f4](?={_LETTER}) | (?<=\p{{Nd}})[.,](?=\p{{Nd}}) )*
     # A run of one mark ("...", "--") is one token; anything else visible is a token by itself (an emoji is a cluster).
     | (?P<mark> [\p{{P}}\p{{S}}] ) (?P=mark)+
     | (?! [\s\p{{Cc}}\p{{Cf}}\p{{Cs}}] ) \X
@@ -87,6 +87,11 @@ def split_batch(batch: dict[str, list[Any]]) -> dict[str, list[list[str]]]:
     return {"source_words": source, "target_words": target}
 
 
+def lower_words(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Sentences with every word in lower case."""
+    return [[word.lower() for word in words] for words in sentences]
+
+
 def describe_splitting(lang: str) -> str:
     """What [`split_words`] uses for this language, in words for a log or a model card."""
     base = _base_code(lang)
@@ -121,8 +126,8 @@ def _segmenter(base: str) -> Callable[[str], list[str]] | None:
     """The function that cuts a run of this language's script into words; None where blanks do that."""
     if base in _NO_SEGMENTER:
         raise InputError(
-            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it: segment "
-            "the text yourself and give the words as the columns source_words and target_words"
+            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it: "
+            "segment the text yourself and give the words as the columns source_words and target_words"
         )
     segment = _thai_segmenter() if base == "th" else None
     logger.info("words of %s: %s", base, describe_splitting(base))

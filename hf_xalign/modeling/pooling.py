@@ -78,7 +78,9 @@ def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
-        raise ValueError(f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers}, or -1 for last")
+        raise ValueError(
+            f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers}, or -1 for last"
+        )
     if len(set(index)) < len(index) or not index:
         raise ValueError(f"layers {list(layers)}: name each layer once, and at least one")
     return index

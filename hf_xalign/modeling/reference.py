@@ -115,7 +115,9 @@ def cache_reference(
     digest = hashlib.blake2b(digest_size=16)
     for batch in dataset.select_columns(list(columns)).with_format("numpy").iter(1000):
         for values in zip(*(batch[c] for c in columns), strict=True):
-            key = hashlib.blake2b(b"|".join(np.asarray(v, dtype=np.int64).tobytes() for v in values), digest_size=16).digest()
+            key = hashlib.blake2b(
+                b"|".join(np.asarray(v, dtype=np.int64).tobytes() for v in values), digest_size=16
+            ).digest()
             if key not in seen:
                 seen[key] = len(first_rows)
                 first_rows.append(row)
@@ -131,7 +133,18 @@ def cache_reference(
     path = (folder or cache_dir("reference")) / f"{side}-{name}.bin"
     vectors = CachedVectors(path, shape, dtype)
     if not path.exists():
-        _write(vectors, model, dataset.select(first_rows), starts_of, side, layers, pooling, pad_token_id, autocast, batch_size)
+        _write(
+            vectors,
+            model,
+            dataset.select(first_rows),
+            starts_of,
+            side,
+            layers,
+            pooling,
+            pad_token_id,
+            autocast,
+            batch_size,
+        )
     else:
         logger.info("using the cached reference vectors in %s", path)
     # add_column would copy the table into memory; map keeps it on disk.
@@ -176,9 +189,7 @@ def _write(
         spans, owners, places = [], [], []
         for k, row in enumerate(rows):
             last = len(ids[row])
-            span = np.stack(
-                [np.array([*word_starts[row], 0, last - 1]), np.array([*word_ends[row], 1, last])], axis=1
-            )
+            span = np.stack([np.array([*word_starts[row], 0, last - 1]), np.array([*word_ends[row], 1, last])], axis=1)
             alive = np.flatnonzero(span[:, 1])
             spans.append(span[alive])
             owners.append(np.full(len(alive), k))

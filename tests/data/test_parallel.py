@@ -75,7 +75,8 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, kind, suffix):
 def test_parquet(tmp_path, columns):
     path = tmp_path / "pairs.parquet"
     left, right = columns
-    Dataset.from_dict({"n": [1, 2, 3], right: [t for _, t in PAIRS], left: [s for s, _ in PAIRS]}).to_parquet(path)
+    table = Dataset.from_dict({"n": [1, 2, 3], right: [t for _, t in PAIRS], left: [s for s, _ in PAIRS]})
+    table.to_parquet(path, batch_size=2)  # two row groups
     named = {"source_column": "links", "target_column": "rechts"} if left == "links" else {}
     assert rows(load_parallel(path, source_lang="de", **named)) == EXPECTED
 

@@ -139,6 +139,16 @@ def test_equal_rows_are_found_whatever_the_sign_of_zero():
     assert csls._first_equal(x).tolist() == [0, 1, 0, 1, 4]
 
 
+def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
+    source, target = vectors(26, 6), vectors(27, 5)
+    source[4] = source[1]
+    target[3] = target[0]
+    # As if rounding had favoured the later copy, and had answered equal queries (sources 1 and 4) unequally.
+    rounded = csls.Neighbours(torch.tensor([3, 3, 2, 1, 2, 4]), torch.tensor([4, 4, 2, 1, 0]))
+    monkeypatch.setattr(csls, "_best", lambda *_: rounded)
+    assert as_lists(nearest_neighbours(source, target)) == ([0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0])
+
+
 def test_large_and_tiny_values_keep_their_direction():
     source, target = vectors(16, 30), vectors(17, 30)
     wanted = as_lists(nearest_neighbours(source, target))

@@ -1,4 +1,4 @@
-"""The `evaluate` modules, loaded as a user does: a fresh process outside the checkout, offline, with an empty cache."""
+"""The `evaluate` modules, loaded as a user does: fresh process outside the checkout, offline, empty cache."""
 
 from __future__ import annotations
 

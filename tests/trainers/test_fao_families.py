@@ -31,7 +31,9 @@ def train(base, folder, **settings):
         disable_tqdm=True,
         **settings,
     )
-    trainer = FAOTrainer(model, args, train_dataset=make_links(8), processing_class=AutoTokenizer.from_pretrained(base))
+    trainer = FAOTrainer(
+        model, args, train_dataset=make_links(8), processing_class=AutoTokenizer.from_pretrained(base)
+    )
     trainer.train()
     trainer.save_model()
     return trainer, before
@@ -48,7 +50,9 @@ def test_trains_and_loads(family, tmp_path):
     assert trained - moved <= {n for n in trained if "key.bias" in n or "k_lin.bias" in n}
     assert moved
 
-    batch = AutoTokenizer.from_pretrained(tmp_path / "out")(["the cat", "datei öffnen"], padding=True, return_tensors="pt")
+    batch = AutoTokenizer.from_pretrained(tmp_path / "out")(
+        ["the cat", "datei öffnen"], padding=True, return_tensors="pt"
+    )
     batch.pop("token_type_ids", None)
     loaded = AutoModel.from_pretrained(tmp_path / "out").eval()
     assert loaded.dtype == torch.float32
@@ -58,7 +62,11 @@ def test_trains_and_loads(family, tmp_path):
     base, saved = (load_file(tmp_path / f / "model.safetensors") for f in ("base", "out"))
     assert set(base) == set(saved)
     encoder_names = set(model.state_dict())
-    heads = [n for n in base if n not in encoder_names and n.removeprefix(f"{model.base_model_prefix}.") not in encoder_names]
+    heads = [
+        n
+        for n in base
+        if n not in encoder_names and n.removeprefix(f"{model.base_model_prefix}.") not in encoder_names
+    ]
     assert heads
     assert all(torch.equal(base[n], saved[n]) for n in heads)
 
@@ -128,7 +136,9 @@ def test_checkpoints_resume_with_a_prefix(tmp_path):
     for resume in (None, True):
         trainer = FAOTrainer(
             load_encoder(str(tmp_path / "base")),
-            FAOConfig(**settings, num_train_epochs=2 if resume else 1, per_device_train_batch_size=8, disable_tqdm=True),
+            FAOConfig(
+                **settings, num_train_epochs=2 if resume else 1, per_device_train_batch_size=8, disable_tqdm=True
+            ),
             train_dataset=make_links(8),
             processing_class=AutoTokenizer.from_pretrained(tmp_path / "base"),
         )

@@ -41,7 +41,9 @@ def train(folder, batch, accumulation, preset="mao", **settings):
 
 
 def terms(history):
-    return [[row[k] for k in ("loss", "loss/align", "loss/regularizer", "grad_norm")] for row in history if "loss" in row]
+    return [
+        [row[k] for k in ("loss", "loss/align", "loss/regularizer", "grad_norm")] for row in history if "loss" in row
+    ]
 
 
 def launch(folder, settings, *options, processes=1, expect=0):

@@ -57,7 +57,12 @@ def main() -> None:
     parser.add_argument("--kill_in_save", type=int, default=0)
     given = parser.parse_args()
     args = FAOConfig(
-        output_dir=given.output_dir, use_cpu=True, logging_steps=1, disable_tqdm=True, learning_rate=1e-3, **given.settings
+        output_dir=given.output_dir,
+        use_cpu=True,
+        logging_steps=1,
+        disable_tqdm=True,
+        learning_rate=1e-3,
+        **given.settings,
     )
     trainer_class = FAOTrainer
     if given.kill_in_save:

@@ -1,0 +1,27 @@
+# Two commands do all the set-up on a fresh machine: `make quickstart` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test lint clean
+
+# The environment is made once, and again when what it is made from changes.
+$(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo]"
+	touch $@
+
+# FAO on the embedded encoder and text: a table of scores before and after, and a model in runs/fao_embedded.
+quickstart: $(BIN)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no \
+		--dynamo_backend no recipes/fao.py --config recipes/configs/fao_embedded.yaml $(ARGS)
+
+test: $(BIN)/.installed
+	$(BIN)/pytest -q -n 2 $(ARGS)
+
+lint: $(BIN)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:
+	rm -rf .venv build dist *.egg-info

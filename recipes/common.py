@@ -1,0 +1,136 @@
+"""What every recipe does the same way: its data arguments, how it fails, how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class DataArguments:
+    """The encoder, the text and the word links of a run."""
+
+    model_name_or_path: str = field(
+        default="embedded",
+        metadata={
+            "help": "Encoder: a Hub id, a folder, or `embedded` (no network needed).",
+            "group": "Model and data",
+        },
+    )
+    model_revision: str = field(
+        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": "Model and data"}
+    )
+    train_data: list[str] = field(
+        default_factory=lambda: ["embedded:de", "embedded:bn"],
+        metadata={
+            "help": "Parallel text, one or more of: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), "
+            "LANG=FILE1,FILE2 (line-aligned), LANG=HUB_ID or LANG=HUB_ID:CONFIG.",
+            "group": "Model and data",
+        },
+    )
+    eval_data: list[str] = field(
+        default_factory=lambda: ["embedded:de", "embedded:bn"],
+        metadata={"help": "Held-out parallel text, written the same way.", "group": "Model and data"},
+    )
+    train_split: str = field(
+        default="train", metadata={"help": "Split of embedded and Hub training data.", "group": "Model and data"}
+    )
+    eval_split: str = field(
+        default="test", metadata={"help": "Split of embedded and Hub held-out data.", "group": "Model and data"}
+    )
+    target_lang: str = field(
+        default="en", metadata={"help": "The pivot language, the target column.", "group": "Model and data"}
+    )
+    max_train_pairs: int | None = field(
+        default=None, metadata={"help": "Use the first n pairs of each training source.", "group": "Model and data"}
+    )
+    max_eval_pairs: int | None = field(
+        default=None, metadata={"help": "Use the first n pairs of each held-out source.", "group": "Model and data"}
+    )
+    on_empty: str = field(
+        default="error",
+        metadata={
+            "help": "A pair with an empty side: error (names the row) or drop.",
+            "choices": ("error", "drop"),
+            "group": "Model and data",
+        },
+    )
+    aligner: str = field(
+        default="fast_align",
+        metadata={
+            "help": "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, or encoder (the encoder "
+            "itself before training).",
+            "group": "Word links",
+        },
+    )
+    symmetrization: str = field(
+        default="intersection",
+        metadata={
+            "help": "How the two directions of the aligner are put together.",
+            "choices": ("intersection", "union", "grow-diag", "grow-diag-final-and"),
+            "group": "Word links",
+        },
+    )
+    one_to_one: bool = field(
+        default=True, metadata={"help": "A word with two links loses all its links.", "group": "Word links"}
+    )
+    drop_identical: bool = field(
+        default=False, metadata={"help": "Drop links between identical words.", "group": "Word links"}
+    )
+    eval_links: str | None = field(
+        default=None,
+        metadata={
+            "help": "The eval_links.jsonl of another run, to score on the same links; takes the place of eval_data.",
+            "group": "Word links",
+        },
+    )
+    dry_run: bool = field(
+        default=False,
+        metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},
+    )
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults."""
+        from hf_xalign.config import non_default_fields
+
+        return non_default_fields(self)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a recipe's `main`: bad input ends it with one line and exit status 2, Ctrl-C with 130."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    rank = int(os.environ.get("RANK", "0"))
+    logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
+    # The base's missing pooler, and the like, are what the library takes care of: no report of them at every load.
+    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    try:
+        main()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; resume_from_checkpoint=true goes on from the last complete checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+def settle_cpu() -> None:
+    """CPU runs: threads that sleep while they wait, and no denormal numbers.
+
+    Spinning threads cost a factor of 2 to 6 on a busy machine; Adam's moments of rare embedding rows decay into
+    denormals, which slow a small model's step several times.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        torch.set_flush_denormal(True)
+        logger.info(
+            "CPU run: OMP_WAIT_POLICY=%s, denormal numbers are flushed to zero", os.environ.get("OMP_WAIT_POLICY")
+        )

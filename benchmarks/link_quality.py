@@ -3,9 +3,9 @@
     python benchmarks/link_quality.py --gold GOLD.jsonl --bitext BITEXT.jsonl [--model embedded]
 
 GOLD has one sentence pair a row: `en` and `xx` (lists of tokens) and `align` (0-based `i-j`, English first). BITEXT is
-parallel text of the same languages in `load_parallel`'s syntax; the statistical aligners are fitted on it together with
-the gold sentences, lower-cased. Links are scored as they come, before any 1-to-1 filter. The gold links are taken as
-sure and possible at once, so AER = 1 - F1.
+parallel text of the same languages in the syntax of `load_parallel`; the statistical aligners are fitted on it together
+with the gold sentences, lower-cased. Links are scored as they come, before any 1-to-1 filter. The gold links are taken
+as sure and possible at once, so AER = 1 - F1.
 """
 
 from __future__ import annotations
@@ -82,12 +82,8 @@ def main() -> None:
         words = data["source_words"][:], data["target_words"][:]
         for layer, method, symmetrization in product(args.layers, ("argmax", "softmax"), SYMMETRIZATIONS):
             options = {"layer": layer, "method": method, "symmetrization": symmetrization}
-            report(
-                f"{name}, layer {layer}, {method}",
-                symmetrization,
-                encoder_links(model, tokenizer, *words, **options),
-                gold,
-            )
+            found = encoder_links(model, tokenizer, *words, **options)
+            report(f"{name}, layer {layer}, {method}", symmetrization, found, gold)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,8 @@ def run(main: Callable[[], None]) -> None:
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
     # The base's missing pooler, and the like, are what the library takes care of: no report of them at every load.
-    logging.getLogger("transformers.modeling_utils").setLevel(logging.ERROR)
+    for name in ("transformers.modeling_utils", "transformers.distributed.tensor_parallel"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         main()
     except InputError as error:

@@ -20,6 +20,7 @@ from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
+from hf_xalign.record import hub_id
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +116,11 @@ def describe_sources(items: list[str], split: str, dataset: Dataset) -> list[dic
     pairs = dict(zip(languages.tolist(), counts.tolist(), strict=True))
     described = []
     for item in items:
-        language = parse_source(item).source_lang
+        source, language = parse_source(item)
         described.append(
             {
                 "source": item,
+                "hub_id": hub_id(source),
                 "language": language,
                 "split": split,
                 "pairs": pairs.get(language),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,14 @@ def estimate(trainer_class: type, material: Material, args: Any) -> None:
     """
     args.report_to = []
     reference, args.reference = args.reference, "copy"
-    trainer = trainer_class(
-        material.model,
-        args,
-        train_dataset=material.train,
-        eval_dataset=material.evaluation,
-        processing_class=material.tokenizer,
-    )
+    with tempfile.TemporaryDirectory() as args.output_dir:  # the Trainer makes its folder at once
+        trainer = trainer_class(
+            material.model,
+            args,
+            train_dataset=material.train,
+            eval_dataset=material.evaluation,
+            processing_class=material.tokenizer,
+        )
     if reference == "cache":
         size = cache_size(
             trainer.train_dataset,

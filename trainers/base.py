@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections import defaultdict
@@ -96,6 +97,8 @@ class AlignmentConfig(TrainingArguments):
             logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
             self.bf16 = False
         super().__post_init__()
+        if "wandb" in self.report_to and importlib.util.find_spec("wandb") is None:
+            raise InputError('report_to=wandb: W&B is not installed: pip install "hf_xalign[wandb]"')
 
 
 class NonFiniteLossError(RuntimeError):

@@ -1,0 +1,166 @@
+"""The FAO recipe from configuration to folder, on a tiny encoder and files made here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from tiny import SENTENCES
+from tiny_families import save_base
+from transformers import AutoModel, AutoTokenizer
+
+from hf_xalign.config import parse
+from hf_xalign.errors import InputError
+from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.fao import main
+from hf_xalign.trainers import FAOConfig
+
+CONFIGS = Path(sys.modules["hf_xalign.recipes.fao"].__file__).parent / "configs"
+
+
+@pytest.fixture
+def setup(tmp_path):
+    """A base encoder, and parallel text of one's own in a JSONL and a TSV file."""
+    save_base("bert", tmp_path / "base")
+    rows = [{"de": s, "en": t} for s, t, _ in SENTENCES * 3]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
+    (tmp_path / "test.tsv").write_text("de\ten\n" + "".join(f"{s}\t{t}\n" for s, t, _ in SENTENCES))
+    return tmp_path
+
+
+def command(folder, *options, out="out"):
+    return [
+        "--model_name_or_path", str(folder / "base"),
+        "--train_data", f"de={folder / 'train.jsonl'}",
+        "--eval_data", f"de={folder / 'test.tsv'}",
+        "--output_dir", str(folder / out),
+        "--use_cpu", "true",
+        "--learning_rate", "1e-2",
+        "--per_device_train_batch_size", "8",
+        "--disable_tqdm", "true",
+        *options,
+    ]  # fmt: skip
+
+
+def test_whole_run(setup, capsys):
+    main(command(setup, "--eval_strategy", "steps", "--eval_steps", "1", "--report_to", "none"))
+    folder = setup / "out"
+    record = json.loads((folder / "results.json").read_text())
+    for when in ("before", "after"):
+        scores = record["scores"][when]["de"]
+        assert 0 <= scores["retrieval_mean"] <= 1
+        assert {"retrieval_last", "retrieval_mean_all", "retrieval_mean_types", "pool", "pool_all"} <= set(scores)
+    assert record["scores"]["before"] != record["scores"]["after"]
+    assert record["drift"]["cosine"] < 1
+    assert record["links"]["de-en"]["links"] > 0
+    assert record["languages"] == {"pivot": "en", "others": ["de"]}
+    assert record["data"]["train"][0]["fingerprint"]
+    assert record["settings"]["learning_rate"] == 0.01
+    assert {"training", "scoring"} <= set(record["times"]["seconds"])
+    printed = capsys.readouterr().out
+    assert "before" in printed and "after" in printed and str(folder) in printed
+    card = ModelCard.load(folder / "README.md")
+    assert "de" in card.data.language
+    assert (folder / "eval_links.jsonl").read_text().count("\n") == len(SENTENCES)
+    ids = AutoTokenizer.from_pretrained(folder)("the cat", return_tensors="pt").input_ids
+    assert AutoModel.from_pretrained(folder)(input_ids=ids).last_hidden_state.isfinite().all()
+
+
+def test_scores_are_taken_on_given_links(setup):
+    main(command(setup))
+    main(command(setup, "--eval_links", str(setup / "out" / "eval_links.jsonl"), "--learning_rate", "0", out="again"))
+    first, second = (json.loads((setup / f / "results.json").read_text())["scores"] for f in ("out", "again"))
+    assert first["before"] == second["before"] == second["after"]
+
+
+def test_dry_run_trains_and_writes_nothing(setup, capsys):
+    main(command(setup, "--dry_run", "true", "--reference", "cache", "--report_to", "none"))
+    printed = capsys.readouterr().out
+    assert "links" in printed and "minutes" in printed and "reference vectors" in printed
+    assert not (setup / "out").exists()
+
+
+def test_a_folder_with_a_run_needs_a_flag(setup):
+    main(command(setup))
+    with pytest.raises(InputError, match="holds another run"):
+        main(command(setup))
+    before = (setup / "out" / "results.json").read_text()
+    main(command(setup, "--overwrite_output_dir", "true"))
+    assert (setup / "out" / "results.json").read_text() != before
+
+
+def test_resumes_from_the_command_line(setup):
+    main(command(setup, "--save_steps", "1", "--max_steps", "2"))
+    (setup / "out" / "results.json").unlink()
+    main(command(setup, "--save_steps", "1", "--max_steps", "3", "--resume_from_checkpoint", "true"))
+    state = json.loads((setup / "out" / "checkpoint-3" / "trainer_state.json").read_text())
+    assert [row["step"] for row in state["log_history"] if "grad_norm" in row] in ([], [3], [1, 2, 3])
+    assert state["global_step"] == 3
+
+
+def test_encoder_as_aligner(setup):
+    main(command(setup, "--aligner", "encoder"))
+    assert json.loads((setup / "out" / "results.json").read_text())["links"]["de-en"]["links"] > 0
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_config_parses_and_says_how_to_run_it(path):
+    text = path.read_text()
+    assert f"accelerate launch recipes/{path.stem.split('_')[0]}.py --config recipes/configs/{path.name}" in text
+    assert "Hardware" in text
+    data, args = parse((DataArguments, FAOConfig), ["--config", str(path), "--use_cpu", "true", "--bf16", "false"])
+    assert args.output_dir == f"runs/{path.stem}"
+    assert data.train_data
+
+
+def script(*options, cwd):
+    recipe = CONFIGS.parent / "fao.py"
+    return subprocess.run(
+        [sys.executable, str(recipe), *options], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_errors_are_one_line(tmp_path):
+    done = script("--lerning_rate", "1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
+    assert "learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unreachable_hub_names_the_embedded_default(tmp_path):
+    done = script(
+        "--model_name_or_path", "someone/some-encoder", "--output_dir", "out", "--use_cpu", "true", cwd=tmp_path
+    )
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert "someone/some-encoder" in last and "embedded" in last
+    assert "Traceback" not in done.stderr
+
+
+def test_help_shows_our_fields_first(tmp_path):
+    done = script("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    text = done.stdout
+    assert 0 < text.index("--train_data") < text.index("--preset") < text.index("--seed")
+    assert "hub_token" not in text
+
+
+@pytest.mark.slow
+def test_embedded_encoder_reaches_the_published_margin(tmp_path):
+    options = ["--config", str(CONFIGS / "fao_embedded.yaml"), "--output_dir", str(tmp_path / "run")]
+    main(options)
+    scores = json.loads((tmp_path / "run" / "results.json").read_text())["scores"]
+    gain = {
+        lang: scores["after"][lang]["retrieval_mean"] - scores["before"][lang]["retrieval_mean"]
+        for lang in ("de", "bn")
+    }
+    assert gain["de"] >= 0.07
+    assert gain["bn"] >= 0.08
+    loaded = AutoModel.from_pretrained(tmp_path / "run")
+    assert loaded.dtype == torch.float32

@@ -1,0 +1,190 @@
+"""What happens around the steps: evaluation, early stopping, NaN, logging, sampling."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tiny import make_encoder, make_links, make_tokenizer
+from transformers import TrainerCallback
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.trainers import FAOConfig, FAOTrainer, NonFiniteLossError
+from hf_xalign.trainers.checkpoints import last_complete_checkpoint
+
+
+def make(folder, callbacks=None, pairs=24, **settings):
+    args = FAOConfig(
+        **{
+            "output_dir": str(folder),
+            "use_cpu": True,
+            "per_device_train_batch_size": 4,
+            "disable_tqdm": True,
+            "logging_steps": 1,
+            "learning_rate": 1e-3,
+            "save_strategy": "no",
+            **settings,
+        }
+    )
+    return FAOTrainer(
+        make_encoder(),
+        args,
+        train_dataset=make_links(pairs),
+        eval_dataset=make_links(8),
+        processing_class=make_tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+class Poison(TrainerCallback):
+    """Put a NaN into a weight after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step == self.step:
+            next(p for p in model.parameters() if p.requires_grad).data.flatten()[0] = float("nan")
+
+
+@pytest.mark.parametrize("logging_steps", [1, 1000])
+def test_nan_stops_and_keeps_the_last_good_checkpoint(logging_steps, tmp_path):
+    trainer = make(tmp_path / "run", [Poison(3)], save_strategy="steps", save_steps=2, logging_steps=logging_steps)
+    with pytest.raises(NonFiniteLossError, match="checkpoint-2"):
+        trainer.train()
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-2")
+    assert not (tmp_path / "run" / "checkpoint-4").exists()
+
+
+def test_evaluates_before_during_and_after(tmp_path):
+    trainer = make(tmp_path / "run", eval_strategy="steps", eval_steps=3, eval_on_start=True)
+    trainer.train()
+    curve = [(row["step"], row["eval_retrieval"]) for row in trainer.state.log_history if "eval_retrieval" in row]
+    assert [step for step, _ in curve] == [0, 3, 6]
+    scores = score_retrieval(trainer.model, make_tokenizer(), make_links(8))
+    assert curve[-1][1] == pytest.approx(scores["de"]["retrieval_mean"])
+    assert any("eval_de_retrieval_mean_to_pivot" in row for row in trainer.state.log_history)
+
+
+def test_early_stopping_restores_the_best(tmp_path):
+    class Falling(FAOTrainer):
+        """Its scores rise once and then fall."""
+
+        curve = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
+
+        def evaluate(self, *args, **kwargs):
+            metrics = {"eval_retrieval": next(self.curve)}
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            return metrics
+
+    args = FAOConfig(
+        output_dir=str(tmp_path / "run"),
+        use_cpu=True,
+        per_device_train_batch_size=4,
+        early_stopping_patience=2,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        objective="infonce",
+        learning_rate=1e-2,
+        disable_tqdm=True,
+    )
+    trainer = Falling(
+        make_encoder(),
+        args,
+        train_dataset=make_links(24),
+        eval_dataset=make_links(8),
+        processing_class=make_tokenizer(),
+    )
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
+    best = make(tmp_path / "other", objective="infonce")
+    best._load_from_checkpoint(str(tmp_path / "run" / "checkpoint-2"))
+    for a, b in zip(trainer.model.state_dict().values(), best.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_projection_head_is_trained_but_not_exported(tmp_path):
+    trainer = make(tmp_path / "run", objective="infonce")
+    head = {k: v.clone() for k, v in getattr(trainer.model, HEAD_NAME).state_dict().items()}
+    trainer.train()
+    assert all(not torch.equal(head[k], v) for k, v in getattr(trainer.model, HEAD_NAME).state_dict().items())
+    trainer.save_model(str(tmp_path / "out"))
+    from safetensors.torch import load_file
+
+    assert not any(HEAD_NAME in name for name in load_file(tmp_path / "out" / "model.safetensors"))
+
+
+def test_terms_are_means_over_steps(tmp_path):
+    each = make(tmp_path / "each", train_sampling_strategy="sequential")
+    each.train()
+    rows = [row for row in each.state.log_history if "loss/align" in row]
+    joint = make(tmp_path / "joint", train_sampling_strategy="sequential", logging_steps=6)
+    joint.train()
+    (row,) = [row for row in joint.state.log_history if "loss/align" in row]
+    for name in ("loss", "loss/align", "loss/regularizer"):
+        assert row[name] == pytest.approx(sum(r[name] for r in rows) / 6, rel=1e-5)
+        assert row["loss"] == pytest.approx(row["loss/align"] + row["loss/regularizer"], rel=1e-5)
+
+
+def test_reported_to_wandb_offline(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    import wandb
+
+    logged = {}
+    real = wandb.Run.log
+    monkeypatch.setattr(
+        wandb.Run, "log", lambda self, data, *a, **k: (logged.update(data), real(self, data, *a, **k))[1]
+    )
+    trainer = make(tmp_path / "run", report_to=["wandb"], eval_strategy="steps", eval_steps=3)
+    trainer.train()
+    wandb.finish()
+    assert {"train/loss", "train/loss/align", "train/loss/regularizer", "eval/retrieval"} <= set(logged)
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+
+
+def test_wandb_missing_names_the_extra(tmp_path, monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
+    with pytest.raises(InputError, match=r"hf_xalign\[wandb\]"):
+        FAOConfig(output_dir=str(tmp_path), use_cpu=True, report_to=["wandb"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "maoo"}, "did you mean mao"),
+        ({"pooling": "max"}, "choose one of first, last, mean"),
+        ({"objective": "infonce", "layers": [-2, -1]}, "one layer"),
+        ({"preset": "rotate_src2tgt", "mean_over_dims": True}, "squared_l2"),
+        ({"train_sampling_strategy": "batch_rebalance"}, "choose group_by_length"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        FAOConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+
+def test_a_slow_tokenizer_is_refused(tmp_path):
+    class Slow:
+        is_fast = False
+
+    args = FAOConfig(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(InputError, match="word_ids"):
+        FAOTrainer(make_encoder(), args, train_dataset=make_links(8), processing_class=Slow())
+
+
+def test_settings_are_kept_as_json(tmp_path):
+    trainer = make(tmp_path / "run")
+    trainer.save_model(str(tmp_path / "out"))
+    assert json.loads((tmp_path / "out" / "training_args.json").read_text())["preset"] == "mao"
+    assert not (tmp_path / "out" / "training_args.bin").exists()

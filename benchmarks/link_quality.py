@@ -3,8 +3,8 @@
     python benchmarks/link_quality.py --gold GOLD.jsonl --bitext BITEXT.jsonl [--model embedded]
 
 GOLD has one sentence pair a row: `en` and `xx` (lists of tokens) and `align` (0-based `i-j`, English first). BITEXT is
-parallel text of the same languages in the syntax of `load_parallel`; the statistical aligners are fitted on it together
-with the gold sentences, lower-cased. Links are scored as they come, before any 1-to-1 filter. The gold links are taken
+parallel text of the same languages in the syntax of `load_parallel`; the statistical aligners are fitted on it and on
+the gold sentences, all lower-cased. Links are scored as they come, before any 1-to-1 filter. The gold links are taken
 as sure and possible at once, so AER = 1 - F1.
 """
 

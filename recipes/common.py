@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from hf_xalign.errors import InputError
 
@@ -55,11 +55,10 @@ class DataArguments:
     max_eval_pairs: int | None = field(
         default=None, metadata={"help": "Use the first n pairs of each held-out source.", "group": "Model and data"}
     )
-    on_empty: str = field(
+    on_empty: Literal["error", "drop"] = field(
         default="error",
         metadata={
             "help": "A pair with an empty side: error (names the row) or drop.",
-            "choices": ("error", "drop"),
             "group": "Model and data",
         },
     )
@@ -71,11 +70,10 @@ class DataArguments:
             "group": "Word links",
         },
     )
-    symmetrization: str = field(
+    symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = field(
         default="intersection",
         metadata={
             "help": "How the two directions of the aligner are put together.",
-            "choices": ("intersection", "union", "grow-diag", "grow-diag-final-and"),
             "group": "Word links",
         },
     )

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     with phase(record, "loading and linking"):
         material = load_material(data, args, resume=bool(resume))
-    record["languages"]["others"] = sorted(set(material.train["source_lang"][:]))
+    record["languages"]["others"] = material.languages
     record["data"]["train"] = describe_sources(data.train_data, data.train_split, material.train)
     record["data"]["eval"] = describe_sources(data.eval_data, data.eval_split, material.evaluation)
     record["links"] = material.link_counts

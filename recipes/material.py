@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.embedded import resolve_model
 from hf_xalign.data.parallel import load_sources, parse_source
@@ -21,6 +21,7 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.record import hub_id
+from hf_xalign.trainers.base import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,12 @@ class Material:
     evaluation: Dataset
     link_counts: dict[str, dict[str, Any]]
 
-    def score(self, args: TrainingArguments, when: str) -> Scores:
+    @property
+    def languages(self) -> list[str]:
+        """The languages that are lined up with the pivot."""
+        return sorted({pair.rpartition("-")[0] for pair in self.link_counts})
+
+    def score(self, args: AlignmentConfig, when: str) -> Scores:
         """The headline score for each language: mean and last-subword pooling, linked and all occurrences."""
         return score_retrieval(
             self.model,
@@ -60,14 +66,14 @@ class Material:
             desc=f"Scoring {when}",
         )
 
-    def pivot_vectors(self, args: TrainingArguments) -> torch.Tensor:
+    def pivot_vectors(self, args: AlignmentConfig) -> torch.Tensor:
         """Last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
         sentences = self.evaluation["target_words"][:_DRIFT_SENTENCES]
         found = extract_word_vectors(self.model, self.tokenizer, sentences, batch_size=args.per_device_eval_batch_size)
         return found.vectors[found.present, 0]
 
 
-def load_material(data: DataArguments, args: TrainingArguments, *, resume: bool = False) -> Material:
+def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = False) -> Material:
     """Load the encoder and the text, link the words, and fix the links to score on.
 
     A resumed run scores on the links that its folder holds.
@@ -85,9 +91,10 @@ def load_material(data: DataArguments, args: TrainingArguments, *, resume: bool 
             test = load_sources(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
             evaluation = make_evaluation_links(test, train)
     path = resolve_model(data.model_name_or_path)
-    model = load_encoder(path, revision=data.model_revision).to(args.device)
+    model = load_encoder(path, revision=data.model_revision)
+    cast(nn.Module, model).to(args.device)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    encoder = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
+    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
     with args.main_process_first(desc="linking the words"):
         linked = align_words(
             train,
@@ -112,8 +119,7 @@ def load_material(data: DataArguments, args: TrainingArguments, *, resume: bool 
 
 def describe_sources(items: list[str], split: str, dataset: Dataset) -> list[dict[str, Any]]:
     """The record's entry of each source of `dataset`."""
-    languages, counts = np.unique(dataset["source_lang"][:], return_counts=True)
-    pairs = dict(zip(languages.tolist(), counts.tolist(), strict=True))
+    pairs = {pair.rpartition("-")[0]: found.pairs for pair, found in link_statistics(dataset).items()}
     described = []
     for item in items:
         source, language = parse_source(item)
@@ -123,7 +129,7 @@ def describe_sources(items: list[str], split: str, dataset: Dataset) -> list[dic
                 "hub_id": hub_id(source),
                 "language": language,
                 "split": split,
-                "pairs": pairs.get(language),
+                "pairs": pairs.get(language or ""),
                 "fingerprint": dataset._fingerprint,
             }
         )

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,12 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainingArguments
-from transformers.trainer_utils import rotate_checkpoints
+from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 
 from hf_xalign.data.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
+from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.precision import cpu_has_bfloat16
 from hf_xalign.trainers.checkpoints import (
     check_output_dir,
@@ -45,6 +46,10 @@ class AlignmentConfig(TrainingArguments):
     `remove_unused_columns`, `ddp_find_unused_parameters`, `logging_nan_inf_filter`.
     """
 
+    output_dir: str = field(
+        default="trainer_output",
+        metadata={"help": "Folder of the run; one that holds a run is refused.", "group": "Run"},
+    )
     overwrite_output_dir: bool = field(
         default=False,
         metadata={"help": "Train into a folder that holds another run; its checkpoints are deleted.", "group": "Run"},
@@ -57,7 +62,7 @@ class AlignmentConfig(TrainingArguments):
             "group": "Run",
         },
     )
-    eval_pooling: str = field(
+    eval_pooling: Pooling = field(
         default="mean",
         metadata={
             "help": "Subword pooling of the retrieval score during training: first, last or mean.",
@@ -97,7 +102,7 @@ class AlignmentConfig(TrainingArguments):
             logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
             self.bf16 = False
         super().__post_init__()
-        if "wandb" in self.report_to and importlib.util.find_spec("wandb") is None:
+        if "wandb" in (self.report_to or []) and importlib.util.find_spec("wandb") is None:
             raise InputError('report_to=wandb: W&B is not installed: pip install "hf_xalign[wandb]"')
 
 
@@ -165,8 +170,10 @@ class AlignmentTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
+        lengths, languages = _lengths_and_languages(dataset)
         return PairSampler(
-            *_lengths_and_languages(dataset),
+            lengths,
+            languages,
             step_pairs=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
             seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
             group_by_length=strategy == "group_by_length",
@@ -270,7 +277,12 @@ class AlignmentTrainer(Trainer):
 
     # ---- Checkpoints ----
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any):
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+    ) -> TrainOutput:
         """Train; `resume_from_checkpoint=True` goes on from the last checkpoint that was written to its end.
 
         Raises:
@@ -287,7 +299,7 @@ class AlignmentTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         if resume_from_checkpoint is True:
             resume_from_checkpoint = last_complete_checkpoint(output_dir)
-        return super().train(resume_from_checkpoint=resume_from_checkpoint or None, **kwargs)
+        return super().train(resume_from_checkpoint or None, trial, ignore_keys_for_eval)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         # Older checkpoints may go only once this one is whole, so rotation waits for the mark.
@@ -322,7 +334,7 @@ class AlignmentTrainer(Trainer):
             save_file(head.state_dict(), os.path.join(output_dir, _HEAD_FILE))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        model = model if model is not None else self.model
+        model = self.model if model is None else cast(PreTrainedModel, model)
         if hasattr(model, "peft_config"):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
@@ -332,7 +344,7 @@ class AlignmentTrainer(Trainer):
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)
-        self._load_from_checkpoint(self.state.best_model_checkpoint)
+        self._load_from_checkpoint(cast(str, self.state.best_model_checkpoint))
 
 
 def _lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
@@ -87,7 +87,7 @@ class FAOTrainer(AlignmentTrainer):
         self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
         cached = None
         if self._needs_reference and args.reference == "cache" and not peft:
-            model.to(args.device)
+            cast(nn.Module, model).to(args.device)
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_reference(
                     model,
@@ -133,14 +133,14 @@ class FAOTrainer(AlignmentTrainer):
         model: nn.Module,
         inputs: dict[str, torch.Tensor],
         return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The FAO loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
         words, output = self._word_vectors(model, inputs)
-        if num_items_in_batch is None:
+        if not isinstance(num_items_in_batch, torch.Tensor):
             num_items_in_batch = self._get_num_items_in_batch([inputs], words.device)
         links, kept = num_items_in_batch
-        f0 = self._reference_vectors(model, inputs) if self._needs_reference else None
+        f0 = self._reference_vectors(model, inputs) if self._needs_reference else words[:0]
         if self.args.objective == "infonce":
             loss = self._infonce(inputs, words, links)
         else:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from transformers import SchedulerType
 
 from hf_xalign.config import non_default_fields
+from hf_xalign.data.collators import LinkedTokens, Side
+from hf_xalign.data.sampling import LanguageSampling
 from hf_xalign.errors import InputError
+from hf_xalign.losses import Norm
+from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.record import to_plain
 from hf_xalign.trainers.base import AlignmentConfig
 
@@ -42,8 +48,14 @@ _MAO: dict[str, Any] = {
 }
 
 
-def _choice(help: str, *choices: str) -> dict[str, Any]:
-    return {"help": f"{help} Default: by preset.", "choices": choices}
+def _by_preset(group: str, help: str) -> Any:
+    """A field whose value, where none is given, is the preset's; its type is that of the finished config."""
+    return field(default=None, metadata={"help": f"{help} Default: by preset.", "group": group})
+
+
+def _own(default: Any, group: str, help: str) -> Any:
+    """A field with a default of its own."""
+    return field(default=default, metadata={"help": help, "group": group})
 
 
 @dataclass
@@ -100,164 +112,64 @@ class FAOConfig(AlignmentConfig):
         },
     }
 
-    preset: str = field(
-        default="mao", metadata={"help": f"Published variant: {', '.join(PRESETS)}.", "group": "FAO objective"}
+    preset: str = _own("mao", "FAO objective", f"Published variant: {', '.join(PRESETS)}.")
+    objective: Literal["l2", "infonce"] = _own(
+        "l2",
+        "FAO objective",
+        "l2: the papers' distance; infonce: word-level InfoNCE over the words of both languages in the batch (across "
+        "processes; under accumulation, within each micro-batch).",
     )
-    objective: str = field(
-        default="l2",
-        metadata={
-            "help": "l2: the papers' distance; infonce: word-level InfoNCE over the words of both languages in the "
-            "batch (across processes; under accumulation, within each micro-batch).",
-            "choices": ("l2", "infonce"),
-            "group": "FAO objective",
-        },
+    align_target: Literal["tuned", "frozen"] = _by_preset(
+        "FAO objective", "Pull the other language's word to the tuned or the frozen pivot word."
     )
-    align_target: str | None = field(
-        default=None,
-        metadata={
-            **_choice("Pull the other language's word to the tuned or the frozen pivot word.", "tuned", "frozen"),
-            "group": "FAO objective",
-        },
+    regularizer_weight: float = _by_preset(
+        "FAO objective", "Weight of the distance to f0; 0 leaves it out, as infonce does if nothing is given."
     )
-    regularizer_weight: float | None = field(
-        default=None,
-        metadata={
-            "help": "Weight of the distance to f0; 0 leaves it out. Default: by preset for l2, 0 for infonce.",
-            "group": "FAO objective",
-        },
+    regularized_side: Side = _by_preset(
+        "FAO objective", "The column kept near f0; the pivot (English) is the target column."
     )
-    regularized_side: str | None = field(
-        default=None,
-        metadata={
-            **_choice("The column kept near f0; the pivot (English) is the target column.", "target", "source"),
-            "group": "FAO objective",
-        },
+    regularized_words: Literal["all", "linked"] = _by_preset("FAO objective", "Which words of that side.")
+    linked_tokens: LinkedTokens = _by_preset("FAO objective", "What is linked; all is words, [CLS] and [SEP].")
+    pooling: Pooling = _by_preset("FAO objective", "Which subwords make a word's vector.")
+    subword_links: bool = _own(False, "FAO objective", "Links are between tokens, not words (CONTINUAL's ablation).")
+    layers: list[int] = _by_preset("FAO objective", "Aligned layers; -1 is the last, 0 the embeddings.")
+    norm: Norm = _by_preset("FAO objective", "Distance of two vectors.")
+    reduction: Literal["links", "words", "sum"] = _by_preset(
+        "FAO objective",
+        "links: both terms' sums divided by the number of links, the papers' sum under a rescaled learning rate; "
+        "words: each term a mean over its own words, as the scripts have it; sum: the sums.",
     )
-    regularized_words: str | None = field(
-        default=None,
-        metadata={**_choice("Which words of that side.", "all", "linked"), "group": "FAO objective"},
+    mean_over_dims: bool = _by_preset(
+        "FAO objective", "Divide squared distances by the vector size, as an MSE loss does."
     )
-    linked_tokens: str | None = field(
-        default=None,
-        metadata={
-            **_choice("What is linked; all is words, [CLS] and [SEP].", "words", "cls", "cls_sep", "all"),
-            "group": "FAO objective",
-        },
+    temperature: float = _own(0.1, "FAO objective", "Of InfoNCE.")
+    projection_dim: int = _own(
+        128, "FAO objective", "Size of InfoNCE's projection head; 0 compares the vectors themselves."
     )
-    pooling: str | None = field(
-        default=None,
-        metadata={
-            **_choice("Which subwords make a word's vector.", "first", "last", "mean"),
-            "group": "FAO objective",
-        },
+    reference: Literal["copy", "cache"] = _own(
+        "copy",
+        "Model",
+        "f0: a frozen copy (copy), or its vectors computed once and memory-mapped (cache). A PEFT model needs "
+        "neither: its adapters are switched off.",
     )
-    subword_links: bool = field(
-        default=False,
-        metadata={"help": "Links are between tokens, not words (CONTINUAL's ablation).", "group": "FAO objective"},
+    reference_dtype: Literal["float32", "bfloat16"] = _own("float32", "Model", "Of cached vectors.")
+    freeze_embeddings: bool = _own(False, "Model", "Keep the word embeddings as they are.")
+    freeze_layers: int = _own(0, "Model", "Keep the first n layers, and the embeddings, as they are.")
+    dropout: bool = _own(True, "Model", "Dropout in the tuned model.")
+    max_length: int = _own(128, "Data", "Tokens a sentence; links of words beyond are dropped.")
+    language_sampling: LanguageSampling = _by_preset(
+        "Data", "Languages by their share of the pairs, or in equal numbers in each step."
     )
-    layers: list[int] | None = field(
-        default=None,
-        metadata={
-            "help": "Aligned layers; -1 is the last, 0 the embeddings. Default: by preset.",
-            "group": "FAO objective",
-        },
-    )
-    norm: str | None = field(
-        default=None, metadata={**_choice("Distance of two vectors.", "squared_l2", "l2"), "group": "FAO objective"}
-    )
-    reduction: str | None = field(
-        default=None,
-        metadata={
-            **_choice(
-                "links: both terms' sums divided by the number of links, the papers' sum under a rescaled learning "
-                "rate; words: each term a mean over its own words, as the scripts have it; sum: the sums.",
-                "links",
-                "words",
-                "sum",
-            ),
-            "group": "FAO objective",
-        },
-    )
-    mean_over_dims: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Divide squared distances by the vector size, as an MSE loss does. Default: by preset.",
-            "group": "FAO objective",
-        },
-    )
-    temperature: float = field(default=0.1, metadata={"help": "Of InfoNCE.", "group": "FAO objective"})
-    projection_dim: int = field(
-        default=128,
-        metadata={
-            "help": "Size of InfoNCE's projection head; 0 compares the vectors themselves.",
-            "group": "FAO objective",
-        },
-    )
-    reference: str = field(
-        default="copy",
-        metadata={
-            "help": "f0: a frozen copy (copy), or its vectors computed once and memory-mapped (cache). A PEFT model "
-            "needs neither: its adapters are switched off.",
-            "choices": ("copy", "cache"),
-            "group": "Model",
-        },
-    )
-    reference_dtype: str = field(
-        default="float32",
-        metadata={"help": "Of cached vectors.", "choices": ("float32", "bfloat16"), "group": "Model"},
-    )
-    freeze_embeddings: bool = field(
-        default=False, metadata={"help": "Keep the word embeddings as they are.", "group": "Model"}
-    )
-    freeze_layers: int = field(
-        default=0, metadata={"help": "Keep the first n layers, and the embeddings, as they are.", "group": "Model"}
-    )
-    dropout: bool = field(default=True, metadata={"help": "Dropout in the tuned model.", "group": "Model"})
-    max_length: int = field(
-        default=128, metadata={"help": "Tokens a sentence; links of words beyond are dropped.", "group": "Data"}
-    )
-    language_sampling: str | None = field(
-        default=None,
-        metadata={
-            **_choice(
-                "Languages by their share of the pairs, or in equal numbers in each step.", "proportional", "each"
-            ),
-            "group": "Data",
-        },
-    )
-    learning_rate: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Peak learning rate. Default: by preset.", "group": "Schedule"}
-    )
-    num_train_epochs: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Epochs. Default: by preset.", "group": "Schedule"}
-    )
-    per_device_train_batch_size: int | None = field(  # type: ignore[assignment]
-        default=None,
-        metadata={"help": "Sentence pairs a device and micro-batch. Default: by preset.", "group": "Schedule"},
-    )
-    lr_scheduler_type: str | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Schedule. Default: by preset.", "group": "Schedule"}
-    )
-    warmup_steps: float | None = field(  # type: ignore[assignment]
-        default=None,
-        metadata={"help": "Warm-up steps, below 1 a share of the run. Default: by preset.", "group": "Schedule"},
-    )
-    adam_beta1: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Adam's beta1. Default: by preset.", "group": "Schedule"}
-    )
-    adam_beta2: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Adam's beta2. Default: by preset.", "group": "Schedule"}
-    )
-    adam_epsilon: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Adam's epsilon. Default: by preset.", "group": "Schedule"}
-    )
-    weight_decay: float | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "Decoupled weight decay. Default: by preset.", "group": "Schedule"}
-    )
-    max_grad_norm: float | None = field(  # type: ignore[assignment]
-        default=None,
-        metadata={"help": "Clip the gradient to this norm; 0 for none. Default: by preset.", "group": "Schedule"},
-    )
+    learning_rate: float = _by_preset("Schedule", "Peak learning rate.")
+    num_train_epochs: float = _by_preset("Schedule", "Epochs.")
+    per_device_train_batch_size: int = _by_preset("Schedule", "Sentence pairs a device and micro-batch.")
+    lr_scheduler_type: SchedulerType | str = _by_preset("Schedule", "Schedule.")
+    warmup_steps: float = _by_preset("Schedule", "Warm-up steps, below 1 a share of the run.")
+    adam_beta1: float = _by_preset("Schedule", "Adam's beta1.")
+    adam_beta2: float = _by_preset("Schedule", "Adam's beta2.")
+    adam_epsilon: float = _by_preset("Schedule", "Adam's epsilon.")
+    weight_decay: float = _by_preset("Schedule", "Decoupled weight decay.")
+    max_grad_norm: float = _by_preset("Schedule", "Clip the gradient to this norm; 0 for none.")
 
     def __post_init__(self) -> None:
         if self.preset not in self.PRESETS:
@@ -269,10 +181,10 @@ class FAOConfig(AlignmentConfig):
         for name, value in self.PRESETS[self.preset].items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
-        for spec in fields(self):
-            choices, value = spec.metadata.get("choices"), getattr(self, spec.name)
-            if choices and value is not None and value not in choices:
-                raise InputError(f"{spec.name}={value}: choose one of {', '.join(choices)}")
+        for name, hint in get_type_hints(type(self)).items():
+            value = getattr(self, name, None)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
         if self.objective == "infonce" and len(self.layers or []) != 1:
             raise InputError("objective=infonce compares the words of one layer: give one layer")
         if self.mean_over_dims and self.norm == "l2":

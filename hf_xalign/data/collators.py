@@ -100,11 +100,11 @@ class PairCollator:
             ]
             batch["reference"] = self.reference.read(np.concatenate(positions))
         elif self.needs_reference:
-            half = slice(kept_side * len(rows), (kept_side + 1) * len(rows))
-            kept_width = int(attention_mask[half].sum(1).max())
-            batch["kept_ids"] = input_ids[half, :kept_width].clone()
-            batch["kept_mask"] = attention_mask[half, :kept_width].clone()
-            tokens = word_token_index(words[kept], rows_of[kept] - half.start, kept_width, self.pooling)
+            side_rows = slice(kept_side * len(rows), (kept_side + 1) * len(rows))
+            kept_width = int(attention_mask[side_rows].sum(1).max())
+            batch["kept_ids"] = input_ids[side_rows, :kept_width].clone()
+            batch["kept_mask"] = attention_mask[side_rows, :kept_width].clone()
+            tokens = word_token_index(words[kept], rows_of[kept] - side_rows.start, kept_width, self.pooling)
             batch.update(_index_tensors("kept", tokens))
         return batch
 

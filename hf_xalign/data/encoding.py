@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from datasets import Dataset
@@ -103,7 +103,7 @@ def _encode_subwords(
     room = limit - len(frame)
     ids, spans = [], []
     for pieces in sentences:
-        kept = tokenizer.convert_tokens_to_ids(list(pieces[:room]))
+        kept = cast(list[int], tokenizer.convert_tokens_to_ids(list(pieces[:room])))
         span = np.zeros((len(pieces), 2), dtype=np.int32)
         span[: len(kept), 0] = np.arange(len(before), len(before) + len(kept))
         span[: len(kept), 1] = span[: len(kept), 0] + 1
@@ -190,9 +190,3 @@ def encode_pairs(
     if len(encoded) == 0:
         raise InputError("no pair keeps a word link after encoding: check the links and max_length")
     return encoded
-
-
-def special_positions(tokenizer: PreTrainedTokenizerBase) -> tuple[bool, bool]:
-    """Whether the tokenizer puts a special token first ([CLS]) and last ([SEP]) around one sentence."""
-    frame: Any = tokenizer("").input_ids
-    return len(frame) > 1, len(frame) > 0

@@ -35,8 +35,8 @@ class PairSampler(Sampler[int]):
 
     def __init__(
         self,
-        lengths: Sequence[int],
-        languages: Sequence[str],
+        lengths: Sequence[int] | np.ndarray,
+        languages: Sequence[str] | np.ndarray,
         *,
         step_pairs: int,
         seed: int = 0,
@@ -74,7 +74,9 @@ class PairSampler(Sampler[int]):
             indices = np.stack(columns, axis=1).reshape(-1)
         else:
             indices = self._order(np.arange(len(self.lengths)), rng)
-        return iter(indices.tolist())
+        # Ten million Python integers at once would be most of the memory that a large corpus needs.
+        for start in range(0, len(indices), 65_536):
+            yield from indices[start : start + 65_536].tolist()
 
     def _order(self, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if not self.shuffle:

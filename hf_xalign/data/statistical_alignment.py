@@ -116,9 +116,8 @@ def _threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    if not hasattr(
-        runtime, "omp_set_num_threads"
-    ):  # Windows looks a name up in the library alone, not in what it links
+    # Windows looks a name up in the library alone, not in the libraries that it links.
+    if not hasattr(runtime, "omp_set_num_threads"):
         logger.warning("cannot bound the aligner's threads here: a link of some ten thousand may differ between runs")
         yield
         return

@@ -224,7 +224,7 @@ def _link_groups(
             parts.append(part)
             origin.append(rows[kept])
             if isinstance(linker, StatisticalLinker) and linker.too_long:
-                logger.warning("%s: %d pairs are too long for the aligner and have no links", pair, linker.too_long)
+                logger.warning("%d %s pairs are too long for the aligner: no links", linker.too_long, "-".join(pair))
         if not any(counts.links for part in parts for counts in link_statistics(part).values()):
             raise InputError(
                 f"no links are left in {len(dataset)} sentence pairs: check that each source row and its target row "
@@ -342,5 +342,8 @@ def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenize
     from hf_xalign.data.encoding import word_tokenizer
     from hf_xalign.modeling.reference import model_fingerprint
 
-    vocabulary = word_tokenizer(tokenizer).backend_tokenizer.to_str()
-    return [model_fingerprint(model), hashlib.blake2b(vocabulary.encode()).hexdigest()]
+    parts = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
+    for setting in ("truncation", "padding"):  # left over from whatever was tokenized last
+        parts.pop(setting)
+    parts["model_max_length"] = tokenizer.model_max_length
+    return [model_fingerprint(model), hashlib.blake2b(json.dumps(parts).encode()).hexdigest()]

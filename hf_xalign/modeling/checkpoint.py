@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -39,10 +40,9 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
         config = AutoConfig.from_pretrained(name_or_path, revision=revision)
         if type(config) not in MODEL_MAPPING:
             raise InputError(f"{name_or_path}: no encoder class for a model of type {config.model_type}")
-        model_class = MODEL_MAPPING[type(config)]
-        model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+        model_class = cast(Callable, MODEL_MAPPING[type(config)])
         options = {}
-        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+        if "add_pooling_layer" in inspect.signature(model_class).parameters:
             options["add_pooling_layer"] = False
         return AutoModel.from_pretrained(
             name_or_path, config=config, revision=revision, dtype=torch.float32, use_safetensors=True, **options
@@ -68,7 +68,7 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
     """
     own = set(model.state_dict())
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
-    embeddings = model.get_input_embeddings().weight
+    embeddings = cast(torch.Tensor, model.get_input_embeddings().weight)
     carried: dict[str, torch.Tensor] = {}
     prefixed = False
     for name, shape, read in _checkpoint_tensors(model):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ Pooling = Literal["first", "last", "mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
-class TokenIndex(NamedTuple):
+@dataclass(frozen=True)
+class TokenIndex:
     """Where the tokens of a list of words lie in a padded batch that is flattened to (rows * width, dim).
 
     Attributes:
@@ -27,7 +29,11 @@ class TokenIndex(NamedTuple):
 
     def to(self, device: torch.device | str) -> TokenIndex:
         """The same on `device`."""
-        return TokenIndex(*(None if t is None else t.to(device) for t in self))
+        return TokenIndex(
+            self.index.to(device),
+            None if self.word is None else self.word.to(device),
+            None if self.counts is None else self.counts.to(device),
+        )
 
 
 def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:

@@ -399,6 +399,9 @@ def test_align_words_by_encoder(encoder, tokenizer):
     assert all(i == j for links in linked["links"] for i, j in links)
     assert len(linked) == 20
     file = linked.cache_files[0]["filename"]
+    tokenizer("cat", truncation=True, max_length=5, padding="max_length")  # leaves its settings in the tokenizer
+    again = align_words(data, "encoder", model=encoder, tokenizer=tokenizer)
+    assert again.cache_files[0]["filename"] == file
     with torch.no_grad():
         encoder.embeddings.word_embeddings.weight.mul_(1.5)
     changed = align_words(data, "encoder", model=encoder, tokenizer=tokenizer)
@@ -457,4 +460,4 @@ def test_pairs_too_long_for_the_aligner_are_counted(caplog):
     data = concatenate_datasets([parallel(40).remove_columns("number"), pairs([(words, words)])])
     with caplog.at_level(logging.WARNING, logger=word_alignment.__name__):
         align_words(data, "hmm")
-    assert "1 pairs are too long" in caplog.text
+    assert "1 de-en pairs are too long" in caplog.text

@@ -17,7 +17,7 @@ quickstart: $(BIN)/.installed
 		--dynamo_backend no recipes/fao.py --config recipes/configs/fao_embedded.yaml $(ARGS)
 
 test: $(BIN)/.installed
-	$(BIN)/pytest -q -n 2 $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import thot
@@ -69,7 +69,7 @@ class StatisticalLinker:
             if source and target:
                 forward.add_sentence_pair(source, target)
                 backward.add_sentence_pair(target, source)
-        with _threads(1 if deterministic else None):
+        with _one_thread() if deterministic else nullcontext():
             forward = _train(chain, forward, seed, deterministic, desc and f"{desc}, source to target")
             backward = _train(chain, backward, seed, deterministic, desc and f"{desc}, target to source")
         self.directions = forward, backward
@@ -110,23 +110,24 @@ def _train(
 
 
 @contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Bound the threads of thot's OpenMP runtime for a while; None leaves them as they are."""
-    runtime = ctypes.CDLL(thot.__file__)
-    if count is None:
-        yield
-        return
-    # Windows looks a name up in the library alone, not in the libraries that it links.
-    if not hasattr(runtime, "omp_set_num_threads"):
+def _one_thread() -> Iterator[None]:
+    """Let OpenMP use one thread for a while.
+
+    Thot brings an OpenMP runtime of its own, but its calls go to torch's when torch was loaded before it (that one is
+    in the global scope of symbols), so both are bounded.
+    """
+    libraries = None, ctypes.CDLL(thot.__file__)
+    runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
+    if not runtimes:  # Windows: a name is looked up in the library alone, not in the libraries that it links
         logger.warning("cannot bound the aligner's threads here: a link of some ten thousand may differ between runs")
-        yield
-        return
-    before = runtime.omp_get_max_threads()
-    runtime.omp_set_num_threads(count)
+    before = [runtime.omp_get_max_threads() for runtime in runtimes]
+    for runtime in runtimes:
+        runtime.omp_set_num_threads(1)
     try:
         yield
     finally:
-        runtime.omp_set_num_threads(before)
+        for runtime, count in zip(runtimes, before, strict=True):
+            runtime.omp_set_num_threads(count)
 
 
 def sample_rows(rows: np.ndarray, extra: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

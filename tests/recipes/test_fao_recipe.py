@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.common import DataArguments, run
 from hf_xalign.recipes.fao import main
 from hf_xalign.trainers import FAOConfig
 
@@ -99,8 +99,8 @@ def test_resumes_from_the_command_line(setup):
     (setup / "out" / "results.json").unlink()
     main(command(setup, "--save_steps", "1", "--max_steps", "3", "--resume_from_checkpoint", "true"))
     state = json.loads((setup / "out" / "checkpoint-3" / "trainer_state.json").read_text())
-    assert [row["step"] for row in state["log_history"] if "grad_norm" in row] in ([], [3], [1, 2, 3])
     assert state["global_step"] == 3
+    assert (setup / "out" / "results.json").exists()
 
 
 def test_encoder_as_aligner(setup):
@@ -118,35 +118,44 @@ def test_every_config_parses_and_says_how_to_run_it(path):
     assert data.train_data
 
 
-def script(*options, cwd):
-    recipe = CONFIGS.parent / "fao.py"
-    return subprocess.run(
-        [sys.executable, str(recipe), *options], cwd=cwd, capture_output=True, text=True, timeout=120
-    )
+def refused(capsys, *options):
+    """What a user sees whose options are refused: the last line of standard error."""
+    with pytest.raises(SystemExit) as stop:
+        run(lambda: main(list(options)))
+    assert stop.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert not any("Traceback" in line for line in lines)
+    assert lines[-1].startswith("error: ")
+    return lines[-1]
 
 
-def test_errors_are_one_line(tmp_path):
-    done = script("--lerning_rate", "1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
-    assert "learning_rate" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_mistyped_field_is_one_line(capsys):
+    assert "--learning_rate" in refused(capsys, "--lerning_rate", "1")
 
 
-def test_an_unreachable_hub_names_the_embedded_default(tmp_path):
-    done = script(
-        "--model_name_or_path", "someone/some-encoder", "--output_dir", "out", "--use_cpu", "true", cwd=tmp_path
-    )
-    assert done.returncode == 2
-    last = done.stderr.strip().splitlines()[-1]
-    assert "someone/some-encoder" in last and "embedded" in last
-    assert "Traceback" not in done.stderr
+def test_an_unreachable_hub_names_the_embedded_default(setup, capsys):
+    options = command(setup)
+    options[1] = "someone/some-encoder"
+    line = refused(capsys, *options)
+    assert "someone/some-encoder" in line and "embedded" in line
 
 
-def test_help_shows_our_fields_first(tmp_path):
-    done = script("--help", cwd=tmp_path)
-    assert done.returncode == 0
-    text = done.stdout
+def test_unreachable_text_names_the_embedded_default(setup, capsys):
+    options = command(setup)
+    options[3] = "de=someone/some-corpus"
+    line = refused(capsys, *options)
+    assert "someone/some-corpus" in line and "embedded:de" in line
+
+
+def test_a_mistyped_path_names_its_neighbour(setup, capsys):
+    options = command(setup)
+    options[3] = f"de={setup / 'tain.jsonl'}"
+    assert "did you mean" in refused(capsys, *options)
+
+
+def test_help_of_the_script_shows_our_fields_first(tmp_path):
+    recipe = [sys.executable, str(CONFIGS.parent / "fao.py"), "--help"]
+    text = subprocess.run(recipe, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
     assert 0 < text.index("--train_data") < text.index("--preset") < text.index("--seed")
     assert "hub_token" not in text
 

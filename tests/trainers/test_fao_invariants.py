@@ -97,28 +97,35 @@ def test_two_processes_are_one(objective, tmp_path):
         torch.testing.assert_close(weights[name], parameter, rtol=1e-5, atol=1e-6, msg=name)
 
 
+KILLED = {
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "num_train_epochs": 2,
+    "save_steps": 2,
+    "save_total_limit": 2,
+    "objective": "infonce",
+    "regularizer_weight": 1.0,
+}
+DROPOUT = ["--model_dropout", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("never_killed") / "run"
+    launch(folder, KILLED, *DROPOUT)
+    return result(folder)
+
+
 @pytest.mark.parametrize("how", ["kill_after", "kill_in_save"])
-def test_killed_and_resumed_equals_never_killed(how, tmp_path):
-    settings = {
-        "per_device_train_batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "num_train_epochs": 2,
-        "save_steps": 2,
-        "save_total_limit": 2,
-        "objective": "infonce",
-        "regularizer_weight": 1.0,
-    }
-    dropout = ["--model_dropout", "0.1"]
-    launch(tmp_path / "whole", settings, *dropout)
+def test_killed_and_resumed_equals_never_killed(how, never_killed, tmp_path):
     kill = ["--kill_after", "3"] if how == "kill_after" else ["--kill_in_save", "4"]
-    launch(tmp_path / "killed", settings, *dropout, *kill, expect=-signal.SIGKILL)
+    launch(tmp_path / "run", KILLED, *DROPOUT, *kill, expect=-signal.SIGKILL)
     if how == "kill_in_save":
-        assert (tmp_path / "killed" / "checkpoint-4").is_dir()
-        assert not (tmp_path / "killed" / "checkpoint-4" / COMPLETE).exists()
-    assert last_complete_checkpoint(tmp_path / "killed").endswith("checkpoint-2")
-    launch(tmp_path / "killed", settings, *dropout, "--resume")
-    whole, whole_weights = result(tmp_path / "whole")
-    resumed, weights = result(tmp_path / "killed")
+        assert (tmp_path / "run" / "checkpoint-4").is_dir()
+        assert not (tmp_path / "run" / "checkpoint-4" / COMPLETE).exists()
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-2")
+    launch(tmp_path / "run", KILLED, *DROPOUT, "--resume")
+    (whole, whole_weights), (resumed, weights) = never_killed, result(tmp_path / "run")
     assert terms(resumed["history"]) == terms(whole["history"])
     assert len(terms(whole["history"])) == 12
     for name, parameter in whole_weights.items():

@@ -94,6 +94,8 @@ def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = 
     model = load_encoder(path, revision=data.model_revision)
     cast(nn.Module, model).to(args.device)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    if getattr(args, "subword_links", False):
+        train = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
     encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
     with args.main_process_first(desc="linking the words"):
         linked = align_words(
@@ -115,6 +117,11 @@ def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = 
         for pair, found in link_statistics(linked, train).items()
     }
     return Material(model, tokenizer, linked, evaluation, counts)
+
+
+def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
+    """The tokenizer's own tokens in the place of words, which `align_words` then links."""
+    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
 
 
 def describe_sources(items: list[str], split: str, dataset: Dataset) -> list[dict[str, Any]]:

@@ -78,6 +78,13 @@ def test_scores_are_taken_on_given_links(setup):
     assert first["before"] == second["before"] == second["after"]
 
 
+def test_subword_links(setup):
+    main(command(setup, "--subword_links", "true"))
+    counts = json.loads((setup / "out" / "results.json").read_text())["links"]["de-en"]
+    main(command(setup, out="words"))
+    assert counts["links"] > json.loads((setup / "words" / "results.json").read_text())["links"]["de-en"]["links"]
+
+
 def test_dry_run_trains_and_writes_nothing(setup, capsys):
     main(command(setup, "--dry_run", "true", "--reference", "cache", "--report_to", "none"))
     printed = capsys.readouterr().out

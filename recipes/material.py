@@ -90,7 +90,8 @@ def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = 
         else:
             test = load_sources(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
             evaluation = make_evaluation_links(test, train)
-    path = resolve_model(data.model_name_or_path)
+    with args.main_process_first(desc="making the embedded encoder"):
+        path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
     cast(nn.Module, model).to(args.device)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)

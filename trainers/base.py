@@ -145,6 +145,11 @@ class AlignmentTrainer(Trainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        if args.n_gpu > 1:
+            raise InputError(
+                f"this process sees {args.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
+                "by CUDA_VISIBLE_DEVICES=0 (torch's DataParallel cannot split a batch of word links)"
+            )
         # The weights are carried in memory, small as they are, because the base may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = list(kwargs.pop("callbacks", None) or [])

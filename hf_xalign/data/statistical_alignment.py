@@ -116,7 +116,7 @@ def _one_thread() -> Iterator[None]:
     Thot brings an OpenMP runtime of its own, but its calls go to torch's when torch was loaded before it (that one is
     in the global scope of symbols), so both are bounded.
     """
-    libraries = ctypes.CDLL(None) if os.name == "posix" else None, ctypes.CDLL(thot.__file__)
+    libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (thot.__file__,)]
     runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
     if not runtimes:  # Windows: a name is looked up in the library alone, not in the libraries that it links
         logger.warning("cannot bound the aligner's threads here: a link of some ten thousand may differ between runs")

@@ -24,6 +24,8 @@ def score_retrieval(
     layer: int = -1,
     poolings: Sequence[Pooling] = ("mean",),
     all_occurrences: bool = False,
+    specials: bool = False,
+    legacy: bool = False,
     batch_size: int = 64,
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
@@ -38,6 +40,8 @@ def score_retrieval(
         layer: the layer scored.
         poolings: subword poolings scored, all from one pass of the encoder.
         all_occurrences: also score with all word occurrences, linked or not, as candidates.
+        specials: [CLS] and [SEP] of a pair are linked words too, as in Cao's script.
+        legacy: the published variant of CSLS, see [`word_retrieval`]; for comparison with published numbers only.
         batch_size: sentences a forward pass.
         max_length: tokens a sentence at most; a link whose word is cut off is no query.
         dtype: autocast dtype of the forward passes, or None. CSLS itself is always float32.
@@ -64,30 +68,52 @@ def score_retrieval(
                 batch_size=batch_size,
                 max_length=max_length,
                 dtype=dtype,
+                specials=specials,
                 desc=desc and f"{desc} ({language}, {side})",
             )
         scores[language] = {}
+        links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
         for pooling in poolings:
-            scores[language].update(
-                _score(rows, sides["source"][pooling], sides["target"][pooling], pooling, all_occurrences)
-            )
+            vectors = sides["source"][pooling], sides["target"][pooling]
+            scores[language].update(_score(*vectors, links, words, f"retrieval_{pooling}", all_occurrences, legacy))
     return scores
 
 
+def _flat_links(
+    rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
+) -> tuple[torch.Tensor, dict[str, list[str]]]:
+    """Links as rows of the vectors, int64 (links, 2), without those of words that have no vector; and the words."""
+    words: dict[str, list[str]] = {"source": [], "target": []}
+    pairs = []
+    for row, s, t in zip(rows, source.offsets.tolist(), target.offsets.tolist()):
+        links = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
+        if specials:
+            sizes = np.array([[len(row["source_words"]), len(row["target_words"])]])
+            links = np.concatenate([links, sizes, sizes + 1])
+        pairs.append(links + np.array([[s, t]]))
+        for side, own in words.items():
+            own.extend(row[f"{side}_words"] + (["[CLS]", "[SEP]"] if specials else []))
+    flat = torch.from_numpy(np.concatenate(pairs))
+    return flat[source.present[flat[:, 0]] & target.present[flat[:, 1]]], words
+
+
 def _score(
-    rows: Dataset, source: WordVectors, target: WordVectors, pooling: str, all_occurrences: bool
+    source: WordVectors,
+    target: WordVectors,
+    links: torch.Tensor,
+    words: dict[str, list[str]],
+    name: str,
+    all_occurrences: bool,
+    legacy: bool,
 ) -> dict[str, float]:
-    pairs = [
-        np.asarray(links, dtype=np.int64).reshape(-1, 2) + np.array([[s, t]])
-        for links, s, t in zip(rows["links"][:], source.offsets.tolist(), target.offsets.tolist())
-    ]
-    links = torch.from_numpy(np.concatenate(pairs))
-    links = links[source.present[links[:, 0]] & target.present[links[:, 1]]]
-    words = {side: [w for row in rows[f"{side}_words"][:] for w in row] for side in ("source", "target")}
     found = word_retrieval(
-        source.vectors[:, 0], target.vectors[:, 0], links, source_words=words["source"], target_words=words["target"]
+        source.vectors[:, 0],
+        target.vectors[:, 0],
+        links,
+        source_words=words["source"],
+        target_words=words["target"],
+        legacy=legacy,
     )
-    name = f"retrieval_{pooling}"
     scores = {
         name: found["mean"],
         f"{name}_to_pivot": found["source_to_target"],
@@ -96,12 +122,13 @@ def _score(
         "pool": (found["source_pool"] + found["target_pool"]) / 2,
     }
     if all_occurrences:
-        number = {side: torch.cumsum(v.present, 0) - 1 for side, v in (("source", source), ("target", target))}
+        source_row, target_row = (torch.cumsum(side.present, 0) - 1 for side in (source, target))
         found = word_retrieval(
             source.vectors[source.present, 0],
             target.vectors[target.present, 0],
-            torch.stack([number["source"][links[:, 0]], number["target"][links[:, 1]]], dim=1),
+            torch.stack([source_row[links[:, 0]], target_row[links[:, 1]]], dim=1),
             pool="all",
+            legacy=legacy,
         )
         scores[f"{name}_all"] = found["mean"]
         scores["pool_all"] = (found["source_pool"] + found["target_pool"]) / 2

@@ -138,18 +138,25 @@ def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
     source = model.name_or_path
     if not source:
         return
-    revision = getattr(model.config, "_commit_hash", None)
-    weights = cached_file(source, SAFE_WEIGHTS_NAME, revision=revision, _raise_exceptions_for_missing_entries=False)
-    files = [weights] if weights else []
-    if not files:
-        index = cached_file(
-            source, SAFE_WEIGHTS_INDEX_NAME, revision=revision, _raise_exceptions_for_missing_entries=False
-        )
-        if index is None:
-            logger.warning("%s has no safetensors weights: nothing is carried over into the saved folder", source)
-            return
-        files, _ = get_checkpoint_shard_files(source, index, revision=revision)
-    yield from _read(files)
+    options = {
+        "revision": getattr(model.config, "_commit_hash", None),
+        "_raise_exceptions_for_missing_entries": False,
+    }
+    try:
+        weights = cached_file(source, SAFE_WEIGHTS_NAME, **options)
+        index = None if weights else cached_file(source, SAFE_WEIGHTS_INDEX_NAME, **options)
+    except OSError as error:
+        raise InputError(
+            f"{source}: the checkpoint that the model was loaded from is gone, so its other weights (pooler, heads) "
+            "cannot be kept; put it back, or set model.config._name_or_path = '' to do without them"
+        ) from error
+    if weights:
+        yield from _read([weights])
+    elif index:
+        files, _ = get_checkpoint_shard_files(source, index, revision=options["revision"])
+        yield from _read(files)
+    else:
+        logger.warning("%s has no safetensors weights: nothing is carried over into the saved folder", source)
 
 
 def _read(files: list[str]) -> Iterator[Entry]:

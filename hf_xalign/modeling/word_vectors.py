@@ -98,6 +98,7 @@ def extract_pooled(
     batch_size: int = 64,
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
+    specials: bool = False,
     desc: str | None = None,
 ) -> dict[Pooling, WordVectors]:
     """Word vectors under several poolings from one pass of the encoder.
@@ -111,13 +112,18 @@ def extract_pooled(
         batch_size: sentences a batch.
         max_length: tokens a sentence at most.
         dtype: autocast dtype, or None.
+        specials: give each sentence two more rows after its words, its first and its last token ([CLS] and [SEP]).
         desc: label of the progress bar, or None.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     encoded: EncodedWords = tokenize_words(word_tokenizer(tokenizer), sentences, max_length)
-    counts = np.array([len(words) for words in sentences], dtype=np.int64)
+    parts = encoded.spans
+    if specials:
+        ends = [len(ids) for ids in encoded.input_ids]
+        parts = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(parts, ends, strict=True)]
+    counts = np.array([len(part) for part in parts], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    spans = np.concatenate([*encoded.spans, np.zeros((0, 2), dtype=np.int32)])
+    spans = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int32)])
     present = spans[:, 1] > 0
     shape = (int(offsets[-1]), len(index), model.config.hidden_size)
     vectors = {pooling: torch.zeros(shape) for pooling in poolings}

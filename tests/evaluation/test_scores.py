@@ -10,7 +10,7 @@ from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
 from hf_xalign.evaluation.frozen_links import read_links, write_links
-from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 
 
 def test_word_vectors_equal_one_sentence_at_a_time():
@@ -77,6 +77,21 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     directions = scores["retrieval_mean_to_pivot"] + scores["retrieval_mean_from_pivot"]
     assert scores["retrieval_mean"] == pytest.approx(directions / 2)
     assert scores["retrieval_mean_types"] >= scores["retrieval_mean"]
+
+
+def test_specials_are_two_more_linked_words_a_pair():
+    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(7)
+    plain = score_retrieval(model, tokenizer, links)["de"]
+    more = score_retrieval(model, tokenizer, links, specials=True)["de"]
+    assert more["pool"] == plain["pool"] + 2 * 7
+    rows = extract_pooled(model, tokenizer, links["source_words"][:2], specials=True)["mean"]
+    first = len(links[0]["source_words"])
+    assert rows.offsets.tolist()[1] == first + 2
+    with torch.no_grad():
+        batch = tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt")
+        hidden = model.eval()(**batch).last_hidden_state[0]
+    torch.testing.assert_close(rows.vectors[first : first + 2, 0], hidden[[0, -1]])
+    assert score_retrieval(model, tokenizer, links, legacy=True)["de"]["pool"] == plain["pool"]
 
 
 def test_links_are_frozen_to_a_file(tmp_path):

@@ -1,12 +1,13 @@
 # Two commands do all the set-up on a fresh machine: `make quickstart` and `make test`.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 
 .PHONY: quickstart test lint clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo]"
 	touch $@

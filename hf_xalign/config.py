@@ -360,7 +360,7 @@ def _typed_by_argparse(hint: Any) -> bool:
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     members = [m for m in alternatives if m is not NoneType]
     if str in members:
-        return True
+        return bool not in members
     kind = get_origin(members[0]) or members[0]
     if kind is list:
         return get_args(members[0]) in ((str,), (int,), (float,))

@@ -1,7 +1,11 @@
-"""The one exception type whose message alone tells the user what is wrong and what to do."""
+"""The exceptions whose message alone tells the user what is wrong and what to do."""
 
 from __future__ import annotations
 
 
 class InputError(ValueError):
     """Bad input: the message names the file, row or field and the way out; recipes print it without a traceback."""
+
+
+class NonFiniteLossError(RuntimeError):
+    """The loss or a weight is NaN or infinite; the message names the last good checkpoint."""

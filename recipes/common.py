@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, NonFiniteLossError
 
 logger = logging.getLogger(__name__)
 
@@ -115,20 +115,23 @@ def run(main: Callable[[], None]) -> None:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except NonFiniteLossError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted; resume_from_checkpoint=true goes on from the last complete checkpoint", file=sys.stderr)
         sys.exit(130)
 
 
-def settle_cpu() -> None:
-    """CPU runs: threads that sleep while they wait, and no denormal numbers.
+def settle_cpu(device: str) -> None:
+    """On a CPU: threads that sleep while they wait, and no denormal numbers.
 
     Spinning threads cost a factor of 2 to 6 on a busy machine; Adam's moments of rare embedding rows decay into
     denormals, which slow a small model's step several times.
     """
     import torch
 
-    if not torch.cuda.is_available():
+    if device == "cpu":
         torch.set_flush_denormal(True)
         logger.info(
             "CPU run: OMP_WAIT_POLICY=%s, denormal numbers are flushed to zero", os.environ.get("OMP_WAIT_POLICY")

@@ -29,7 +29,7 @@ from hf_xalign.recipes.common import DataArguments, run, settle_cpu
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.trainers.checkpoints import check_output_dir
+    from hf_xalign.trainers.checkpoints import check_output_dir, resolve_resume
     from hf_xalign.trainers.fao_config import FAOConfig
 
     data, args = parse((DataArguments, FAOConfig), argv, description=__doc__)
@@ -37,14 +37,14 @@ def main(argv: list[str] | None = None) -> None:
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         resume = resume.lower() == "true"
     if not data.dry_run:
-        check_output_dir(args.output_dir, resume=bool(resume), overwrite=args.overwrite_output_dir)
-    settle_cpu()
+        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+    settle_cpu(args.device.type)
 
     from transformers import set_seed
 
     from hf_xalign.evaluation.drift import vector_drift
     from hf_xalign.evaluation.frozen_links import write_links
-    from hf_xalign.recipes.material import EVAL_LINKS, describe_sources, load_material
+    from hf_xalign.recipes.material import EVAL_LINKS, load_material
     from hf_xalign.recipes.report import announce, estimate, finish
     from hf_xalign.record import phase, start_record
     from hf_xalign.trainers import FAOTrainer
@@ -62,10 +62,9 @@ def main(argv: list[str] | None = None) -> None:
         paper=FAOTrainer._paper,
     )
     with phase(record, "loading and linking"):
-        material = load_material(data, args, resume=bool(resume))
+        material = load_material(data, args, resume=resolve_resume(resume, args.output_dir))
     record["languages"]["others"] = material.languages
-    record["data"]["train"] = describe_sources(data.train_data, data.train_split, material.train)
-    record["data"]["eval"] = describe_sources(data.eval_data, data.eval_split, material.evaluation)
+    record["data"] = material.sources
     record["links"] = material.link_counts
     announce(record, material)
 

@@ -13,7 +13,8 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.embedded import resolve_model
-from hf_xalign.data.parallel import load_sources, parse_source
+from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.parallel import concatenate, load_sources, parse_source
 from hf_xalign.data.word_alignment import align_words, link_statistics
 from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -22,6 +23,8 @@ from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.base import AlignmentConfig
+from hf_xalign.trainers.checks import check_encoder
+from hf_xalign.trainers.fao_config import FAOConfig
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class Material:
         train: word-linked training pairs.
         evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
         link_counts: statistics of the training links, by language pair.
+        sources: the record's entries of the training and the held-out text.
     """
 
     model: PreTrainedModel
@@ -47,14 +51,21 @@ class Material:
     train: Dataset
     evaluation: Dataset
     link_counts: dict[str, dict[str, Any]]
+    sources: dict[str, list[dict[str, Any]]]
 
     @property
     def languages(self) -> list[str]:
         """The languages that are lined up with the pivot."""
-        return sorted({pair.rpartition("-")[0] for pair in self.link_counts})
+        found: set[str] = set()
+        for batch in self.train.select_columns(["source_lang"]).iter(100_000):
+            found.update(batch["source_lang"])
+        return sorted(found)
 
     def score(self, args: AlignmentConfig, when: str) -> Scores:
-        """The headline score for each language: mean and last-subword pooling, linked and all occurrences."""
+        """The headline score for each language: mean and last-subword pooling, linked and all occurrences.
+
+        Always in float32, whatever the precision of training, so that scores of different machines compare.
+        """
         return score_retrieval(
             self.model,
             self.tokenizer,
@@ -62,7 +73,6 @@ class Material:
             poolings=("mean", "last"),
             all_occurrences=True,
             batch_size=args.per_device_eval_batch_size,
-            dtype=torch.bfloat16 if args.bf16 else None,
             desc=f"Scoring {when}",
         )
 
@@ -73,40 +83,40 @@ class Material:
         return found.vectors[found.present, 0]
 
 
-def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = False) -> Material:
+def load_material(data: DataArguments, args: FAOConfig, *, resume: str | None = None) -> Material:
     """Load the encoder and the text, link the words, and fix the links to score on.
 
     A resumed run scores on the links that its folder holds.
 
     Raises:
-        InputError: anything that the data arguments name is missing or malformed.
+        InputError: anything that the data arguments name is missing or malformed, or does not go together.
     """
-    options: dict[str, Any] = {"target_lang": data.target_lang, "on_empty": data.on_empty}
-    with args.main_process_first(desc="loading and linking the text"):
-        train = load_sources(data.train_data, split=data.train_split, max_pairs=data.max_train_pairs, **options)
-        kept = Path(args.output_dir) / EVAL_LINKS
-        if data.eval_links or (resume and kept.exists()):
-            evaluation = read_links(data.eval_links or kept)
-        else:
-            test = load_sources(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
-            evaluation = make_evaluation_links(test, train)
     with args.main_process_first(desc="making the embedded encoder"):
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
-    cast(nn.Module, model).to(args.device)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    if getattr(args, "subword_links", False):
-        train = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
-    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
-    with args.main_process_first(desc="linking the words"):
+    check_encoder(model, tokenizer, args)
+    cast(nn.Module, model).to(args.device)
+    kept = Path(args.output_dir) / EVAL_LINKS
+    links_file = data.eval_links or (str(kept) if resume and kept.exists() else None)
+    with args.main_process_first(desc="loading and linking the text"):
+        train, train_sources = _load(data.train_data, data.train_split, data.max_train_pairs, data)
+        for side in ("source", "target"):
+            check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
+        if links_file:
+            evaluation = read_links(links_file)
+            eval_sources = [{"source": links_file, "hub_id": None, "pairs": len(evaluation)}]
+        else:
+            test, eval_sources = _load(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+            evaluation = make_evaluation_links(test, train)
+        text = train
+        if args.subword_links:
+            text = train.map(
+                _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords"
+            )
+        encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
         linked = align_words(
-            train,
-            data.aligner,
-            data.symmetrization,
-            data.one_to_one,
-            data.drop_identical,
-            seed=args.seed,
-            **encoder,
+            text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=args.seed, **encoder
         )
     counts = {
         pair: {
@@ -117,28 +127,26 @@ def load_material(data: DataArguments, args: AlignmentConfig, *, resume: bool = 
         }
         for pair, found in link_statistics(linked, train).items()
     }
-    return Material(model, tokenizer, linked, evaluation, counts)
+    sources = {"train": train_sources, "eval": eval_sources}
+    return Material(model, tokenizer, linked, evaluation, counts, sources)
+
+
+def _load(
+    items: list[str], split: str, max_pairs: int | None, data: DataArguments
+) -> tuple[Dataset, list[dict[str, Any]]]:
+    """The text of some sources as one corpus, and the record's entry of each."""
+    parts, entries = [], []
+    for item in items:
+        part = load_sources(
+            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
+        )
+        source, language = parse_source(item)
+        entry = {"source": item, "hub_id": hub_id(source), "language": language, "split": split, "pairs": len(part)}
+        entries.append({**entry, "fingerprint": part._fingerprint})
+        parts.append(part)
+    return concatenate(parts), entries
 
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
     """The tokenizer's own tokens in the place of words, which `align_words` then links."""
     return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
-
-
-def describe_sources(items: list[str], split: str, dataset: Dataset) -> list[dict[str, Any]]:
-    """The record's entry of each source of `dataset`."""
-    pairs = {pair.rpartition("-")[0]: found.pairs for pair, found in link_statistics(dataset).items()}
-    described = []
-    for item in items:
-        source, language = parse_source(item)
-        described.append(
-            {
-                "source": item,
-                "hub_id": hub_id(source),
-                "language": language,
-                "split": split,
-                "pairs": pairs.get(language or ""),
-                "fingerprint": dataset._fingerprint,
-            }
-        )
-    return described

@@ -70,8 +70,8 @@ def estimate(trainer_class: type, material: Material, args: Any) -> None:
     batches = len(loader) * args.num_train_epochs
     if args.max_steps > 0:
         batches = args.max_steps * args.gradient_accumulation_steps
-    print(f"time     about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
-    print("dry run: nothing was trained or saved")
+    print(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
+    print("dry run: nothing was trained or saved; scoring and caching come on top")
 
 
 def finish(record: dict[str, Any], folder: Path) -> None:

@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainingArguments
-from transformers.trainer_utils import TrainOutput, rotate_checkpoints
+from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xalign.data.sampling import PairSampler
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.pooling import Pooling
@@ -31,6 +31,7 @@ from hf_xalign.trainers.checkpoints import (
     last_complete_checkpoint,
     mark_complete,
     remove_incomplete,
+    resolve_resume,
 )
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,9 @@ _HEAD_FILE = f"{HEAD_NAME}.safetensors"
 class AlignmentConfig(TrainingArguments):
     """Settings that every alignment trainer has; the rest is [`~transformers.TrainingArguments`].
 
-    These defaults differ from `TrainingArguments`: `logging_steps`, `train_sampling_strategy`,
-    `remove_unused_columns`, `ddp_find_unused_parameters`, `logging_nan_inf_filter`.
+    These defaults differ from `TrainingArguments`: `logging_steps`, `train_sampling_strategy`, `ddp_timeout`,
+    `remove_unused_columns`, `ddp_find_unused_parameters`, `logging_nan_inf_filter`. With an `eval_strategy`, the score
+    is also taken before the first step and after the last.
     """
 
     output_dir: str = field(
@@ -59,6 +61,20 @@ class AlignmentConfig(TrainingArguments):
         metadata={
             "help": "Stop after this many evaluations without a better retrieval score, and restore the best "
             "checkpoint. Needs eval_strategy and save_strategy to agree.",
+            "group": "Run",
+        },
+    )
+    resume_from_checkpoint: bool | str | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "true: go on from the last whole checkpoint of output_dir; or a checkpoint.",
+            "group": "Run",
+        },
+    )
+    ddp_timeout: int = field(
+        default=86_400,
+        metadata={
+            "help": "Seconds that processes wait for each other: the first links, caches and scores.",
             "group": "Run",
         },
     )
@@ -106,10 +122,6 @@ class AlignmentConfig(TrainingArguments):
             raise InputError('report_to=wandb: W&B is not installed: pip install "hf_xalign[wandb]"')
 
 
-class NonFiniteLossError(RuntimeError):
-    """The loss or a weight is NaN or infinite; the message names the last good checkpoint."""
-
-
 class AlignmentTrainer(Trainer):
     """A `Trainer` for word-linked sentence pairs.
 
@@ -145,11 +157,6 @@ class AlignmentTrainer(Trainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
-        if args.n_gpu > 1:
-            raise InputError(
-                f"this process sees {args.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
-                "by CUDA_VISIBLE_DEVICES=0 (torch's DataParallel cannot split a batch of word links)"
-            )
         # The weights are carried in memory, small as they are, because the base may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = list(kwargs.pop("callbacks", None) or [])
@@ -157,6 +164,7 @@ class AlignmentTrainer(Trainer):
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
             model.add_model_tags(self._tag_names)
+        args.eval_on_start = eval_dataset is not None and args.eval_strategy != IntervalStrategy.NO
         super().__init__(
             model=model,
             args=args,
@@ -166,9 +174,12 @@ class AlignmentTrainer(Trainer):
             callbacks=callbacks,
             **kwargs,
         )
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise InputError("FSDP and DeepSpeed are not supported: an encoder fits one device, use plain DDP")
         self._term_sums: dict[str, torch.Tensor] = {}
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
+        self._trained = False
 
     # ---- Data ----
 
@@ -176,7 +187,7 @@ class AlignmentTrainer(Trainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages = _lengths_and_languages(dataset)
-        return PairSampler(
+        self._train_sampler = PairSampler(
             lengths,
             languages,
             step_pairs=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
@@ -184,7 +195,14 @@ class AlignmentTrainer(Trainer):
             group_by_length=strategy == "group_by_length",
             language_sampling=getattr(self.args, "language_sampling", "proportional"),
             shuffle=strategy != "sequential",
+            multiple=1 if self.args.world_size == 1 else self.args.train_batch_size * self.args.world_size,
         )
+        return self._train_sampler
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        # On a resumed run of several processes, accelerate's wrappers around the sampler hide it from `set_epoch`.
+        self._train_sampler.set_epoch(kwargs["epoch"])
+        super()._run_epoch(*args, **kwargs)
 
     # ---- Loss ----
 
@@ -295,16 +313,24 @@ class AlignmentTrainer(Trainer):
             NonFiniteLossError: the loss became NaN or infinite.
         """
         output_dir = self.args.output_dir
-        check_output_dir(output_dir, resume=bool(resume_from_checkpoint), overwrite=self.args.overwrite_output_dir)
-        if self.args.should_save:
-            if resume_from_checkpoint:
-                remove_incomplete(output_dir)
-            elif self.args.overwrite_output_dir:
-                clear_run(output_dir)
+        if not self._trained:
+            check_output_dir(output_dir, resume=resume_from_checkpoint, overwrite=self.args.overwrite_output_dir)
+        checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
         self.accelerator.wait_for_everyone()
-        if resume_from_checkpoint is True:
-            resume_from_checkpoint = last_complete_checkpoint(output_dir)
-        return super().train(resume_from_checkpoint or None, trial, ignore_keys_for_eval)
+        if self.args.should_save and checkpoint:
+            remove_incomplete(output_dir)
+        elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
+            clear_run(output_dir)
+        self.accelerator.wait_for_everyone()
+        self._trained = True
+        result = super().train(checkpoint, trial, ignore_keys_for_eval)
+        self._stop_if_not_finite()
+        if self.args.eval_on_start and self._last_scored() < self.state.global_step:
+            self.evaluate()
+        return result
+
+    def _last_scored(self) -> int:
+        return max((int(row["step"]) for row in self.state.log_history if "eval_retrieval" in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         # Older checkpoints may go only once this one is whole, so rotation waits for the mark.
@@ -313,10 +339,14 @@ class AlignmentTrainer(Trainer):
             super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit
+        run_dir = self._get_output_dir(trial=trial)
+        folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
+        head = getattr(self.model, HEAD_NAME, None)
+        if head is not None and self.args.should_save:
+            save_file(head.state_dict(), folder / _HEAD_FILE)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            run_dir = self._get_output_dir(trial=trial)
-            mark_complete(Path(run_dir) / f"checkpoint-{self.state.global_step}")
+            mark_complete(folder)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
@@ -331,12 +361,6 @@ class AlignmentTrainer(Trainer):
             save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
         self.processing_class.save_pretrained(folder)
         (folder / "training_args.json").write_text(self.args.to_json_string(), encoding="utf-8")
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
-        head = getattr(self.model, HEAD_NAME, None)
-        if head is not None and self.args.should_save:
-            save_file(head.state_dict(), os.path.join(output_dir, _HEAD_FILE))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)

@@ -38,22 +38,51 @@ def remove_incomplete(output_dir: str | os.PathLike) -> None:
             shutil.rmtree(path)
 
 
-def check_output_dir(output_dir: str | os.PathLike, *, resume: bool, overwrite: bool) -> None:
+def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> str | None:
+    """The checkpoint to go on from.
+
+    Args:
+        resume: None or False for none; True for the last whole checkpoint of `output_dir`; or a checkpoint's folder.
+        output_dir: the run's folder.
+
+    Raises:
+        InputError: there is no such checkpoint, or it was cut off while being written.
+    """
+    if not resume:
+        return None
+    if resume is True:
+        last = last_complete_checkpoint(output_dir)
+        if last is None:
+            raise InputError(f"{output_dir}: no complete checkpoint to resume from; leave out resume_from_checkpoint")
+        return last
+    if not Path(resume).is_dir():
+        raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")
+    if not (Path(resume) / COMPLETE).exists():
+        last = last_complete_checkpoint(Path(resume).parent)
+        whole = f"; the last whole one beside it is {last}" if last else ""
+        raise InputError(f"resume_from_checkpoint={resume}: no checkpoint, or cut off while being written{whole}")
+    return str(resume)
+
+
+def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> None:
     """Refuse to train into a folder that holds another run.
 
     Raises:
-        InputError: the folder has checkpoints or a saved model, and neither flag says what to do with them; or it is
-            to be resumed and has no whole checkpoint.
+        InputError: the folder has checkpoints or a saved model, and neither flag says what to do with them; or both
+            flags are given; or there is nothing to resume from.
     """
     folder = Path(output_dir)
-    if resume and not overwrite:
-        if last_complete_checkpoint(folder) is None:
-            raise InputError(f"{folder}: no complete checkpoint to resume from; leave out resume_from_checkpoint")
+    if resume and overwrite:
+        raise InputError(
+            "resume_from_checkpoint goes on with a run and overwrite_output_dir loses it: give one of them"
+        )
+    checkpoint = resolve_resume(resume, folder)
+    if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return
     found = sorted(
         p.name for p in folder.glob("*") if p.name in {"results.json", "config.json"} or _STEP.search(p.name)
     )
-    if found and not overwrite:
+    if found:
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
             "resume_from_checkpoint=true to go on with it, or overwrite_output_dir=true to lose it"
@@ -61,9 +90,12 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool, overwrite: 
 
 
 def clear_run(output_dir: str | os.PathLike) -> None:
-    """Delete the checkpoints of the run that `output_dir` holds (`overwrite_output_dir`)."""
+    """Delete the run that `output_dir` holds (`overwrite_output_dir`): checkpoints, model, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
+    for pattern in ("results.json", "README.md", "config.json", "model*.safetensors", "model.safetensors.index.json"):
+        for path in Path(output_dir).glob(pattern):
+            path.unlink()
 
 
 def _checkpoints(output_dir: str | os.PathLike) -> list[tuple[int, Path]]:

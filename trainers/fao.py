@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar, cast
 
 import torch
@@ -12,15 +13,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance, word_infonce
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.heads import ProjectionHead
+from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import TokenIndex, layer_index, pool_words
 from hf_xalign.modeling.reference import cache_reference, frozen_copy
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.checks import check_encoder
 from hf_xalign.trainers.fao_config import FAOConfig
 
 
@@ -69,21 +71,23 @@ class FAOTrainer(AlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        check_encoder(model, processing_class, args)
         peft = hasattr(model, "peft_config")
         self._depth = model.config.num_hidden_layers
         self.layers = layer_index(args.layers, self._depth)
         if "source_ids" not in train_dataset.column_names:
             with args.main_process_first(desc="encoding pairs"):
                 train_dataset = encode_pairs(
-                    train_dataset, processing_class, max_length=args.max_length, subword_links=args.subword_links
+                    train_dataset,
+                    processing_class,
+                    max_length=min(args.max_length, position_limit(model.config)),
+                    subword_links=args.subword_links,
                 )
         if not args.dropout:
             disable_dropout(model)
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
-            freeze_unused(model, max(self.layers))
-        elif args.freeze_embeddings or args.freeze_layers:
-            raise InputError("freeze_embeddings and freeze_layers are for a whole encoder: a PEFT model's is frozen")
+        freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
         self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
         cached = None
         if self._needs_reference and args.reference == "cache" and not peft:
@@ -99,8 +103,6 @@ class FAOTrainer(AlignmentTrainer):
                     dtype=getattr(torch, args.reference_dtype),
                     autocast=torch.bfloat16 if args.bf16 else None,
                 )
-        elif args.reference == "cache" and peft:
-            raise InputError("reference=cache: a PEFT model has its reference in itself, use reference=copy")
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it; never exported.
             model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
@@ -167,13 +169,21 @@ class FAOTrainer(AlignmentTrainer):
         """Vectors f0 of the regularised words, (kept words, layers, dim), without gradient."""
         if "reference" in inputs:
             return inputs["reference"]
-        encoder = self.reference
-        adapters_off = contextlib.nullcontext()
-        if encoder is None:
-            encoder = self.accelerator.unwrap_model(model)
-            adapters_off = encoder.disable_adapter()
-        with torch.no_grad(), self.accelerator.autocast(), adapters_off:
+        with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
             return self._pool(self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"]), inputs, "kept")
+
+    @contextlib.contextmanager
+    def _frozen_encoder(self, model: nn.Module) -> Iterator[nn.Module]:
+        """The encoder as it was: the frozen copy, or the tuned one with its adapters, and dropout, switched off."""
+        if self.reference is not None:
+            yield self.reference
+            return
+        encoder = self.accelerator.unwrap_model(model)
+        training = encoder.training
+        with encoder.disable_adapter():
+            encoder.eval()
+            yield encoder
+            encoder.train(training)
 
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         return model(

@@ -69,7 +69,7 @@ class FAOConfig(AlignmentConfig):
     - `cao_code`: Cao's published script. The *frozen* pivot word is the target; terms are means over words and
       dimensions; one batch of each language in a step.
     - `efimov`: CONTINUAL's published code. As `continual` with means over words and dimensions. (That code also drops
-      links between identical words: `align_words(..., drop_identical=True)`.)
+      links between identical words: set `drop_identical` in the recipe, or in `align_words`.)
     - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
       linked words regularised. ROTATE's *source is English*: in `src2tgt` English moves and the other language is
       regularised, `tgt2src` is the other way round.
@@ -176,8 +176,11 @@ class FAOConfig(AlignmentConfig):
             near = difflib.get_close_matches(self.preset, self.PRESETS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(self.PRESETS)}"
             raise InputError(f"preset={self.preset}: {hint}")
-        if self.objective == "infonce" and self.regularizer_weight is None:
-            self.regularizer_weight = 0.0
+        if self.objective == "infonce":
+            if self.align_target == "frozen":
+                raise InputError("align_target=frozen goes with objective=l2: infonce contrasts tuned words")
+            self.align_target = "tuned"
+            self.regularizer_weight = 0.0 if self.regularizer_weight is None else self.regularizer_weight
         for name, value in self.PRESETS[self.preset].items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
@@ -196,15 +199,22 @@ class FAOConfig(AlignmentConfig):
     def changed(self) -> dict[str, Any]:
         """The settings that differ from the preset's and from the defaults, as plain JSON and without credentials."""
         preset = {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}
-        return {k: v for k, v in non_default_fields(self).items() if k not in preset or preset[k] != v}
+        derived = {"do_eval", "dataloader_pin_memory"}  # TrainingArguments sets them by eval_strategy and use_cpu
+        found = non_default_fields(self).items()
+        return {k: v for k, v in found if k not in derived and (k not in preset or preset[k] != v)}
 
     def formula(self) -> str:
         """The objective in force, as plain text."""
         power = "^2" if self.norm == "squared_l2" else ""
+        power += " / dim" if self.mean_over_dims else ""
+        align, keep = {"sum": ("sum", "sum"), "words": ("mean", "mean"), "links": ("mean", "(1 / links) sum")}[
+            self.reduction
+        ]
         target = "f0(j, t)" if self.align_target == "frozen" else "f(j, t)"
-        pull = f"sum over links ||f(i, s) - {target}||{power}"
+        pull = f"{align} over links ||f(i, s) - {target}||{power}"
         if self.objective == "infonce":
             cosine = f"cos(x, c) / {self.temperature:g}"
             pull = f"mean over linked words x of -log softmax over words c of {cosine}, at x's link"
-        keep = f"{self.regularizer_weight:g} sum over {self.regularized_words} {self.regularized_side} words"
-        return f"{pull} + {keep} ||f - f0||{power}" if self.regularizer_weight else pull
+        stay = f"{self.regularizer_weight:g} {keep} over {self.regularized_words} {self.regularized_side} words"
+        whole = f"{pull} + {stay} ||f - f0||{power}" if self.regularizer_weight else pull
+        return f"{whole}; f: {self.pooling} subword, layers {', '.join(map(str, self.layers))}"

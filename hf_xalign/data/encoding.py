@@ -92,15 +92,39 @@ def tokenize_words(
     return EncodedWords(encoded["input_ids"], spans)
 
 
+def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The special tokens that the tokenizer puts before and after a sentence, [CLS] and [SEP] for most."""
+    ids = tokenizer("a").input_ids
+    special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
+    text = [k for k, is_special in enumerate(special) if not is_special]
+    if not text:
+        return ids, []
+    return ids[: text[0]], ids[text[-1] + 1 :]
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
+    """Refuse text that the tokenizer does not know.
+
+    Raises:
+        InputError: more than half of the tokens are unknown: the tokenizer is another model's, or was made up because
+            the folder has none.
+    """
+    ids = [token for row in tokenizer(list(texts), add_special_tokens=False).input_ids for token in row]
+    unknown = sum(token == tokenizer.unk_token_id for token in ids)
+    if ids and unknown > len(ids) / 2:
+        raise InputError(
+            f"{what}: the tokenizer ({len(tokenizer)} entries) knows fewer than half of its tokens. Does the model's "
+            "folder lack its tokenizer, or was it made for other languages?"
+        )
+
+
 def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
     """As [`tokenize_words`] for sentences whose "words" are this tokenizer's own tokens (subword links)."""
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
-    frame = tokenizer("").input_ids
-    # The frame of an empty text is its special tokens: all but the last stand before the text.
-    before, after = frame[:-1], frame[-1:]
-    room = limit - len(frame)
+    before, after = special_frame(tokenizer)
+    room = limit - len(before) - len(after)
     ids, spans = [], []
     for pieces in sentences:
         kept = cast(list[int], tokenizer.convert_tokens_to_ids(list(pieces[:room])))

@@ -109,7 +109,7 @@ class LinkedWords(NamedTuple):
 
 @overload
 def predict_links(
-    model: PreTrainedModel, source: str, target: str, *, source_lang: str, target_lang: str = ..., **options: Any
+    model: PreTrainedModel, source: str, target: str, *, source_lang: str = ..., target_lang: str = ..., **options: Any
 ) -> LinkedWords: ...
 @overload
 def predict_links(
@@ -117,7 +117,7 @@ def predict_links(
     source: Sequence[str],
     target: Sequence[str],
     *,
-    source_lang: str,
+    source_lang: str = ...,
     target_lang: str = ...,
     **options: Any,
 ) -> list[LinkedWords]: ...
@@ -126,7 +126,7 @@ def predict_links(
     source: str | Sequence[str],
     target: str | Sequence[str],
     *,
-    source_lang: str,
+    source_lang: str = "und",
     target_lang: str = "en",
     tokenizer: PreTrainedTokenizerBase | None = None,
     **options: Any,
@@ -142,7 +142,7 @@ def predict_links(
         model: the encoder.
         source: a text or several.
         target: its translation, or theirs.
-        source_lang: language code, which decides how words are split.
+        source_lang: language code, which decides how words are split; needed for languages without blanks.
         target_lang: likewise.
         tokenizer: default the one in the folder or Hub repository that `model` was loaded from.
         options: of [`encoder_links`]: `layer`, `method`, `threshold`, `symmetrization`, `pooling`, `batch_size`.

@@ -23,11 +23,14 @@ class PairSampler(Sampler[int]):
         languages: the other language of each pair.
         step_pairs: pairs an optimizer step.
         seed: seed of the order; the epoch is added by `set_epoch`.
-        group_by_length: sort by length within windows of 50 steps, so that a batch pads little; the steps of a
-            window are then shuffled.
+        group_by_length: sort by length within windows of 50 steps, so that a batch pads little, each language for
+            itself and then merged, so that every step still has its share of each; the window's steps are shuffled.
         language_sampling: `proportional` draws every language as often as it has pairs; `each` deals the languages
-            in turn, as Cao's script has one batch of each in every step: shorter corpora start again, so an epoch
-            lasts until the longest has been seen once.
+            in turn, so that each has an equal part of every step (Cao's script has a whole batch of each: multiply
+            the batch size by the number of languages): shorter corpora start again, and an epoch lasts until the
+            longest has been seen once.
+        multiple: drop the pairs at the end of the epoch that do not fill a batch on every process. Otherwise
+            accelerate fills up with pairs from the epoch's start, which would count twice.
         shuffle: False keeps the corpus order (and ignores `group_by_length`).
     """
 
@@ -43,15 +46,17 @@ class PairSampler(Sampler[int]):
         group_by_length: bool = True,
         language_sampling: LanguageSampling = "proportional",
         shuffle: bool = True,
+        multiple: int = 1,
     ):
         self.lengths = np.asarray(lengths)
-        names, codes = np.unique(np.asarray(languages), return_inverse=True)
-        self.corpora = [np.flatnonzero(codes == c) for c in range(len(names))]
+        names, self.codes = np.unique(np.asarray(languages), return_inverse=True)
+        self.corpora = [np.flatnonzero(self.codes == c) for c in range(len(names))]
         self.step_pairs = step_pairs
         self.seed = seed
         self.group_by_length = group_by_length and shuffle
         self.language_sampling = language_sampling
         self.shuffle = shuffle
+        self.multiple = multiple
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -59,9 +64,10 @@ class PairSampler(Sampler[int]):
         self.epoch = epoch
 
     def __len__(self) -> int:
+        total = len(self.lengths)
         if self.language_sampling == "each":
-            return max(len(c) for c in self.corpora) * len(self.corpora)
-        return len(self.lengths)
+            total = max(len(c) for c in self.corpora) * len(self.corpora)
+        return total // self.multiple * self.multiple or total
 
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng([self.seed, self.epoch])
@@ -75,6 +81,7 @@ class PairSampler(Sampler[int]):
         else:
             indices = self._order(np.arange(len(self.lengths)), rng)
         # Ten million Python integers at once would be most of the memory that a large corpus needs.
+        indices = indices[: len(self)]
         for start in range(0, len(indices), 65_536):
             yield from indices[start : start + 65_536].tolist()
 
@@ -91,8 +98,16 @@ class PairSampler(Sampler[int]):
         parts = []
         for start in range(0, len(indices), window):
             chunk = indices[start : start + window]
-            chunk = chunk[np.argsort(-self.lengths[chunk], kind="stable")]
+            chunk = chunk[self._by_length(chunk)]
             full = len(chunk) // step * step
             steps = rng.permutation(chunk[:full].reshape(-1, step))
             parts += [steps.reshape(-1), chunk[full:]]
         return np.concatenate(parts)
+
+    def _by_length(self, chunk: np.ndarray) -> np.ndarray:
+        """Positions from long to short; languages whose sentences differ in length are merged by rank."""
+        rank = np.empty(len(chunk))
+        for code in np.unique(self.codes[chunk]):
+            own = np.flatnonzero(self.codes[chunk] == code)
+            rank[own[np.argsort(-self.lengths[chunk[own]], kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
+        return np.argsort(rank, kind="stable")

@@ -9,6 +9,8 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import special_frame
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
@@ -53,6 +55,9 @@ def score_retrieval(
         is right, both directions), and with `all_occurrences` `retrieval_p_all`; fractions between 0 and 1. `pool`
         and `pool_all` are the numbers of candidate words, mean of both sides.
     """
+    if specials and not all(special_frame(tokenizer)):
+        raise InputError("specials=True: this tokenizer does not put a special token first and one last in a sentence")
+    device = next(model.parameters()).device
     scores: Scores = {}
     languages = np.asarray(dataset["source_lang"][:])
     for language in sorted(set(languages.tolist())):
@@ -75,7 +80,9 @@ def score_retrieval(
         links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
         for pooling in poolings:
             vectors = sides["source"][pooling], sides["target"][pooling]
-            scores[language].update(_score(*vectors, links, words, f"retrieval_{pooling}", all_occurrences, legacy))
+            scores[language].update(
+                _score(*vectors, links, words, f"retrieval_{pooling}", all_occurrences, legacy, device)
+            )
     return scores
 
 
@@ -105,6 +112,7 @@ def _score(
     name: str,
     all_occurrences: bool,
     legacy: bool,
+    device: torch.device,
 ) -> dict[str, float]:
     found = word_retrieval(
         source.vectors[:, 0],
@@ -113,6 +121,7 @@ def _score(
         source_words=words["source"],
         target_words=words["target"],
         legacy=legacy,
+        device=device,
     )
     scores = {
         name: found["mean"],
@@ -129,6 +138,7 @@ def _score(
             torch.stack([source_row[links[:, 0]], target_row[links[:, 1]]], dim=1),
             pool="all",
             legacy=legacy,
+            device=device,
         )
         scores[f"{name}_all"] = found["mean"]
         scores["pool_all"] = (found["source_pool"] + found["target_pool"]) / 2

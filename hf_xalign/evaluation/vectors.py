@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.words import split_words
+from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
 
@@ -70,7 +71,7 @@ def encode_sentences(
     Args:
         model: the encoder, on any device.
         tokenizer: its tokenizer.
-        texts: one text or several; longer ones are cut at `max_length` tokens (default the tokenizer's limit).
+        texts: one text or several; longer ones are cut at `max_length` tokens (default the model's limit).
         layers: which layers: -1 the last, 0 the embeddings.
         pooling: `mean` over all tokens (special ones too), or `cls`, the first token.
         batch_size: texts a forward pass.
@@ -82,8 +83,8 @@ def encode_sentences(
     if pooling not in ("mean", "cls"):
         raise ValueError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
     texts = [texts] if isinstance(texts, str) else list(texts)
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
-    ids = tokenizer(texts, truncation=limit < 10**9, max_length=limit if limit < 10**9 else None).input_ids
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
+    ids = tokenizer(texts, truncation=True, max_length=limit).input_ids
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = torch.zeros(len(texts), len(index), model.config.hidden_size)
     for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size):

@@ -9,6 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from hf_xalign.errors import InputError
+
 Pooling = Literal["first", "last", "mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
 
@@ -80,13 +82,13 @@ def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
 
     Raises:
-        ValueError: a layer that the encoder does not have, or one named twice.
+        InputError: a layer that the encoder does not have, or one named twice.
     """
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
-        raise ValueError(
+        raise InputError(
             f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers}, or -1 for last"
         )
     if len(set(index)) < len(index) or not index:
-        raise ValueError(f"layers {list(layers)}: name each layer once, and at least one")
+        raise InputError(f"layers {list(layers)}: name each layer once, and at least one")
     return index

@@ -19,6 +19,9 @@ from hf_xalign.modeling.pooling import Pooling, pool_words, word_token_index
 
 logger = logging.getLogger(__name__)
 
+# Sentences whose token ids are in memory at a time while the cache is written.
+_BLOCK = 50_000
+
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """A copy of `model` that never changes: eval mode, no gradients; parameters that are frozen already are shared."""
@@ -104,32 +107,10 @@ def cache_reference(
     Raises:
         InputError: the disk has no room for the file.
     """
-    columns = (f"{side}_ids", f"{side}_starts", f"{side}_ends")
-    seen: dict[bytes, int] = {}
-    first_rows: list[int] = []
-    row_starts = np.zeros(len(dataset), dtype=np.int64)
-    sentence_words: list[int] = []
-    starts_of: list[int] = []
-    total = 0
-    row = 0
-    digest = hashlib.blake2b(digest_size=16)
-    for batch in dataset.select_columns(list(columns)).with_format("numpy").iter(1000):
-        for values in zip(*(batch[c] for c in columns), strict=True):
-            key = hashlib.blake2b(
-                b"|".join(np.asarray(v, dtype=np.int64).tobytes() for v in values), digest_size=16
-            ).digest()
-            if key not in seen:
-                seen[key] = len(first_rows)
-                first_rows.append(row)
-                sentence_words.append(len(values[1]))
-                starts_of.append(total)
-                total += len(values[1]) + 2
-                digest.update(key)
-            row_starts[row] = starts_of[seen[key]]
-            row += 1
+    first_rows, starts_of, row_starts, total, content = _sentences(dataset, side)
     shape = (total, len(layers), model.config.hidden_size)
     settings = f"{model_fingerprint(model)}|{layers}|{pooling}|{dtype}|{autocast}|{shape}".encode()
-    name = hashlib.blake2b(digest.digest() + settings, digest_size=16).hexdigest()
+    name = hashlib.blake2b(content + settings, digest_size=16).hexdigest()
     path = (folder or cache_dir("reference")) / f"{side}-{name}.bin"
     vectors = CachedVectors(path, shape, dtype)
     if not path.exists():
@@ -157,11 +138,38 @@ def cache_reference(
     return vectors, indexed
 
 
+def _sentences(dataset: Dataset, side: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bytes]:
+    """Where each distinct sentence of one side is stored.
+
+    Returns:
+        The dataset row of each distinct sentence's first occurrence, ascending; the stored row of its first word; that
+        of every dataset row; the number of stored rows; and a hash of the sentences.
+    """
+    keys, words = [], []
+    columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
+    for batch in dataset.select_columns(columns).with_format("numpy").iter(10_000):
+        for values in zip(*(batch[column] for column in columns), strict=True):
+            parts = b"|".join(np.asarray(value, dtype=np.int64).tobytes() for value in values)
+            keys.append(hashlib.blake2b(parts, digest_size=16).digest())
+        words.append(np.array([len(starts) for starts in batch[columns[1]]], dtype=np.int64))
+    content = hashlib.blake2b(b"".join(keys), digest_size=16).digest()
+    _, first_rows, which = np.unique(
+        np.frombuffer(b"".join(keys), dtype="V16"), return_index=True, return_inverse=True
+    )
+    order = np.argsort(first_rows)
+    first_rows = first_rows[order]
+    sizes = np.concatenate(words)[first_rows] + 2
+    starts_of = np.cumsum(sizes) - sizes
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return first_rows, starts_of, starts_of[place[which]], int(sizes.sum()), content
+
+
 def _write(
     vectors: CachedVectors,
     model: PreTrainedModel,
     sentences: Dataset,
-    starts_of: list[int],
+    starts_of: np.ndarray,
     side: str,
     layers: list[int],
     pooling: Pooling,
@@ -181,25 +189,29 @@ def _write(
     logger.info("writing %.2f GB of reference vectors to %s", size / 1e9, vectors.path)
     part = vectors.path.with_suffix(f".{os.getpid()}.part")
     array = np.memmap(part, dtype=_numpy_dtype(vectors.dtype), mode="w+", shape=vectors.shape)
-    ids = sentences[f"{side}_ids"][:]
-    word_starts, word_ends = sentences[f"{side}_starts"][:], sentences[f"{side}_ends"][:]
-    for rows, mask, states in hidden_batches(
-        model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, desc="Caching reference vectors"
-    ):
-        spans, owners, places = [], [], []
-        for k, row in enumerate(rows):
-            last = len(ids[row])
-            span = np.stack([np.array([*word_starts[row], 0, last - 1]), np.array([*word_ends[row], 1, last])], axis=1)
-            alive = np.flatnonzero(span[:, 1])
-            spans.append(span[alive])
-            owners.append(np.full(len(alive), k))
-            places.append(starts_of[row] + alive)
-        place = np.concatenate(places)
-        tokens = word_token_index(np.concatenate(spans), np.concatenate(owners), mask.shape[1], pooling)
-        tokens = tokens.to(mask.device)
-        for k, hidden in enumerate(states):
-            pooled = pool_words(hidden, tokens).to(vectors.dtype).cpu()
-            array[place, k] = pooled.view(torch.int16).numpy() if vectors.dtype == torch.bfloat16 else pooled.numpy()
+    columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
+    for start in range(0, len(sentences), _BLOCK):
+        block = sentences.select(range(start, min(start + _BLOCK, len(sentences))))
+        ids, word_starts, word_ends = (block[column][:] for column in columns)
+        label = "Caching reference vectors" + (f", from sentence {start}" if len(sentences) > _BLOCK else "")
+        for rows, mask, states in hidden_batches(
+            model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, desc=label
+        ):
+            spans, owners, places = [], [], []
+            for k, row in enumerate(rows):
+                last = len(ids[row])
+                span = np.stack([[*word_starts[row], 0, last - 1], [*word_ends[row], 1, last]], axis=1)
+                alive = np.flatnonzero(span[:, 1])
+                spans.append(span[alive])
+                owners.append(np.full(len(alive), k))
+                places.append(starts_of[start + row] + alive)
+            place = np.concatenate(places)
+            tokens = word_token_index(np.concatenate(spans), np.concatenate(owners), mask.shape[1], pooling)
+            tokens = tokens.to(mask.device)
+            for k, hidden in enumerate(states):
+                pooled = pool_words(hidden, tokens).to(vectors.dtype).cpu()
+                bits = pooled.view(torch.int16) if vectors.dtype == torch.bfloat16 else pooled
+                array[place, k] = bits.numpy()
     array.flush()
     del array
     os.replace(part, vectors.path)

@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import EncodedWords, tokenize_words, word_tokenizer
+from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index, pool_words, word_token_index
 
 
@@ -116,7 +117,8 @@ def extract_pooled(
         desc: label of the progress bar, or None.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
-    encoded: EncodedWords = tokenize_words(word_tokenizer(tokenizer), sentences, max_length)
+    limit = min(max_length or position_limit(model.config), position_limit(model.config))
+    encoded: EncodedWords = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
     parts = encoded.spans
     if specials:
         ends = [len(ids) for ids in encoded.input_ids]

@@ -46,6 +46,20 @@ def test_no_shuffle_keeps_the_corpus():
     assert order(shuffle=False) == list(range(1003))
 
 
+def test_every_step_has_its_share_of_each_language():
+    """Bengali is a fifth of the pairs, and its sentences are three times as long."""
+    lengths = np.where(np.array(LANGUAGES) == "bn", LENGTHS * 3, LENGTHS)
+    sampler = PairSampler(lengths, LANGUAGES, step_pairs=20, seed=1)
+    indices = list(sampler)
+    shares = [sum(LANGUAGES[i] == "bn" for i in indices[k : k + 20]) for k in range(0, 1000, 20)]
+    assert min(shares) >= 3 and max(shares) <= 6
+
+
+def test_a_remainder_that_does_not_fill_every_process_is_left_out():
+    assert len(order(multiple=8)) == 1000
+    assert set(order(multiple=8)) != set(order(multiple=8, epoch=1))
+
+
 def test_each_language_in_every_step():
     indices = order(language_sampling="each")
     assert len(indices) == 1600

@@ -50,6 +50,12 @@ class Poison(TrainerCallback):
             next(p for p in model.parameters() if p.requires_grad).data.flatten()[0] = float("nan")
 
 
+def test_nan_in_the_last_steps_is_not_returned_as_a_model(tmp_path):
+    trainer = make(tmp_path / "run", [Poison(5)], logging_steps=1000)
+    with pytest.raises(NonFiniteLossError, match="no checkpoint was written"):
+        trainer.train()
+
+
 @pytest.mark.parametrize("logging_steps", [1, 1000])
 def test_nan_stops_and_keeps_the_last_good_checkpoint(logging_steps, tmp_path):
     trainer = make(tmp_path / "run", [Poison(3)], save_strategy="steps", save_steps=2, logging_steps=logging_steps)
@@ -60,10 +66,10 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(logging_steps, tmp_path):
 
 
 def test_evaluates_before_during_and_after(tmp_path):
-    trainer = make(tmp_path / "run", eval_strategy="steps", eval_steps=3, eval_on_start=True)
+    trainer = make(tmp_path / "run", eval_strategy="steps", eval_steps=4)
     trainer.train()
     curve = [(row["step"], row["eval_retrieval"]) for row in trainer.state.log_history if "eval_retrieval" in row]
-    assert [step for step, _ in curve] == [0, 3, 6]
+    assert [step for step, _ in curve] == [0, 4, 6]
     scores = score_retrieval(trainer.model, make_tokenizer(), make_links(8))
     assert curve[-1][1] == pytest.approx(scores["de"]["retrieval_mean"])
     assert any("eval_de_retrieval_mean_to_pivot" in row for row in trainer.state.log_history)
@@ -73,7 +79,7 @@ def test_early_stopping_restores_the_best(tmp_path):
     class Falling(FAOTrainer):
         """Its scores rise once and then fall."""
 
-        curve = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
+        curve = iter([0.05, 0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
 
         def evaluate(self, *args, **kwargs):
             metrics = {"eval_retrieval": next(self.curve)}
@@ -172,6 +178,125 @@ def test_wandb_missing_names_the_extra(tmp_path, monkeypatch):
 def test_settings_that_cannot_be(settings, message, tmp_path):
     with pytest.raises(InputError, match=message):
         FAOConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+
+def test_the_head_is_in_checkpoints_without_an_optimizer(tmp_path):
+    trainer = make(
+        tmp_path / "run",
+        objective="infonce",
+        save_strategy="steps",
+        save_steps=3,
+        save_only_model=True,
+        eval_strategy="steps",
+        eval_steps=3,
+        early_stopping_patience=5,
+    )
+    trainer.train()
+    assert trainer.state.best_model_checkpoint
+
+
+def test_train_can_go_on_in_one_process(tmp_path):
+    trainer = make(tmp_path / "run", save_strategy="steps", save_steps=3)
+    trainer.train()
+    trainer.train()
+    assert trainer.state.global_step == 6
+
+
+def test_a_checkpoint_by_its_path(tmp_path):
+    make(tmp_path / "run", save_strategy="steps", save_steps=2).train()
+    trainer = make(tmp_path / "other")
+    trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4"))
+    assert trainer.state.global_step == 6
+    (tmp_path / "run" / "checkpoint-4" / "complete").unlink()
+    for path, message in (("checkpoint-4", "last whole one"), ("checkpoint-9", "no such folder")):
+        with pytest.raises(InputError, match=message):
+            make(tmp_path / "third").train(resume_from_checkpoint=str(tmp_path / "run" / path))
+    assert (tmp_path / "run" / "checkpoint-4").is_dir()
+    with pytest.raises(InputError, match="give one of them"):
+        make(tmp_path / "run", overwrite_output_dir=True).train(resume_from_checkpoint=True)
+
+
+def lora(dropout, **settings):
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(
+        make_encoder(dropout=dropout), LoraConfig(r=4, target_modules=["query", "value"], **settings)
+    )
+
+
+def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
+    model = lora(dropout=0.3)
+    args = FAOConfig(output_dir=str(tmp_path), use_cpu=True)
+    trainer = FAOTrainer(model, args, train_dataset=make_links(8), processing_class=make_tokenizer())
+    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
+    model.train()
+    first, second = (trainer._reference_vectors(model, batch) for _ in range(2))
+    assert torch.equal(first, second)
+    assert model.training
+    other = make_encoder().eval()
+    with torch.no_grad():
+        hidden = other(input_ids=batch["kept_ids"], attention_mask=batch["kept_mask"]).last_hidden_state
+    torch.testing.assert_close(first[:, 0], hidden.flatten(0, 1)[batch["kept_index"]])
+
+
+def test_a_peft_model_trains_saves_and_resumes(tmp_path):
+    from peft import PeftModel
+
+    for resume in (None, True):
+        args = FAOConfig(
+            output_dir=str(tmp_path / "run"),
+            use_cpu=True,
+            save_steps=1,
+            max_steps=3 if resume else 2,
+            disable_tqdm=True,
+        )
+        trainer = FAOTrainer(lora(0.0), args, train_dataset=make_links(16), processing_class=make_tokenizer())
+        trainer.train(resume_from_checkpoint=resume)
+    trainer.save_model(str(tmp_path / "out"))
+    loaded = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "out")).eval()
+    ids = torch.tensor([[2, 8, 59, 3]])
+    with torch.no_grad():
+        assert torch.equal(
+            loaded(input_ids=ids).last_hidden_state, trainer.model.eval()(input_ids=ids).last_hidden_state
+        )
+
+
+def no_specials():
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    return tokenizer
+
+
+def no_padding():
+    tokenizer = make_tokenizer()
+    tokenizer.pad_token = None
+    return tokenizer
+
+
+def with_head():
+    from transformers import BertForMaskedLM
+
+    return BertForMaskedLM(make_encoder().config)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "tokenizer", "settings", "message"),
+    [
+        (make_encoder, no_specials, {"linked_tokens": "all"}, "no special token first and none last"),
+        (make_encoder, no_padding, {}, "no padding token"),
+        (with_head, make_tokenizer, {}, "encoder with a head"),
+        (make_encoder, make_tokenizer, {"layers": [7]}, "layers 0"),
+        (make_encoder, make_tokenizer, {"freeze_layers": 2}, "something below it must be trained"),
+        (lambda: lora(0.0), make_tokenizer, {"freeze_layers": 1}, "PEFT model's is frozen"),
+        (lambda: lora(0.0), make_tokenizer, {"reference": "cache"}, "use reference=copy"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once(encoder, tokenizer, settings, message, tmp_path):
+    args = FAOConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+    with pytest.raises(InputError, match=message):
+        FAOTrainer(encoder(), args, train_dataset=make_links(8), processing_class=tokenizer())
 
 
 def test_a_slow_tokenizer_is_refused(tmp_path):

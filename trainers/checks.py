@@ -1,0 +1,57 @@
+"""What must hold of an encoder, its tokenizer and the settings before any compute is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.encoding import special_frame, word_tokenizer
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.modeling.pooling import layer_index
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.fao_config import FAOConfig
+
+
+def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: FAOConfig) -> None:
+    """Refuse what could not be trained.
+
+    Raises:
+        InputError: a slow tokenizer or one without padding token; [CLS] or [SEP] are to be linked and there are none;
+            a model with a head; layers that the encoder does not have, or that cannot be frozen; several GPUs in one
+            process.
+    """
+    name = type(model).__name__
+    peft = hasattr(model, "peft_config")
+    if args.n_gpu > 1:
+        raise InputError(
+            f"this process sees {args.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one by "
+            "CUDA_VISIBLE_DEVICES=0 (torch's DataParallel cannot split a batch of word links)"
+        )
+    word_tokenizer(tokenizer)
+    if tokenizer.pad_token_id is None:
+        raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+    before, after = special_frame(tokenizer)
+    needed = {"cls": ["first"], "cls_sep": ["first", "last"], "all": ["first", "last"]}.get(args.linked_tokens, [])
+    there = {"first": bool(before), "last": bool(after)}
+    if missing := [place for place in needed if not there[place]]:
+        raise InputError(
+            f"linked_tokens={args.linked_tokens}: this tokenizer puts no special token {' and none '.join(missing)} "
+            "in a sentence; use linked_tokens=words"
+        )
+    if not peft and model.base_model is not model:
+        raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
+    index = layer_index(args.layers, model.config.num_hidden_layers)
+    if peft and (args.freeze_embeddings or args.freeze_layers):
+        raise InputError("freeze_embeddings and freeze_layers are for a whole encoder: a PEFT model's is frozen")
+    if peft and args.reference == "cache":
+        raise InputError("reference=cache: a PEFT model has its reference in itself, use reference=copy")
+    if args.freeze_layers:
+        encoder_layers(model)
+        if not 0 < args.freeze_layers < max(index):
+            raise InputError(
+                f"freeze_layers={args.freeze_layers}: the aligned layer of this {name} is number {max(index)}, and "
+                "something below it must be trained"
+            )

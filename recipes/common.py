@@ -112,6 +112,7 @@ def run(main: Callable[[], None]) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         main()
+        _leave_processes()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -121,6 +122,15 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("interrupted; resume_from_checkpoint=true goes on from the last complete checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+def _leave_processes() -> None:
+    """Take leave of the other processes together: one that ends while another still talks to it may abort."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 def settle_cpu(device: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
 from safetensors.torch import save_file
 from tiny import make_encoder, make_links, make_tokenizer
 from transformers import TrainerCallback
@@ -81,6 +82,9 @@ def main() -> None:
         log = {"world_size": args.world_size, "history": trainer.state.log_history}
         (folder / "history.json").write_text(json.dumps(log))
         save_file({k: v.contiguous() for k, v in trainer.model.state_dict().items()}, folder / "final.safetensors")
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

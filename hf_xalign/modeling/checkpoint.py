@@ -38,21 +38,29 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
     """
     try:
         config = AutoConfig.from_pretrained(name_or_path, revision=revision)
-        if type(config) not in MODEL_MAPPING:
-            raise InputError(f"{name_or_path}: no encoder class for a model of type {config.model_type}")
-        model_class = cast(Callable, MODEL_MAPPING[type(config)])
-        options = {}
-        if "add_pooling_layer" in inspect.signature(model_class).parameters:
-            options["add_pooling_layer"] = False
+    except (OSError, ValueError) as error:
+        if Path(name_or_path).is_dir():
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{name_or_path}: this folder holds no encoder that transformers knows ({reason})"
+            ) from error
+        raise InputError(
+            f"{name_or_path} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
+            "name mistyped?); without a network, use model_name_or_path=embedded"
+        ) from error
+    if type(config) not in MODEL_MAPPING:
+        raise InputError(f"{name_or_path}: no encoder class for a model of type {config.model_type}")
+    options = {}
+    if "add_pooling_layer" in inspect.signature(cast(Callable, MODEL_MAPPING[type(config)])).parameters:
+        options["add_pooling_layer"] = False
+    try:
         return AutoModel.from_pretrained(
             name_or_path, config=config, revision=revision, dtype=torch.float32, use_safetensors=True, **options
         )
     except OSError as error:
-        if Path(name_or_path).is_dir():
-            raise InputError(f"{name_or_path}: {error}") from error
         raise InputError(
-            f"{name_or_path} is neither a folder here nor a model with safetensors weights that can be had from the "
-            "Hub (is it offline?); without a network, use model_name_or_path=embedded"
+            f"{name_or_path} has no weights in safetensors, the only kind that is read (others are pickles, which run "
+            "code): load it by transformers once and save it by save_pretrained, or choose a revision that has them"
         ) from error
 
 

@@ -19,7 +19,7 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
 
-from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.sampling import LanguageSampling, PairSampler
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
@@ -84,6 +84,10 @@ class AlignmentConfig(TrainingArguments):
             "help": "Subword pooling of the retrieval score during training: first, last or mean.",
             "group": "Run",
         },
+    )
+    language_sampling: LanguageSampling = field(
+        default="proportional",
+        metadata={"help": "Languages by their share of the pairs, or in equal numbers in each step.", "group": "Run"},
     )
     logging_steps: float = field(default=10, metadata={"help": "Log every so many steps.", "group": "Run"})
     train_sampling_strategy: str = field(
@@ -193,7 +197,7 @@ class AlignmentTrainer(Trainer):
             step_pairs=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
             seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
             group_by_length=strategy == "group_by_length",
-            language_sampling=getattr(self.args, "language_sampling", "proportional"),
+            language_sampling=self.args.language_sampling,
             shuffle=strategy != "sequential",
             multiple=1 if self.args.world_size == 1 else self.args.train_batch_size * self.args.world_size,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ import torch
 from hf_xalign.errors import InputError
 
 Pooling = Literal["first", "last", "mean"]
-POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 @dataclass(frozen=True)

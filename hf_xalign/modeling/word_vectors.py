@@ -11,7 +11,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import EncodedWords, tokenize_words, word_tokenizer
+from hf_xalign.data.encoding import tokenize_words, word_tokenizer
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index, pool_words, word_token_index
 
@@ -118,7 +118,7 @@ def extract_pooled(
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     limit = min(max_length or position_limit(model.config), position_limit(model.config))
-    encoded: EncodedWords = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
+    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
     parts = encoded.spans
     if specials:
         ends = [len(ids) for ids in encoded.input_ids]

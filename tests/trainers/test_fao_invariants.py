@@ -76,7 +76,7 @@ def test_accumulation_changes_nothing(preset, tmp_path):
             atol=1e-6,
         )
         for (name, a), b in zip(parts.model.named_parameters(), whole.model.parameters(), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=name)
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
 
 
 @pytest.mark.parametrize("objective", ["l2", "infonce"])
@@ -93,7 +93,7 @@ def test_two_processes_are_one(objective, tmp_path):
         atol=1e-6,
     )
     for name, parameter in one.model.state_dict().items():
-        torch.testing.assert_close(weights[name], parameter, rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(weights[name], parameter, rtol=1e-6, atol=1e-7, msg=name)
 
 
 KILLED = {

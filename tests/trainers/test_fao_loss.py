@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from tiny import make_encoder, make_links, make_tokenizer
@@ -155,6 +153,9 @@ def test_infonce_equals_loops(tmp_path):
     rows = make_links(6)
     batch = trainer.data_collator([trainer.train_dataset[k] for k in range(6)])
     loss = trainer.compute_loss(model, batch)
+    loss.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
     sides = {"source": [], "target": []}
     for row in rows:
         source = vectors(model, make_tokenizer(), row["source_words"], [4], "last", False)
@@ -166,10 +167,15 @@ def test_infonce_equals_loops(tmp_path):
     size = len(sides["source"])
     total = 0.0
     for a, anchor in enumerate(everything):
-        cosines = [torch.cosine_similarity(anchor, other, dim=0).item() for other in everything]
-        others = sum(math.exp(c / 0.2) for k, c in enumerate(cosines) if k != a)
-        total -= math.log(math.exp(cosines[(a + size) % (2 * size)] / 0.2) / others)
-    assert loss.item() == pytest.approx(total / (2 * size), rel=1e-9)
+        cosines = [torch.cosine_similarity(anchor, other, dim=0) for other in everything]
+        others = sum(torch.exp(c / 0.2) for k, c in enumerate(cosines) if k != a)
+        total = total - torch.log(torch.exp(cosines[(a + size) % (2 * size)] / 0.2) / others)
+    expected = total / (2 * size)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
+    assert {"alignment_head.hidden.weight", "alignment_head.out.weight"} < set(gradients)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, model.get_parameter(name).grad, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "links", "words"])

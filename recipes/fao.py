@@ -82,13 +82,7 @@ def main(argv: list[str] | None = None) -> None:
             record["scores"]["before"] = material.score(args, "before")
             pivot_before = material.pivot_vectors(args)
     with phase(record, "preparing"):
-        trainer = FAOTrainer(
-            material.model,
-            args,
-            train_dataset=material.train,
-            eval_dataset=material.evaluation,
-            processing_class=material.tokenizer,
-        )
+        trainer = material.trainer(FAOTrainer, args)
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()

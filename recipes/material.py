@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from datasets import Dataset
@@ -22,11 +21,11 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.record import hub_id
-from hf_xalign.trainers.base import AlignmentConfig
+from hf_xalign.trainers.base import AlignmentConfig, AlignmentTrainer
 from hf_xalign.trainers.checks import check_encoder
 from hf_xalign.trainers.fao_config import FAOConfig
 
-logger = logging.getLogger(__name__)
+T = TypeVar("T", bound=AlignmentTrainer)
 
 EVAL_LINKS = "eval_links.jsonl"
 # English sentences that the drift check looks at.
@@ -74,6 +73,16 @@ class Material:
             all_occurrences=True,
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
+        )
+
+    def trainer(self, trainer_class: type[T], args: AlignmentConfig) -> T:
+        """A method's trainer on this encoder and this data."""
+        return trainer_class(
+            self.model,
+            args,
+            train_dataset=self.train,
+            eval_dataset=self.evaluation,
+            processing_class=self.tokenizer,
         )
 
     def pivot_vectors(self, args: AlignmentConfig) -> torch.Tensor:

@@ -13,6 +13,7 @@ from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.reference import cache_size
 from hf_xalign.recipes.material import EVAL_LINKS, Material
 from hf_xalign.record import finish_record, format_table, write_record
+from hf_xalign.trainers.fao import FAOTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5
@@ -29,7 +30,7 @@ def announce(record: dict[str, Any], material: Material) -> None:
     print(f"held out {len(material.evaluation)} pairs, {sum(map(len, material.evaluation['links'][:]))} links")
 
 
-def estimate(trainer_class: type, material: Material, args: Any) -> None:
+def estimate(trainer_class: type[FAOTrainer], material: Material, args: Any) -> None:
     """Print the size of the reference cache and the time that training would take; nothing is trained or written.
 
     A few batches are run forward and backward without an optimizer step.
@@ -37,13 +38,7 @@ def estimate(trainer_class: type, material: Material, args: Any) -> None:
     args.report_to = []
     reference, args.reference = args.reference, "copy"
     with tempfile.TemporaryDirectory() as args.output_dir:  # the Trainer makes its folder at once
-        trainer = trainer_class(
-            material.model,
-            args,
-            train_dataset=material.train,
-            eval_dataset=material.evaluation,
-            processing_class=material.tokenizer,
-        )
+        trainer = material.trainer(trainer_class, args)
     if reference == "cache":
         size = cache_size(
             trainer.train_dataset,

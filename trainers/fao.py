@@ -182,8 +182,10 @@ class FAOTrainer(AlignmentTrainer):
         training = encoder.training
         with encoder.disable_adapter():
             encoder.eval()
-            yield encoder
-            encoder.train(training)
+            try:
+                yield encoder
+            finally:
+                encoder.train(training)
 
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         return model(

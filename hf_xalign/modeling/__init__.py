@@ -1,1 +1,5 @@
-"""What sits on or beside an encoder: pooling, references, checkpoints."""
+"""What sits on or beside an encoder: pooling, references, checkpoints, and MAO's modules as a PEFT method."""
+
+from hf_xalign.modeling.tuner import XAlignConfig, set_language
+
+__all__ = ["XAlignConfig", "set_language"]

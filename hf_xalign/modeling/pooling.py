@@ -77,6 +77,30 @@ def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
     return sums / tokens.counts.unsqueeze(-1)
 
 
+def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    """Word vectors of one layer, sentence by sentence: what [`pool_words`] gives, laid out as a padded batch.
+
+    Args:
+        hidden: float (rows, width, dim), any dtype.
+        spans: int64 (rows, words, 2), token spans `[start, end)`; empty ones are padding.
+        pooling: which subwords make the word's vector.
+
+    Returns:
+        float (rows, words, dim), at least float32; zero at padding.
+    """
+    start, end = spans.unbind(-1)
+    states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+    position = torch.arange(hidden.shape[1], device=hidden.device)
+    if pooling == "mean":
+        inside = (position >= start.unsqueeze(-1)) & (position < end.unsqueeze(-1))
+    else:
+        chosen = start if pooling == "first" else end - 1
+        inside = (position == chosen.unsqueeze(-1)) & (end > start).unsqueeze(-1)
+    weights = inside.to(states.dtype)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return weights @ states / weights.sum(-1, keepdim=True).clamp(min=1)
+
+
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
 

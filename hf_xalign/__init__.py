@@ -12,7 +12,8 @@ from hf_xalign._version import __version__
 if TYPE_CHECKING:
     from hf_xalign.data import align_words, load_parallel, predict_links
     from hf_xalign.evaluation import encode_sentences, encode_words
-    from hf_xalign.trainers import FAOConfig, FAOTrainer
+    from hf_xalign.loading import load
+    from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 
 _HOME = {
     "align_words": "hf_xalign.data",
@@ -20,17 +21,23 @@ _HOME = {
     "predict_links": "hf_xalign.data",
     "encode_sentences": "hf_xalign.evaluation",
     "encode_words": "hf_xalign.evaluation",
+    "load": "hf_xalign.loading",
     "FAOConfig": "hf_xalign.trainers",
     "FAOTrainer": "hf_xalign.trainers",
+    "MAOConfig": "hf_xalign.trainers",
+    "MAOTrainer": "hf_xalign.trainers",
 }
 
 __all__ = [
     "FAOConfig",
     "FAOTrainer",
+    "MAOConfig",
+    "MAOTrainer",
     "__version__",
     "align_words",
     "encode_sentences",
     "encode_words",
+    "load",
     "load_parallel",
     "predict_links",
 ]

@@ -42,7 +42,9 @@ def word_distance(
     return (squared.mean(-1) if mean_over_dims else squared.sum(-1)).sum(-1)
 
 
-def word_infonce(source: torch.Tensor, target: torch.Tensor, *, temperature: float) -> torch.Tensor:
+def word_infonce(
+    source: torch.Tensor, target: torch.Tensor, *, temperature: float, groups: torch.Tensor | None = None
+) -> torch.Tensor:
     """Word-level InfoNCE in its *strong* form: the candidates are the words of both languages (Wu and Dredze 2020).
 
     With x the 2L vectors and p(i) the word that i is linked to, word i loses
@@ -52,12 +54,20 @@ def word_infonce(source: torch.Tensor, target: torch.Tensor, *, temperature: flo
         source: float (links, dim), not normalised.
         target: float (links, dim), the linked words in the same order.
         temperature: T.
+        groups: int64 (links,), the sentence pair of each link: words of i's own pair, p(i) aside, are then no
+            candidates. What they share is what tells an occurrence of a word from its others, and a contrast between
+            them unlearns it.
 
     Returns:
         float (2 * links,): the loss of each source word, then of each target word.
     """
     vectors = nn.functional.normalize(torch.cat([source, target]), dim=-1)
     logits = vectors @ vectors.T / temperature
-    logits = logits.masked_fill(torch.eye(len(vectors), dtype=torch.bool, device=vectors.device), float("-inf"))
     partners = torch.arange(len(vectors), device=vectors.device).roll(len(source))
+    if groups is None:
+        left_out = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    else:
+        pair = groups.repeat(2)
+        left_out = (pair.unsqueeze(1) == pair).scatter(1, partners.unsqueeze(1), False)
+    logits = logits.masked_fill(left_out, float("-inf"))
     return nn.functional.cross_entropy(logits, partners, reduction="none")

@@ -21,11 +21,10 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.record import hub_id
-from hf_xalign.trainers.base import AlignmentConfig, AlignmentTrainer
-from hf_xalign.trainers.checks import check_encoder
-from hf_xalign.trainers.fao_config import FAOConfig
+from hf_xalign.trainers.word import WordAlignmentTrainer
+from hf_xalign.trainers.word_config import WordAlignmentConfig
 
-T = TypeVar("T", bound=AlignmentTrainer)
+T = TypeVar("T", bound=WordAlignmentTrainer)
 
 EVAL_LINKS = "eval_links.jsonl"
 # English sentences that the drift check looks at.
@@ -60,7 +59,7 @@ class Material:
             found.update(batch["source_lang"])
         return sorted(found)
 
-    def score(self, args: AlignmentConfig, when: str) -> Scores:
+    def score(self, args: WordAlignmentConfig, when: str) -> Scores:
         """The headline score for each language: mean and last-subword pooling, linked and all occurrences.
 
         Always in float32, whatever the precision of training, so that scores of different machines compare.
@@ -75,7 +74,7 @@ class Material:
             desc=f"Scoring {when}",
         )
 
-    def trainer(self, trainer_class: type[T], args: AlignmentConfig) -> T:
+    def trainer(self, trainer_class: type[T], args: WordAlignmentConfig) -> T:
         """A method's trainer on this encoder and this data."""
         return trainer_class(
             self.model,
@@ -85,14 +84,14 @@ class Material:
             processing_class=self.tokenizer,
         )
 
-    def pivot_vectors(self, args: AlignmentConfig) -> torch.Tensor:
+    def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
         """Last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
         sentences = self.evaluation["target_words"][:_DRIFT_SENTENCES]
         found = extract_word_vectors(self.model, self.tokenizer, sentences, batch_size=args.per_device_eval_batch_size)
         return found.vectors[found.present, 0]
 
 
-def load_material(data: DataArguments, args: FAOConfig, *, resume: str | None = None) -> Material:
+def load_material(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Material:
     """Load the encoder and the text, link the words, and fix the links to score on.
 
     A resumed run scores on the links that its folder holds.
@@ -104,7 +103,7 @@ def load_material(data: DataArguments, args: FAOConfig, *, resume: str | None = 
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    check_encoder(model, tokenizer, args)
+    args.check_model(model, tokenizer)
     cast(nn.Module, model).to(args.device)
     kept = Path(args.output_dir) / EVAL_LINKS
     links_file = data.eval_links or (str(kept) if resume and kept.exists() else None)

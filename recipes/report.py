@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from hf_xalign.model_cards import write_card
-from hf_xalign.modeling.reference import cache_size
+from hf_xalign.modeling.feature_plan import cache_size
 from hf_xalign.recipes.material import EVAL_LINKS, Material
 from hf_xalign.record import finish_record, format_table, write_record
-from hf_xalign.trainers.fao import FAOTrainer
+from hf_xalign.trainers.word import WordAlignmentTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5
@@ -30,7 +30,7 @@ def announce(record: dict[str, Any], material: Material) -> None:
     print(f"held out {len(material.evaluation)} pairs, {sum(map(len, material.evaluation['links'][:]))} links")
 
 
-def estimate(trainer_class: type[FAOTrainer], material: Material, args: Any) -> None:
+def estimate(trainer_class: type[WordAlignmentTrainer], material: Material, args: Any) -> None:
     """Print the size of the reference cache and the time that training would take; nothing is trained or written.
 
     A few batches are run forward and backward without an optimizer step.
@@ -42,10 +42,10 @@ def estimate(trainer_class: type[FAOTrainer], material: Material, args: Any) -> 
     if reference == "cache":
         size = cache_size(
             trainer.train_dataset,
-            args.regularized_side,
-            len(trainer.layers),
-            material.model.config.hidden_size,
-            getattr(torch, args.reference_dtype),
+            needed={args.regularized_side: "all"},
+            layers=len(trainer.layers),
+            dim=material.model.config.hidden_size,
+            dtype=getattr(torch, args.reference_dtype),
         )
         print(f"cache    at most {size / 1e6:,.0f} MB of reference vectors")
     loader = trainer.get_train_dataloader()

@@ -4,5 +4,19 @@ from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.base import AlignmentConfig, AlignmentTrainer
 from hf_xalign.trainers.fao import FAOTrainer
 from hf_xalign.trainers.fao_config import FAOConfig
+from hf_xalign.trainers.mao import MAOTrainer
+from hf_xalign.trainers.mao_config import MAOConfig
+from hf_xalign.trainers.word import WordAlignmentTrainer
+from hf_xalign.trainers.word_config import WordAlignmentConfig
 
-__all__ = ["AlignmentConfig", "AlignmentTrainer", "FAOConfig", "FAOTrainer", "NonFiniteLossError"]
+__all__ = [
+    "AlignmentConfig",
+    "AlignmentTrainer",
+    "FAOConfig",
+    "FAOTrainer",
+    "MAOConfig",
+    "MAOTrainer",
+    "NonFiniteLossError",
+    "WordAlignmentConfig",
+    "WordAlignmentTrainer",
+]

@@ -13,18 +13,16 @@ from hf_xalign.modeling.pooling import layer_index
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.fao_config import FAOConfig
+    from hf_xalign.trainers.word_config import WordAlignmentConfig
 
 
-def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: FAOConfig) -> None:
-    """Refuse what could not be trained.
+def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: WordAlignmentConfig) -> None:
+    """Refuse what no method could train on linked words.
 
     Raises:
-        InputError: a slow tokenizer or one without padding token; [CLS] or [SEP] are to be linked and there are none;
-            a model with a head; layers that the encoder does not have, or that cannot be frozen; several GPUs in one
-            process.
+        InputError: several GPUs in one process; a slow tokenizer or one without padding token; [CLS] or [SEP] are to
+            be linked and there are none; a model with a head.
     """
-    name = type(model).__name__
-    peft = hasattr(model, "peft_config")
     if args.n_gpu > 1:
         raise InputError(
             f"this process sees {args.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one by "
@@ -41,8 +39,18 @@ def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ar
             f"linked_tokens={args.linked_tokens}: this tokenizer puts no special token {' and none '.join(missing)} "
             "in a sentence; use linked_tokens=words"
         )
-    if not peft and model.base_model is not model:
-        raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
+    if not hasattr(model, "peft_config") and model.base_model is not model:
+        raise InputError(f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model")
+
+
+def check_fao(model: PreTrainedModel, args: FAOConfig) -> None:
+    """Refuse what FAO in particular could not train.
+
+    Raises:
+        InputError: layers that the encoder does not have, or that cannot be frozen; freezing or a cached reference of
+            a PEFT model.
+    """
+    peft = hasattr(model, "peft_config")
     index = layer_index(args.layers, model.config.num_hidden_layers)
     if peft and (args.freeze_embeddings or args.freeze_layers):
         raise InputError("freeze_embeddings and freeze_layers are for a whole encoder: a PEFT model's is frozen")
@@ -52,6 +60,6 @@ def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ar
         encoder_layers(model)
         if not 0 < args.freeze_layers < max(index):
             raise InputError(
-                f"freeze_layers={args.freeze_layers}: the aligned layer of this {name} is number {max(index)}, and "
-                "something below it must be trained"
+                f"freeze_layers={args.freeze_layers}: the aligned layer of this {type(model).__name__} is number "
+                f"{max(index)}, and something below it must be trained"
             )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from hf_xalign.modeling.pooling import Pooling, TokenIndex, word_token_index
-from hf_xalign.modeling.reference import CachedVectors
+
+if TYPE_CHECKING:
+    from hf_xalign.modeling.feature_cache import CachedVectors
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
 Side = Literal["source", "target"]
@@ -25,7 +27,8 @@ class PairCollator:
     - `input_ids`, `attention_mask`: int64 (2B, width), all source sides first, then all target sides;
     - `token_index` int64 (T,), and for mean pooling `token_word` int64 (T,) and `token_counts` int64 (W,): see
       [`~hf_xalign.modeling.pooling.TokenIndex`];
-    - `links`: int64 (L, 2), source and target word of each link, as indices into the W words;
+    - `links`: int64 (L, 2), source and target word of each link, as indices into the W words; `link_pairs`: int64
+      (L,), the pair of each;
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
     - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache; without:
@@ -39,7 +42,8 @@ class PairCollator:
         regularized_side: the side whose words stay near f0.
         regularized_words: `all` words of that side (Cao's reading) or the `linked` ones (MAO eq. 3, ROTATE).
         needs_reference: give what f0 is computed from (no cache), or read from (with one).
-        reference: memory-mapped f0 vectors; rows then need a `reference_start` column.
+        reference: memory-mapped f0 vectors; rows then need the column `{regularized_side}_rows` of
+            [`~hf_xalign.modeling.feature_cache.cache_features`].
     """
 
     pad_token_id: int
@@ -59,17 +63,17 @@ class PairCollator:
         owners: list[np.ndarray] = []
         first_word: dict[tuple[int, str], tuple[int, np.ndarray]] = {}
         total = 0
-        links = [self._links(row) for row in rows]
+        links = [pair_links(row, self.linked_tokens) for row in rows]
         for half, side in enumerate(SIDES):
             for k, row in enumerate(rows):
                 batch_row = half * len(rows) + k
                 ids = torch.as_tensor(row[f"{side}_ids"])
                 input_ids[batch_row, : len(ids)] = ids
                 attention_mask[batch_row, : len(ids)] = 1
-                row_spans = _spans_with_specials(row, side)
+                row_spans = spans_with_specials(row, side)
                 used = np.unique(links[k][:, half])
                 if side == self.regularized_side and self.regularized_words == "all":
-                    used = np.union1d(used, self._all_words(row_spans))
+                    used = np.union1d(used, all_words(row, side, self.linked_tokens))
                 first_word[k, side] = (total, used)
                 spans.append(row_spans[used])
                 owners.append(np.full(len(used), batch_row))
@@ -90,13 +94,15 @@ class PairCollator:
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             "links": torch.from_numpy(link_words),
+            "link_pairs": torch.arange(len(rows)).repeat_interleave(torch.tensor([len(pairs) for pairs in links])),
             "kept_words": torch.arange(kept.start, kept.stop),
             "kept_links": torch.from_numpy(link_words[:, kept_side] - kept_start),
             **_index_tensors("token", word_token_index(words, rows_of, width, self.pooling)),
         }
         if self.reference is not None:
             positions = [
-                row["reference_start"] + first_word[k, self.regularized_side][1] for k, row in enumerate(rows)
+                np.asarray(row[f"{self.regularized_side}_rows"])[first_word[k, self.regularized_side][1]]
+                for k, row in enumerate(rows)
             ]
             batch["reference"] = self.reference.read(np.concatenate(positions))
         elif self.needs_reference:
@@ -108,24 +114,28 @@ class PairCollator:
             batch.update(_index_tensors("kept", tokens))
         return batch
 
-    def _links(self, row: dict[str, Any]) -> np.ndarray:
-        words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
-        cls_word = np.array([[len(row["source_starts"]), len(row["target_starts"])]])
-        parts = {
-            "words": [words],
-            "cls": [cls_word],
-            "cls_sep": [cls_word, cls_word + 1],
-            "all": [words, cls_word, cls_word + 1],
-        }
-        return np.concatenate(parts[self.linked_tokens])
 
-    def _all_words(self, spans: np.ndarray) -> np.ndarray:
-        words = np.flatnonzero(spans[:-2, 1])
-        specials = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}[self.linked_tokens]
-        return np.concatenate([words, len(spans) - 2 + np.arange(specials)])
+def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
+    """Links of one pair, int64 (links, 2); [CLS] and [SEP] are two more words after the sentence's own."""
+    words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
+    cls_word = np.array([[len(row["source_starts"]), len(row["target_starts"])]])
+    parts = {
+        "words": [words],
+        "cls": [cls_word],
+        "cls_sep": [cls_word, cls_word + 1],
+        "all": [words, cls_word, cls_word + 1],
+    }
+    return np.concatenate(parts[linked_tokens])
 
 
-def _spans_with_specials(row: dict[str, Any], side: str) -> np.ndarray:
+def all_words(row: dict[str, Any], side: Side, linked_tokens: LinkedTokens) -> np.ndarray:
+    """Numbers of all words of one side that have a token, with the special ones that are linked; ascending."""
+    ends = np.asarray(row[f"{side}_ends"])
+    specials = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}[linked_tokens]
+    return np.concatenate([np.flatnonzero(ends), len(ends) + np.arange(specials)])
+
+
+def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
     """Word spans of one side, then [CLS] and [SEP] as two more words."""
     starts, ends = np.asarray(row[f"{side}_starts"]), np.asarray(row[f"{side}_ends"])
     last = len(row[f"{side}_ids"])

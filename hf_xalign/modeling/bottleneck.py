@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
+
+if TYPE_CHECKING:
+    from hf_xalign.modeling.tuner import XAlignConfig
 
 Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
 
@@ -47,3 +51,75 @@ class Bottleneck(nn.Module):
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """What the adapter adds to float (..., d)."""
         return self.up(torch.relu(self.down(states.to(self.down.weight.dtype)))).to(states.dtype)
+
+
+class XAlignLayer(nn.Module, BaseTunerLayer):
+    """What PEFT switches, saves and deletes; one entry an adapter name."""
+
+    def enable_adapters(self, enabled: bool) -> None:
+        """Switch all adapters on or off.
+
+        PEFT's way back on makes every active adapter trainable, also one that was frozen or loaded for inference.
+        """
+        self._disable_adapters = not enabled
+
+    def _register(self, adapter_name: str, module: nn.Module) -> None:
+        """Add `module` as the adapter of that name, where and as the encoder's weights are."""
+        device, dtype = self._get_base_layer_device_and_dtype(self.get_base_layer())
+        if not any(parameter.is_meta for parameter in module.parameters()):
+            module = module.to(device)  # on the meta device it waits for the saved weights (`low_cpu_mem_usage`)
+        entries = getattr(self, self.adapter_layer_names[0])
+        entries[adapter_name] = module.to(dtype).train(self.training)
+        self.set_adapter(self.active_adapters)
+
+    def _get_base_layer_device_and_dtype(self, base_layer: nn.Module) -> tuple[torch.device, torch.dtype]:
+        like = next(base_layer.parameters())
+        return like.device, like.dtype
+
+    def _active(self, entries: nn.ModuleDict) -> list[nn.Module]:
+        if self.disable_adapters:
+            return []
+        return [entries[name] for name in self.active_adapters if name in entries]
+
+
+class BottleneckLayer(XAlignLayer):
+    """A linear layer with a bottleneck adapter and its residual after it: h + up(relu(down(h)))."""
+
+    adapter_layer_names = ("xalign_bottleneck",)
+
+    def __init__(self, base_layer: nn.Module):
+        super().__init__()
+        self.base_layer = base_layer
+        self.xalign_bottleneck = nn.ModuleDict()
+        self.train(base_layer.training)
+
+    def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
+        """Add an adapter."""
+        assert config.hidden_size  # filled in by now
+        module = Bottleneck(
+            config.hidden_size, reduction_factor=config.reduction_factor, identity=config.init == "identity"
+        )
+        self._register(adapter_name, module)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """The layer's output (..., d), adapted."""
+        output = self.base_layer(states)
+        for adapter in self._active(self.xalign_bottleneck):
+            output = output + adapter(output)
+        return output
+
+
+class NormBottleneckLayer(BottleneckLayer):
+    """AdapterHub's flow, written at the layer norm that ends a layer.
+
+    With h the feed-forward block's output, a attention's and s = h + a, which is what the norm is given:
+    x = LN(s), y = up(relu(down(x))) + h, out = LN(y + a) = LN(s + up(relu(down(x)))).
+    """
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """The norm's output (..., d), adapted."""
+        output = self.base_layer(states)
+        for adapter in self._active(self.xalign_bottleneck):
+            states = states + adapter(output)
+            output = self.base_layer(states)
+        return output

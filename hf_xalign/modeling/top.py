@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.bottleneck import XAlignLayer
+from hf_xalign.modeling.pooling import Pooling, pool_spans
+
+if TYPE_CHECKING:
+    from hf_xalign.modeling.tuner import XAlignConfig
 
 
 class Rotation(nn.Module):
@@ -26,13 +34,15 @@ class Rotation(nn.Module):
             nn.init.normal_(self.skew, std=hidden_size**-0.5)
 
     def matrix(self) -> torch.Tensor:
-        """R, float (d, d)."""
-        upper = torch.triu(self.skew, diagonal=1)
+        """R, at least float32 (d, d)."""
+        # Of bfloat16 weights too the product is taken in float32: rounded to bfloat16, R is not orthogonal.
+        upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
         return torch.linalg.matrix_exp(upper - upper.T)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Rotate float (..., d)."""
-        return vectors @ self.matrix().T
+        matrix = self.matrix()
+        return (vectors.to(matrix.dtype) @ matrix.T).to(vectors.dtype)
 
 
 class LinearTop(nn.Module):
@@ -78,8 +88,10 @@ class LinearTop(nn.Module):
         Returns:
             float (rows, width, d).
         """
-        if not self.per_language or language is None:
+        if not self.per_language:
             return self.get_submodule(self.names[0])(vectors)
+        if language is None:
+            raise InputError(f"no language given: there is a map for each ({', '.join(self.names)})")
         owner = language if language.dim() == 2 else language.unsqueeze(-1).expand(vectors.shape[:2])
         owner, flat = owner.reshape(-1), vectors.reshape(-1, vectors.shape[-1])
         mapped = flat
@@ -136,3 +148,192 @@ class TransformerTop(nn.Module):
             empty = ~mask.any(dim=1, keepdim=True)
             mapped = self.layer(vectors, src_key_padding_mask=~(mask | empty))
         return mapped if self.gate is None else vectors + self.gate * (mapped - vectors)
+
+
+class TopLayer(XAlignLayer):
+    """The module on top, called by a hook on the stack of layers; pooler and task head come after it.
+
+    Word vectors (`word_spans`) take the place of the encoder's output when it has run to its end: a pooler cannot read
+    them, since they are float32. With `top=None` the layer is there for their sake, without a module.
+    """
+
+    adapter_layer_names = ("xalign_top",)
+
+    def __init__(self, backbone: nn.Module, stack: nn.Module):
+        super().__init__()
+        self.xalign_top = nn.ModuleDict()
+        self._configs: dict[str, XAlignConfig] = {}
+        self._language: str | None = None
+        self._call: dict[str, Any] = {}
+        self._stack = (stack,)  # not as a child, which would give the encoder's weights a second name
+        self._handles = [
+            backbone.register_forward_pre_hook(self._before, with_kwargs=True),
+            stack.register_forward_hook(self._after),
+            backbone.register_forward_hook(self._leave),
+        ]
+        self.train(stack.training)
+
+    def get_base_layer(self) -> nn.Module:
+        """The stack of layers."""
+        return self._stack[0]
+
+    def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
+        """Add an adapter."""
+        self._configs[adapter_name] = config
+        if config.top is None:
+            return
+        assert config.hidden_size  # filled in by now
+        size, identity = config.hidden_size, config.init == "identity"
+        if config.top == "linear":
+            module: nn.Module = LinearTop(
+                size,
+                identity=identity,
+                bias=config.linear_bias,
+                orthogonal=config.orthogonal,
+                languages=config.languages or (),
+            )
+        else:
+            module = TransformerTop(
+                size,
+                num_heads=config.num_heads,
+                feedforward_size=config.feedforward_size,
+                dropout=config.dropout,
+                context=config.context,
+                identity=identity,
+            )
+        self._register(adapter_name, module)
+
+    def delete_adapter(self, adapter_name: str) -> None:
+        """Delete an adapter; one that is not here is passed over."""
+        self._configs.pop(adapter_name, None)
+        super().delete_adapter(adapter_name)
+
+    def remove(self) -> None:
+        """Take the hooks off the encoder."""
+        for handle in self._handles:
+            handle.remove()
+
+    def set_language(self, language: str | None) -> None:
+        """The language of texts from here on; see [`set_language`]."""
+        if language is not None:
+            for config in self._active_configs():
+                _language_number(config, language)
+        self._language = language
+
+    def transform(
+        self,
+        vectors: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        language: str | Sequence[str] | torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The active modules' output, float (rows, width, d) in the modules' precision; off, `vectors` themselves.
+
+        Args:
+            vectors: float (rows, width, d).
+            mask: bool (rows, width), False at padding.
+            language: of all rows, of each, or their numbers (0 is the pivot).
+        """
+        if self.disable_adapters:
+            return vectors
+        for name in self.active_adapters:
+            if name not in self.xalign_top:
+                continue
+            module, config = self.xalign_top[name], self._configs[name]
+            numbers = self._language_numbers(config, language, vectors) if config.languages else None
+            # In the module's own precision, also under autocast: it is small, and a rotation in bfloat16 is none.
+            with torch.autocast(vectors.device.type, enabled=False):
+                vectors = module(vectors.to(next(module.parameters()).dtype), mask, numbers)
+        return vectors
+
+    def _active_configs(self) -> list[XAlignConfig]:
+        return [self._configs[name] for name in self.active_adapters if name in self._configs]
+
+    def _pooling(self) -> Pooling:
+        # Also while the adapters are off: the untouched encoder's vectors of the same words are what one compares to.
+        for config in (*self._active_configs(), *self._configs.values()):
+            return config.pooling
+        raise InputError("word_spans: all adapters of this model are deleted, and with them the way to pool words")
+
+    def _padding_mask(self, mask: Any) -> torch.Tensor | None:
+        if isinstance(mask, torch.Tensor) and mask.dim() == 2:
+            return mask.bool()
+        attends = any(config.top == "transformer" and config.context for config in self._active_configs())
+        if mask is not None and attends and not self.disable_adapters:
+            raise InputError(
+                "attention_mask: the transformer on top needs to know which tokens are padding; give a mask of shape "
+                "(rows, tokens)"
+            )
+        return None
+
+    def _language_numbers(
+        self, config: XAlignConfig, language: str | Sequence[str] | torch.Tensor | None, vectors: torch.Tensor
+    ) -> torch.Tensor:
+        given = self._language if language is None else language
+        if given is None:
+            languages = _known_languages(config)
+            raise InputError(
+                "this module has a map for each language: say which one the text is in, by "
+                f"hf_xalign.modeling.set_language(model, {languages[0]!r}) or language=... ({', '.join(languages)})"
+            )
+        if isinstance(given, torch.Tensor):
+            return given.to(vectors.device)
+        names = [given] * len(vectors) if isinstance(given, str) else list(given)
+        if len(names) != len(vectors):
+            raise InputError(f"language: {len(names)} languages for {len(vectors)} rows; name one, or one a row")
+        return torch.tensor([_language_number(config, name) for name in names], device=vectors.device)
+
+    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
+        self._call = {
+            "mask": mask,
+            "spans": kwargs.pop("word_spans", None),
+            "language": kwargs.pop("language", None),
+        }
+        return args, kwargs
+
+    def _after(self, stack: nn.Module, args: tuple, output: Any) -> Any:
+        call, self._call = self._call, {}
+        spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
+        states = output if isinstance(output, torch.Tensor) else output[0]
+        if spans is not None:
+            words = pool_spans(states, spans, self._pooling())
+            self._call = {"words": self.transform(words, spans[..., 1] > spans[..., 0], language)}
+            return output
+        new = self.transform(states, self._padding_mask(mask), language).to(states.dtype)
+        if isinstance(output, torch.Tensor):
+            return new
+        if isinstance(output, tuple):  # DeBERTa with return_dict=False
+            rest = output[1:]
+            if rest and isinstance(rest[0], tuple):
+                rest = ((*rest[0][:-1], new), *rest[1:])
+            return (new, *rest)
+        output["last_hidden_state"] = new
+        if output.get("hidden_states") is not None:  # DeBERTa reads its last state from here
+            output["hidden_states"] = (*output["hidden_states"][:-1], new)
+        return output
+
+    def _leave(self, backbone: nn.Module, args: tuple, output: Any) -> Any:
+        words = self._call.pop("words", None)
+        if words is None:
+            return output
+        if isinstance(output, tuple):
+            return (words, *output[1:])
+        output["last_hidden_state"] = words
+        return output
+
+
+def _known_languages(config: XAlignConfig) -> list[str]:
+    return [*(config.languages or ()), *([config.pivot] if config.pivot else ())]
+
+
+def language_numbers(config: XAlignConfig) -> dict[str, int]:
+    """The number of each language for `language=`: its map's place from 1 on, 0 for the pivot that has none."""
+    numbers = {language: k for k, language in enumerate(config.languages or (), start=1)}
+    return {**numbers, **({config.pivot: 0} if config.pivot else {})}
+
+
+def _language_number(config: XAlignConfig, language: str) -> int:
+    numbers = language_numbers(config)
+    if config.languages and language not in numbers:
+        raise InputError(f"language={language!r}: this module has maps for {', '.join(_known_languages(config))}")
+    return numbers.get(language, 0)

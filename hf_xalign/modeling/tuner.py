@@ -1,29 +1,31 @@
 """MAO's modules as a PEFT method, `XALIGN`: bottleneck adapters in the layers, and a module on top of them.
 
-`import hf_xalign.modeling` registers it; from then on `PeftModel.from_pretrained`, `AutoPeftModelForFeatureExtraction`
-and `AutoModel.from_pretrained` load its folders (`adapter_config.json`, `adapter_model.safetensors`) as they load LoRA.
+`import hf_xalign.modeling` registers it; from then on `PeftModel.from_pretrained`,
+`AutoPeftModelForFeatureExtraction` and `AutoModel.from_pretrained` load its folders (`adapter_config.json`,
+`adapter_model.safetensors`) as they load LoRA's. Without the import PEFT knows no such type: KeyError('XALIGN').
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from peft import PeftConfig
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
-from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.tuners.tuners_utils import BaseTuner
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import PLACES, Bottleneck, Flow
-from hf_xalign.modeling.pooling import Pooling, pool_spans
-from hf_xalign.modeling.top import LinearTop, TransformerTop
+from hf_xalign.modeling.bottleneck import PLACES, BottleneckLayer, Flow, NormBottleneckLayer, XAlignLayer
+from hf_xalign.modeling.pooling import Pooling
+from hf_xalign.modeling.top import TopLayer
 
 _PREFIX = "xalign_"
 # The top module is a child of this name of the backbone, beside its stack of layers and not around it, so that the
@@ -32,8 +34,8 @@ _TOP = "xalign"
 _STACKS = ("encoder", "transformer", "final_norm")
 
 
-class XAlignPeftType(str, Enum):
-    """PEFT's own enum is closed; a member of a `str` enum is taken in all of its tables and by transformers."""
+class XAlignPeftType(StrEnum):
+    """PEFT's own enum is closed; a member of another string enum is taken in all of its tables and by transformers."""
 
     XALIGN = "XALIGN"
 
@@ -51,9 +53,10 @@ class XAlignConfig(PeftConfig):
         reduction_factor: an adapter's d over its inner size.
         linear_bias: the linear map adds a vector; the published one does not. (`bias` is a word of PEFT's own.)
         orthogonal: the linear map is a rotation.
-        languages: languages that have a linear map of their own; `pivot` and no other is then left as it is, and
-            [`set_language`] or `language=` says which one a text is in.
-        pivot: the language that maps lead to.
+        languages: languages that have a linear map of their own; [`set_language`] or `language=` then says which one
+            a text is in, and there is no map for any other.
+        pivot: with `languages`, a language beside them that is left as it is and that their maps lead to. None where
+            the pivot has a map too.
         num_heads: attention heads of the transformer.
         feedforward_size: width of its feed-forward block.
         dropout: dropout in it.
@@ -71,7 +74,7 @@ class XAlignConfig(PeftConfig):
     adapters: Flow | None = field(default=None)
     init: Literal["identity", "random"] = field(default="identity")
     reduction_factor: int = field(default=8)
-    linear_bias: bool = field(default=True)
+    linear_bias: bool = field(default=False)
     orthogonal: bool = field(default=False)
     languages: list[str] | None = field(default=None)
     pivot: str | None = field(default=None)
@@ -100,194 +103,17 @@ class XAlignConfig(PeftConfig):
             raise InputError("orthogonal and languages are of the linear map: set top=linear")
         if self.orthogonal and self.linear_bias:
             raise InputError("orthogonal=True goes with linear_bias=False: a rotation moves no origin")
-        if self.languages and (not self.pivot or self.pivot in self.languages):
+        if self.reduction_factor < 1 or self.num_heads < 1 or self.feedforward_size < 1:
             raise InputError(
-                f"languages={self.languages} need a pivot beside them, the language that their maps lead to "
-                f"(pivot={self.pivot})"
+                f"reduction_factor={self.reduction_factor}, num_heads={self.num_heads}, "
+                f"feedforward_size={self.feedforward_size}: they are whole numbers from 1 on"
             )
-
-
-class XAlignLayer(nn.Module, BaseTunerLayer):
-    """What PEFT switches, saves and deletes; one entry an adapter name."""
-
-    def _register(self, base_layer: nn.Module, adapter_name: str, module: nn.Module) -> None:
-        """Add `module` as the adapter of that name, where and as the encoder's weights are."""
-        like = next(base_layer.parameters())
-        entries = getattr(self, self.adapter_layer_names[0])
-        entries[adapter_name] = module.to(like.device, like.dtype)
-        self.set_adapter(self.active_adapters)
-
-    def _active(self, entries: nn.ModuleDict) -> list[nn.Module]:
-        if self.disable_adapters:
-            return []
-        return [entries[name] for name in self.active_adapters if name in entries]
-
-
-class BottleneckLayer(XAlignLayer):
-    """A linear layer with a bottleneck adapter and its residual after it: h + up(relu(down(h)))."""
-
-    adapter_layer_names = ("xalign_bottleneck",)
-
-    def __init__(self, base_layer: nn.Module):
-        super().__init__()
-        self.base_layer = base_layer
-        self.xalign_bottleneck = nn.ModuleDict()
-
-    def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
-        """Add an adapter."""
-        module = Bottleneck(
-            config.hidden_size, reduction_factor=config.reduction_factor, identity=config.init == "identity"
-        )
-        self._register(self.base_layer, adapter_name, module)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The layer's output (..., d), adapted."""
-        output = self.base_layer(states)
-        for adapter in self._active(self.xalign_bottleneck):
-            output = output + adapter(output)
-        return output
-
-
-class NormBottleneckLayer(BottleneckLayer):
-    """AdapterHub's flow, written at the layer norm that ends a layer.
-
-    With h the feed-forward block's output, a attention's and s = h + a, which is what the norm is given:
-    x = LN(s), y = up(relu(down(x))) + h, out = LN(y + a) = LN(s + up(relu(down(x)))).
-    """
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The norm's output (..., d), adapted."""
-        output = self.base_layer(states)
-        for adapter in self._active(self.xalign_bottleneck):
-            output = self.base_layer(states + adapter(output))
-        return output
-
-
-class TopLayer(XAlignLayer):
-    """The module on top, called by a hook on the stack of layers; pooler and task head come after it."""
-
-    adapter_layer_names = ("xalign_top",)
-
-    def __init__(self, backbone: nn.Module, stack: nn.Module):
-        super().__init__()
-        self.xalign_top = nn.ModuleDict()
-        self._configs: dict[str, XAlignConfig] = {}
-        self._language: str | None = None
-        self._call: dict[str, Any] = {}
-        self._handles = [
-            backbone.register_forward_pre_hook(self._before, with_kwargs=True),
-            stack.register_forward_hook(self._after),
-        ]
-
-    def update_layer(self, adapter_name: str, config: XAlignConfig, stack: nn.Module) -> None:
-        """Add an adapter."""
-        size, identity = config.hidden_size, config.init == "identity"
-        if config.top == "linear":
-            module: nn.Module = LinearTop(
-                size,
-                identity=identity,
-                bias=config.linear_bias,
-                orthogonal=config.orthogonal,
-                languages=config.languages or (),
-            )
-        else:
-            module = TransformerTop(
-                size,
-                num_heads=config.num_heads,
-                feedforward_size=config.feedforward_size,
-                dropout=config.dropout,
-                context=config.context,
-                identity=identity,
-            )
-        self._configs[adapter_name] = config
-        self._register(stack, adapter_name, module)
-
-    def remove(self) -> None:
-        """Take the hooks off the encoder."""
-        for handle in self._handles:
-            handle.remove()
-
-    def set_language(self, language: str | None) -> None:
-        """The language of texts from here on; see [`set_language`]."""
-        if language is not None:
-            for config in self._active_configs():
-                _language_number(config, language)
-        self._language = language
-
-    def transform(
-        self,
-        vectors: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        language: str | Sequence[str] | torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """The active modules' output, float (rows, width, d) in the modules' precision; off, `vectors` themselves.
-
-        Args:
-            vectors: float (rows, width, d).
-            mask: bool (rows, width), False at padding.
-            language: of all rows, of each, or their numbers (0 is the pivot).
-        """
-        if self.disable_adapters:
-            return vectors
-        for name in self.active_adapters:
-            if name not in self.xalign_top:
-                continue
-            module, config = self.xalign_top[name], self._configs[name]
-            numbers = self._language_numbers(config, language, vectors) if config.languages else None
-            # In the module's own float32, also under autocast: it is small, and a rotation in bfloat16 is none.
-            with torch.autocast(vectors.device.type, enabled=False):
-                vectors = module(vectors.to(next(module.parameters()).dtype), mask, numbers)
-        return vectors
-
-    def _active_configs(self) -> list[XAlignConfig]:
-        return [self._configs[name] for name in self.active_adapters if name in self.xalign_top]
-
-    def _language_numbers(
-        self, config: XAlignConfig, language: str | Sequence[str] | torch.Tensor | None, vectors: torch.Tensor
-    ) -> torch.Tensor:
-        given = self._language if language is None else language
-        if given is None:
-            raise InputError(
-                "this module has a map for each language: say which one the text is in, by "
-                f"hf_xalign.modeling.set_language(model, {config.languages[0]!r}) or language=... "
-                f"({', '.join([*config.languages, config.pivot])})"
-            )
-        if isinstance(given, torch.Tensor):
-            return given
-        names = [given] * len(vectors) if isinstance(given, str) else list(given)
-        return torch.tensor([_language_number(config, name) for name in names], device=vectors.device)
-
-    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
-        self._call = {
-            "mask": mask,
-            "spans": kwargs.pop("word_spans", None),
-            "language": kwargs.pop("language", None),
-        }
-        return args, kwargs
-
-    def _after(self, stack: nn.Module, args: tuple, output: Any) -> Any:
-        call, self._call = self._call, {}
-        spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
-        states = output if isinstance(output, torch.Tensor) else output[0]
-        if spans is not None:
-            config = next(iter(self._active_configs() or self._configs.values()))
-            states = pool_spans(states, spans, config.pooling)
-            new = self.transform(states, spans[..., 1] > spans[..., 0], language)
-        else:
-            mask = mask.bool() if isinstance(mask, torch.Tensor) and mask.dim() == 2 else None
-            new = self.transform(states, mask, language).to(states.dtype)
-        if isinstance(output, torch.Tensor):
-            return new
-        if isinstance(output, tuple):  # DeBERTa with return_dict=False
-            rest = output[1:]
-            if rest and isinstance(rest[0], tuple):
-                rest = ((*rest[0][:-1], new), *rest[1:])
-            return (new, *rest)
-        output["last_hidden_state"] = new
-        if output.get("hidden_states") is not None:  # DeBERTa reads its last state from here
-            output["hidden_states"] = (*output["hidden_states"][:-1], new)
-        return output
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout={self.dropout}: it is a share, at least 0 and below 1")
+        if self.languages and len(set(self.languages)) < len(self.languages):
+            raise InputError(f"languages={self.languages}: name each language once")
+        if self.pivot and self.pivot in (self.languages or ()):
+            raise InputError(f"pivot={self.pivot} is left as it is, so it cannot be one of languages={self.languages}")
 
 
 class XAlignModel(BaseTuner):
@@ -299,7 +125,7 @@ class XAlignModel(BaseTuner):
 
     prefix = _PREFIX
     tuner_layer_cls = XAlignLayer
-    target_module_mapping: ClassVar[dict[str, list[str]]] = {}
+    target_module_mapping: dict[str, list[str]] = {}  # noqa: RUF012 (PEFT's own annotation)
 
     def forward(
         self,
@@ -325,10 +151,13 @@ class XAlignModel(BaseTuner):
             raise InputError("word_vectors: this adapter has no module on top that they could go to")
         return BaseModelOutput(last_hidden_state=top.transform(word_vectors, word_mask, kwargs.get("language")))
 
-    def _prepare_adapter_config(self, peft_config: XAlignConfig, model_config: dict) -> XAlignConfig:
+    def _prepare_adapter_config(self, peft_config: PeftConfig, model_config: dict) -> PeftConfig:
         return peft_config
 
-    def _prepare_model(self, peft_config: XAlignConfig, model: nn.Module) -> None:
+    # PEFT's signatures are of any config and any module; this tuner is only ever called with its own.
+    def _prepare_model(  # type: ignore[override]
+        self, peft_config: XAlignConfig, model: PreTrainedModel
+    ) -> None:
         size = model.config.hidden_size
         if peft_config.hidden_size not in (None, size):
             raise InputError(
@@ -339,11 +168,16 @@ class XAlignModel(BaseTuner):
         peft_config.hidden_size = size
         if peft_config.top == "transformer" and size % peft_config.num_heads:
             raise InputError(f"num_heads={peft_config.num_heads} does not divide the hidden size, {size}")
-        self._places: set[str] = set()
+        if peft_config.adapters and peft_config.reduction_factor > size:
+            raise InputError(
+                f"reduction_factor={peft_config.reduction_factor} leaves nothing of the hidden size, {size}: choose a "
+                "smaller one"
+            )
+        self._places = {_stack_name(model)}
         if peft_config.adapters:
             pattern = PLACES[peft_config.adapters]
-            self._places = {name for name, _ in model.named_modules() if pattern.fullmatch(name)}
-            if not self._places:
+            layers = {name for name, _ in model.named_modules() if pattern.fullmatch(name)}
+            if not layers:
                 raise InputError(
                     f"adapters={peft_config.adapters}: {type(model).__name__} has no layers that they are known to "
                     "go into"
@@ -353,14 +187,13 @@ class XAlignModel(BaseTuner):
                         else ""
                     )
                 )
-        if peft_config.top:
-            self._places.add(_stack_name(model))
+            self._places |= layers
 
     # PEFT's is static and matches by `target_modules`; it is always called on the instance.
     def _check_target_module_exists(self, peft_config: PeftConfig, key: str) -> bool:  # type: ignore[override]
         return key in self._places
 
-    def _create_and_replace(
+    def _create_and_replace(  # type: ignore[override]
         self,
         peft_config: XAlignConfig,
         adapter_name: str,
@@ -374,36 +207,77 @@ class XAlignModel(BaseTuner):
             if top is None:
                 top = TopLayer(parent, target)
                 parent.add_module(_TOP, top)
-            top.update_layer(adapter_name, peft_config, target)
-            if adapter_name not in self.active_adapters:
-                top.set_requires_grad(adapter_name, False)
+            top.update_layer(adapter_name, peft_config)
             return
         layer_class = NormBottleneckLayer if peft_config.adapters == "adapterhub" else BottleneckLayer
-        layer = target
-        if not isinstance(layer, XAlignLayer):
+        if isinstance(target, BottleneckLayer):
+            layer = target
+        else:
             layer = layer_class(target)
-            layer.train(target.training)
             setattr(parent, target_name, layer)
         layer.update_layer(adapter_name, peft_config)
-        if adapter_name not in self.active_adapters:
-            layer.set_requires_grad(adapter_name, False)
 
-    def _unload_and_optionally_merge(self, merge: bool = True, **kwargs: Any) -> nn.Module:
+    def delete_adapter(self, adapter_name: str) -> None:
+        """Delete an adapter.
+
+        PEFT lets each layer choose what is active next; where adapters sit in different places, they would disagree.
+        """
+        was_active = adapter_name in self.active_adapters
+        others = [name for name in self.active_adapters if name != adapter_name]
+        super().delete_adapter(adapter_name)
+        if was_active and self.peft_config:
+            self.set_adapter(others or [next(iter(self.peft_config))])
+
+    def _unload_and_optionally_merge(  # type: ignore[override]
+        self, merge: bool = True, **kwargs: Any
+    ) -> nn.Module:
         if merge:
             raise InputError(
-                "adapters of this kind cannot be folded into the encoder's weights exactly; a linear map on top can be "
-                "folded into a task head: hf_xalign.modeling.merge"
+                "adapters of this kind cannot be folded into the encoder's weights exactly; a linear map on top can "
+                "be folded into a task head: hf_xalign.modeling.merge"
             )
         backbone = backbone_of(self.model)
         if hasattr(backbone, _TOP):
             getattr(backbone, _TOP).remove()
             delattr(backbone, _TOP)
-        return super()._unload_and_optionally_merge(merge=False, **kwargs)
+        super()._unload_and_optionally_merge(merge=False, **kwargs)
+        return self.model
 
     @classmethod
     def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
         # PEFT's takes the name to be the last part but one; ours have modules below it.
         return re.sub(rf"({_PREFIX}[^.]+)\.{re.escape(adapter_name)}(?=\.)", r"\1", key, count=1)
+
+    @classmethod
+    def _remap_adapter_state_dict_for_load(
+        cls, model: nn.Module, config: PeftConfig, adapter_name: str, state_dict: dict[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Find the place of every saved tensor, in an encoder and in a task model around one alike.
+
+        Raises:
+            InputError: tensors are missing or have no place; PEFT would leave those at their start and only warn.
+        """
+        own = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
+
+        def plain(key: str) -> str:
+            return key.removeprefix("base_model.model.").removeprefix(f"{model.base_model_prefix}.")
+
+        keys = [key for key in model.state_dict() if own.search(key)]
+        places = {plain(cls._remove_adapter_name_from_key(key, adapter_name)): key for key in keys}
+        found = {places.get(plain(key), key): tensor for key, tensor in state_dict.items()}
+        missing = sorted(set(places.values()) - set(found))
+        strange = sorted(key for key in set(found) - set(places.values()) if _PREFIX in key)
+        if missing or strange:
+            raise InputError(
+                f"the weights of adapter {adapter_name!r} are not the ones that its adapter_config.json is about, or "
+                f"they are for another kind of encoder ({config.base_model_name_or_path}): "
+                + "; ".join(
+                    f"{len(names)} {what}, such as {names[0]}"
+                    for what, names in (("missing", missing), ("without a place", strange))
+                    if names
+                )
+            )
+        return found
 
 
 def backbone_of(model: PreTrainedModel) -> nn.Module:
@@ -413,7 +287,7 @@ def backbone_of(model: PreTrainedModel) -> nn.Module:
 
 def find_top(model: nn.Module) -> TopLayer | None:
     """The layer with the module on top of `model` (an encoder, a task model, a `PeftModel`), or None."""
-    return next((module for module in model.modules() if isinstance(module, TopLayer)), None)
+    return next((module for module in model.modules() if isinstance(module, TopLayer) and module.xalign_top), None)
 
 
 def set_language(model: nn.Module, language: str | None) -> None:
@@ -432,11 +306,23 @@ def set_language(model: nn.Module, language: str | None) -> None:
     top.set_language(language)
 
 
-def _language_number(config: XAlignConfig, language: str) -> int:
-    known = [config.pivot, *(config.languages or ())]
-    if config.languages and language not in known:
-        raise InputError(f"language={language!r}: this module has maps for {', '.join(map(str, known))}")
-    return known.index(language) if config.languages else 0
+@contextlib.contextmanager
+def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
+    """Within the block texts are in `language`; nothing happens with a model that does not tell languages apart.
+
+    Raises:
+        InputError: the module has no map for it.
+    """
+    top = find_top(model)
+    if top is None or language is None or not any(config.languages for config in top._active_configs()):
+        yield
+        return
+    before = top._language
+    top.set_language(language)
+    try:
+        yield
+    finally:
+        top.set_language(before)
 
 
 def _stack_name(model: PreTrainedModel) -> str:
@@ -447,6 +333,6 @@ def _stack_name(model: PreTrainedModel) -> str:
     raise InputError(f"{type(backbone).__name__}: no stack of layers ({', '.join(_STACKS)}) that a module could top")
 
 
-PEFT_TYPE_TO_CONFIG_MAPPING[XAlignPeftType.XALIGN] = XAlignConfig
-PEFT_TYPE_TO_TUNER_MAPPING[XAlignPeftType.XALIGN] = XAlignModel
-PEFT_TYPE_TO_PREFIX_MAPPING[XAlignPeftType.XALIGN] = _PREFIX
+PEFT_TYPE_TO_CONFIG_MAPPING[XAlignPeftType.XALIGN] = XAlignConfig  # type: ignore[index]
+PEFT_TYPE_TO_TUNER_MAPPING[XAlignPeftType.XALIGN] = XAlignModel  # type: ignore[index]
+PEFT_TYPE_TO_PREFIX_MAPPING[XAlignPeftType.XALIGN] = _PREFIX  # type: ignore[index]

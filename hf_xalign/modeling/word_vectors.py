@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,14 +32,14 @@ class WordVectors(NamedTuple):
 
 def hidden_batches(
     model: PreTrainedModel,
-    sentences: Sequence[Sequence[int]],
+    sentences: Sequence[Sequence[int]] | Sequence[np.ndarray],
     pad_token_id: int,
     layers: Sequence[int],
     *,
     batch_size: int = 64,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
-) -> Iterator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
+) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
 
     Args:

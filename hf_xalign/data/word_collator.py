@@ -1,0 +1,154 @@
+"""Encoded pairs to the view that MAO's modules are trained in: sentences as sequences of word vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from hf_xalign.data.collators import SIDES, LinkedTokens, Side, all_words, pair_links, spans_with_specials
+from hf_xalign.modeling.feature_cache import CachedVectors
+
+
+@dataclass
+class WordCollator:
+    """Collate rows of `encode_pairs`, or of `cache_features`, for a module on top of the encoder.
+
+    A sentence is the sequence of its words, with [CLS] and [SEP] as two more when they are linked. The batch holds B
+    pairs, so 2B sentences (all sources, then all targets) of at most W words:
+
+    - without `features`: `input_ids`, `attention_mask` int64 (2B, width), `word_spans` int64 (2B, W, 2), empty spans
+      at padding;
+    - with `features` and `context`: `word_vectors` float32 (2B, W, dim), `word_mask` bool (2B, W);
+    - with `features` without `context`: `word_vectors` float32 (1, N, dim), the N words in use alone;
+    - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words; `kept_links`
+      int64 (L,), `link_pairs` int64 (L,): as of [`~hf_xalign.data.collators.PairCollator`];
+    - with `languages`: `language` int64, one number for each sentence, or for each word where they stand alone.
+
+    Args:
+        pad_token_id: the padding token.
+        linked_tokens: as of `PairCollator`.
+        regularized_side: the side whose words stay near f0.
+        regularized_words: `all` words of that side or the `linked` ones.
+        features: cached vectors of one layer; rows then need `source_rows` and `target_rows`.
+        context: the module looks at the other words of the sentence.
+        languages: number of each language, as the module numbers its maps; None for a shared module.
+        pivot: language of the target column; needed with `languages`.
+    """
+
+    pad_token_id: int
+    linked_tokens: LinkedTokens = "words"
+    regularized_side: Side = "target"
+    regularized_words: Literal["all", "linked"] = "linked"
+    features: CachedVectors | None = None
+    context: bool = False
+    languages: dict[str, int] | None = None
+    pivot: str | None = None
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        links = [pair_links(row, self.linked_tokens) for row in rows]
+        words = {
+            side: [self._used(row, side, pairs) for row, pairs in zip(rows, links, strict=True)] for side in SIDES
+        }
+        sentences = [(row, side, used) for side in SIDES for row, used in zip(rows, words[side], strict=True)]
+        alone = self.features is not None and not self.context
+        if alone:
+            batch, places = self._lone_words(sentences)
+        else:
+            batch, places = self._sequences(sentences)
+        # places[k] maps a word's number in sentence k to its index among all words of the batch.
+        size = len(rows)
+        flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
+        link_words = np.concatenate(flat)
+        half = SIDES.index(self.regularized_side)
+        kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
+        batch["links"] = torch.from_numpy(link_words)
+        batch["link_pairs"] = torch.from_numpy(np.repeat(np.arange(size), [len(pairs) for pairs in links]))
+        batch["kept_words"] = torch.from_numpy(kept)
+        batch["kept_links"] = torch.from_numpy(
+            np.searchsorted(kept, link_words[:, SIDES.index(self.regularized_side)])
+        )
+        if self.languages is not None:
+            numbers = [self.languages[row["source_lang"]] for row in rows] + [self.languages[str(self.pivot)]] * size
+            language = torch.tensor(numbers)
+            if alone:
+                counts = torch.tensor([len(used) for _, _, used in sentences])
+                language = language.repeat_interleave(counts).unsqueeze(0)
+            batch["language"] = language
+        return batch
+
+    def _used(self, row: dict[str, Any], side: Side, links: np.ndarray) -> np.ndarray:
+        """Numbers of the words of one sentence that the loss looks at, ascending."""
+        used = np.unique(links[:, SIDES.index(side)])
+        if side == self.regularized_side and self.regularized_words == "all":
+            used = np.union1d(used, all_words(row, side, self.linked_tokens))
+        return used
+
+    def _lone_words(self, sentences: Sequence[tuple]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
+        assert self.features is not None
+        stored, places, total = [], [], 0
+        for row, side, used in sentences:
+            numbers = np.asarray(row[f"{side}_rows"], dtype=np.int64)
+            place = np.full(len(numbers), -1)
+            place[used] = total + np.arange(len(used))
+            total += len(used)
+            stored.append(numbers[used])
+            places.append(place)
+        return {"word_vectors": self.features.read(np.concatenate(stored))[:, 0].unsqueeze(0)}, places
+
+    def _sequences(self, sentences: Sequence[tuple]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
+        specials = 0 if self.linked_tokens == "words" else 2
+        if self.features is not None:
+            rows = [np.asarray(row[f"{side}_rows"], dtype=np.int64) for row, side, _ in sentences]
+            rows = [numbers[: len(numbers) - 2 + specials] for numbers in rows]
+            stored = _padded(rows, -1)
+            mask = stored >= 0
+            vectors = torch.zeros(*stored.shape, self.features.shape[2])
+            vectors[torch.from_numpy(mask)] = self.features.read(stored[mask])[:, 0]
+            batch = {"word_vectors": vectors, "word_mask": torch.from_numpy(mask)}
+            width = stored.shape[1]
+        else:
+            spans = [spans_with_specials(row, side) for row, side, _ in sentences]
+            spans = [part[: len(part) - 2 + specials] for part in spans]
+            ids = [np.asarray(row[f"{side}_ids"], dtype=np.int64) for row, side, _ in sentences]
+            lengths = np.array([len(part) for part in ids])
+            input_ids = _padded(ids, self.pad_token_id)
+            mask = np.arange(input_ids.shape[1]) < lengths[:, None]
+            word_spans = np.stack([_padded([part[:, end] for part in spans], 0) for end in (0, 1)], axis=-1)
+            batch = {
+                "input_ids": torch.from_numpy(input_ids),
+                "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+                "word_spans": torch.from_numpy(word_spans),
+            }
+            width = word_spans.shape[1]
+        return batch, [k * width + np.arange(width) for k in range(len(sentences))]
+
+
+def link_rows(dataset: Dataset) -> Dataset:
+    """One row for each link of each pair, so that a batch is drawn from the links of the whole corpus.
+
+    Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval.
+
+    Args:
+        dataset: a result of `encode_pairs` or `cache_features`.
+    """
+
+    def split(batch: dict[str, list]) -> dict[str, list]:
+        counts = [len(links) for links in batch["links"]]
+        rows = {name: [value for value, n in zip(values, counts) for _ in range(n)] for name, values in batch.items()}
+        rows["links"] = [[link] for links in batch["links"] for link in links]
+        return rows
+
+    return dataset.map(split, batched=True, desc="Splitting pairs into links")
+
+
+def _padded(rows: Sequence[np.ndarray], value: int) -> np.ndarray:
+    out = np.full((len(rows), max(len(row) for row in rows)), value, dtype=np.int64)
+    for k, row in enumerate(rows):
+        out[k, : len(row)] = row
+    return out

@@ -1,0 +1,151 @@
+"""One call that loads whatever the library writes: an encoder, a task model, an adapter, a task model with one."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from huggingface_hub import snapshot_download
+from peft import PeftConfig, PeftModel
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
+
+from hf_xalign.data import embedded
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.insertion import adapter_weights_file, adopt, read_adapter_config
+from hf_xalign.modeling.tuner import XAlignConfig
+
+_TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+_CLASS_OF_ADAPTER = {
+    "SEQ_CLS": "AutoModelForSequenceClassification",
+    "TOKEN_CLS": "AutoModelForTokenClassification",
+    "QUESTION_ANS": "AutoModelForQuestionAnswering",
+}
+_HUB_OPTIONS = ("cache_dir", "local_files_only", "token")
+
+
+def load(
+    name_or_path: str | os.PathLike, *, revision: str | None = None, **kwargs: Any
+) -> PreTrainedModel | PeftModel:
+    """Load a model ready to use: in evaluation mode, and in float32 unless `dtype` says otherwise.
+
+    - An adapter (of this library, LoRA, ...) comes as a `PeftModel` on its base.
+    - A folder of [`hf_xalign.modeling.with_alignment`] comes as that function gives it.
+    - A model with a task head comes as its class; every other checkpoint as an encoder without pooler.
+
+    Weights are read from safetensors only, and no code of a repository is run.
+
+    Args:
+        name_or_path: folder or Hub id; `embedded` for the encoder that comes with the library.
+        revision: branch, tag or commit on the Hub; of the adapter, whose base's is in its config.
+        kwargs: of `from_pretrained` of the model (for an adapter: of its base), such as `dtype`, `device_map` or
+            `num_labels`.
+
+    Raises:
+        InputError: it cannot be found, has no weights in safetensors, or is an adapter whose base is gone.
+    """
+    for option in ("trust_remote_code", "use_safetensors"):
+        if option in kwargs:
+            raise InputError(f"{option}: no code of a repository is run, and only safetensors are read; leave it out")
+    name = embedded.resolve_model(str(name_or_path))
+    kwargs.setdefault("dtype", torch.float32)
+    hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
+    adapter = find_adapter_config_file(name, revision=revision, **hub)
+    if adapter is None:
+        model: PreTrainedModel | PeftModel = _load_model(name, revision, **kwargs)
+    elif cached_file(name, CONFIG_NAME, revision=revision, _raise_exceptions_for_missing_entries=False, **hub):
+        model = _load_as_one(name, revision, **kwargs)
+    else:
+        model = _load_adapter(name, revision, **kwargs)
+    return model.eval()
+
+
+def _load_as_one(name: str, revision: str | None, **kwargs: Any) -> PreTrainedModel:
+    """A model with an adapter beside it, in one folder."""
+    hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
+    # From a folder transformers loads model and adapter as they lie there; from the Hub, the base that the adapter
+    # names in place of the model.
+    folder = (
+        name
+        if Path(name).is_dir()
+        else snapshot_download(name, revision=revision, allow_patterns=["*.json", "*.safetensors"], **hub)
+    )
+    adapter_weights_file(folder)
+    model = _load_model(folder, None, **kwargs)
+    aligned = isinstance(read_adapter_config(folder), XAlignConfig) and type(model).__name__.endswith(_TASKS)
+    return adopt(model, folder) if aligned else model
+
+
+def _load_adapter(name: str, revision: str | None, **kwargs: Any) -> PeftModel:
+    hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
+    config = read_adapter_config(name, revision, **hub)
+    adapter_weights_file(name, revision, **hub)
+    base = _find_base(config, name)
+    # An adapter without a task names the class that it was put on, if that was no Auto class.
+    base_class = _CLASS_OF_ADAPTER.get(str(config.task_type)) or (config.auto_mapping or {}).get(
+        "base_model_class", ""
+    )
+    try:
+        model = _load_model(base, config.revision, [base_class], **kwargs)
+    except InputError as error:
+        raise InputError(
+            f"{name} is an adapter, and its base_model_name_or_path, {base}, cannot be loaded: {error}. Where the "
+            "encoder is elsewhere now, PeftModel.from_pretrained(encoder, adapter) puts the adapter on it"
+        ) from error
+    return PeftModel.from_pretrained(model, name, revision=revision, **hub)
+
+
+def _find_base(config: PeftConfig, name: str) -> str:
+    base = config.base_model_name_or_path
+    if not base:
+        raise InputError(
+            f"{name}/adapter_config.json names no base_model_name_or_path: use PeftModel.from_pretrained(encoder, "
+            "adapter) with the encoder that the adapter was trained on"
+        )
+    # The embedded encoder lies in the cache of whoever trained on it, and is the same on every machine.
+    if not Path(base).is_dir() and Path(base).name == embedded._FOLDER:
+        return embedded.resolve_model(embedded.EMBEDDED)
+    return base
+
+
+def _load_model(
+    name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any
+) -> PreTrainedModel:
+    """The model of a checkpoint: of the first task's class in `architectures` (default: its own), else the encoder."""
+    hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
+    revision = revision or "main"
+    try:
+        config = AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=False, **hub)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{name} holds no model that transformers knows ({reason})"
+            if Path(name).is_dir()
+            else f"{name} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
+            "name mistyped?)"
+        ) from error
+    model_class, options = _model_class(config, config.architectures or [] if architectures is None else architectures)
+    try:
+        return model_class.from_pretrained(name, revision=revision, use_safetensors=True, **options, **kwargs)
+    except OSError as error:
+        raise InputError(
+            f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
+            "load it by transformers once and save it by save_pretrained, or choose a revision that has them"
+        ) from error
+
+
+def _model_class(config: PreTrainedConfig, architectures: list[str]) -> tuple[Any, dict[str, Any]]:
+    """The class to load, and what it is given besides."""
+    for name in architectures:
+        if name.endswith(_TASKS) and hasattr(transformers, name):
+            return getattr(transformers, name), {}
+    if type(config) not in MODEL_MAPPING:
+        raise InputError(f"no encoder class for a model of type {config.model_type}")
+    encoder = cast(Callable, MODEL_MAPPING[type(config)])
+    without_pooler = "add_pooling_layer" in inspect.signature(encoder).parameters
+    return AutoModel, {"add_pooling_layer": False} if without_pooler else {}

@@ -1,0 +1,325 @@
+"""Word vectors of a frozen encoder, computed once and kept on disk: f0 of FAO, all that MAO's modules train from."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from filelock import FileLock, Timeout
+from tqdm.auto import tqdm
+from transformers import PretrainedConfig, PreTrainedModel
+
+from hf_xalign.cache import cache_dir
+from hf_xalign.data.collators import LinkedTokens, Side
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.feature_plan import FeaturePlan, Needed, plan_features
+from hf_xalign.modeling.pooling import Pooling, pool_words, word_token_index
+from hf_xalign.modeling.reference import model_fingerprint
+from hf_xalign.modeling.word_vectors import hidden_batches
+
+logger = logging.getLogger(__name__)
+
+# Layout of the folder; another number makes older caches another's.
+_SCHEMA = 1
+# Sentences whose token ids are in memory at a time, rounded to whole batches.
+_BLOCK = 16_384
+# Batches between two marks of how far the file is surely on disk: what a killed run may have to do again.
+_MARK_EVERY = 50
+
+
+class CachedVectors:
+    """Memory-mapped word vectors, one row a word: [`cache_features`] writes them, collators read them.
+
+    Args:
+        path: raw file of `rows * layers * dim` numbers.
+        shape: (rows, layers, dim).
+        dtype: float32 or bfloat16.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
+        self.path = path
+        self.shape = shape
+        self.dtype = dtype
+        self._map: np.ndarray | None = None
+
+    def read(self, rows: np.ndarray) -> torch.Tensor:
+        """Rows as float32 (len(rows), layers, dim).
+
+        Raises:
+            IndexError: a row is -1, the mark of a word that was not stored.
+        """
+        if (rows < 0).any():
+            raise IndexError(f"{self.path}: the vector of a word is asked for that was not stored (row -1)")
+        if self._map is None:
+            # NumPy has no bfloat16: its bits are read as int16.
+            kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
+            self._map = np.memmap(self.path, dtype=kind, mode="r", shape=self.shape)
+        return torch.from_numpy(self._map[rows]).view(self.dtype).float()
+
+    def __getstate__(self) -> dict:
+        # A worker process opens the file itself instead of receiving a copy of the array.
+        return {**self.__dict__, "_map": None}
+
+
+def cache_features(
+    model: PreTrainedModel,
+    dataset: Dataset,
+    *,
+    needed: Mapping[Side, Needed],
+    layers: list[int],
+    pooling: Pooling,
+    pad_token_id: int,
+    linked_tokens: LinkedTokens = "words",
+    dtype: torch.dtype = torch.float32,
+    autocast: torch.dtype | None = None,
+    batch_size: int = 64,
+    folder: Path | None = None,
+) -> tuple[CachedVectors, Dataset]:
+    """Run the encoder over a dataset once and keep the word vectors on disk.
+
+    A sentence that occurs in several pairs, or on both sides, is computed and stored once. A call that was killed
+    goes on where it was when the same call is made again; on a CPU, and with the same `batch_size`, the file is then
+    the same byte for byte. Several processes may make the same call: one computes, the others wait for its file.
+
+    The folder holds `cache.json` (what the vectors are of), `vectors.bin`, and, while that is not whole,
+    `vectors.part` and `progress.json`.
+
+    Args:
+        model: the encoder.
+        dataset: a result of `encode_pairs`.
+        needed: for each side to cache, whether `all` words are stored, [CLS] and [SEP] included, or the `linked` ones.
+        layers: positions in `hidden_states`.
+        pooling: as in training.
+        pad_token_id: the padding token.
+        linked_tokens: what is linked, as for [`~hf_xalign.data.collators.PairCollator`]; says whether `linked`
+            includes [CLS] and [SEP].
+        dtype: of the stored numbers, float32 or bfloat16.
+        autocast: autocast dtype of the forward passes, or None.
+        batch_size: sentences a forward pass.
+        folder: where the cache is; default one in the user's cache, named by a hash of all that determines the
+            numbers.
+
+    Returns:
+        The vectors, and the dataset with a column `{side}_rows` for each side of `needed` (list of int64): the row of
+        each word's vector, then those of [CLS] and [SEP]; -1 where it is not stored.
+
+    Raises:
+        InputError: `folder` holds a cache of another encoder, text or settings, or a damaged one; or the disk is full.
+    """
+    plan = plan_features(dataset, needed, linked_tokens)
+    identity = {
+        "schema": _SCHEMA,
+        "encoder": _encoder_fingerprint(model),
+        "text": plan.text,
+        "words": plan.words,
+        "needed": dict(sorted(needed.items())),
+        "linked_tokens": linked_tokens if "linked" in needed.values() else None,
+        "pooling": pooling,
+        "layers": list(layers),
+        "dtype": str(dtype).removeprefix("torch."),
+        "autocast": None if autocast is None else str(autocast).removeprefix("torch."),
+        "rows": plan.rows,
+        "dim": model.config.hidden_size,
+    }
+    if folder is None:
+        key = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
+        folder = cache_dir("features", key)
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
+    with _locked(folder), _disk_errors(folder):
+        _check_identity(folder, identity)
+        if vectors.path.exists():
+            logger.info("using the cached word vectors in %s", folder)
+        else:
+            _write(vectors, identity, plan, model, layers, pooling, pad_token_id, autocast, batch_size)
+    if vectors.path.stat().st_size != _row_bytes(vectors) * plan.rows:
+        raise InputError(
+            f"{vectors.path}: has {vectors.path.stat().st_size:,} bytes where {_row_bytes(vectors) * plan.rows:,} are "
+            f"due, so it was cut or overwritten: remove {folder} and run again"
+        )
+    return vectors, plan.add_rows()
+
+
+def _write(
+    vectors: CachedVectors,
+    identity: dict[str, Any],
+    plan: FeaturePlan,
+    model: PreTrainedModel,
+    layers: list[int],
+    pooling: Pooling,
+    pad_token_id: int,
+    autocast: torch.dtype | None,
+    batch_size: int,
+) -> None:
+    folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
+    part, progress = folder / "vectors.part", folder / "progress.json"
+    done = _resume_at(part, progress, plan.row_offsets * row_bytes, batch_size)
+    kept, size = int(plan.row_offsets[done]) * row_bytes, plan.rows * row_bytes
+    _check_room(folder, size - kept, vectors.dtype)
+    logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
+    if done:
+        logger.info("going on after %d sentences that are there already", done)
+    _write_json(folder / "cache.json", identity)
+    _write_json(progress, {"sentences": done})
+    block = max(1, _BLOCK // batch_size) * batch_size
+    with (
+        open(part, "ab") as file,
+        tqdm(
+            total=len(plan),
+            initial=done,
+            desc="Caching word vectors",
+            unit="sentence",
+            disable=int(os.environ.get("RANK", "0")) != 0,
+        ) as bar,
+    ):
+        file.truncate(kept)
+        for start in range(done, len(plan), block):
+            ids, spans = plan.block(start, min(start + block, len(plan)))
+            first_word = plan.word_offsets[start]
+            batches = hidden_batches(model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast)
+            with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
+                for rows, mask, states in batches:
+                    # Sentences are sorted by length, as hidden_batches sorts them: a batch is a run of them.
+                    offsets = plan.word_offsets[start + rows[0] : start + rows[-1] + 2]
+                    stored = plan.stored[offsets[0] : offsets[-1]]
+                    owners = np.repeat(np.arange(len(rows)), np.diff(offsets))[stored]
+                    words = spans[offsets[0] - first_word : offsets[-1] - first_word][stored]
+                    tokens = word_token_index(words, owners, mask.shape[1], pooling).to(mask.device)
+                    pooled = torch.stack([pool_words(hidden, tokens).to(vectors.dtype) for hidden in states], dim=1)
+                    file.write(pooled.cpu().view(torch.uint8).numpy().data)
+                    bar.update(len(rows))
+                    ready = start + int(rows[-1]) + 1
+                    if ready % (batch_size * _MARK_EVERY) == 0:
+                        _sync(file)
+                        _write_json(progress, {"sentences": ready})
+        _sync(file)
+    os.replace(part, vectors.path)
+    progress.unlink(missing_ok=True)
+
+
+def _resume_at(part: Path, progress: Path, ends: np.ndarray, batch_size: int) -> int:
+    """Sentences of an interrupted run that are surely on disk, a whole number of batches.
+
+    Args:
+        part: the unfinished file.
+        progress: the mark of what was flushed to disk.
+        ends: int64 (sentences + 1,), the bytes of the file before each sentence.
+        batch_size: sentences a batch.
+    """
+    if not (part.exists() and progress.exists()):
+        return 0
+    marked = json.loads(progress.read_text())["sentences"]
+    there = int(np.searchsorted(ends, part.stat().st_size, side="right")) - 1
+    return min(marked, there) // batch_size * batch_size
+
+
+def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
+    """Refuse a folder that holds another cache."""
+    path = folder / "cache.json"
+    way_out = "Give another folder, or remove this one."
+    if not path.exists():
+        if any((folder / name).exists() for name in ("vectors.bin", "vectors.part")):
+            raise InputError(f"{folder}: holds vectors without the cache.json that says what they are of. {way_out}")
+        return
+    try:
+        there = json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path}: is no JSON ({error}). {way_out}") from error
+    differing = [name for name, value in identity.items() if there.get(name) != value]
+    if not differing:
+        return
+    # Which words are stored, and how many, follows from the text and the settings unless only the links differ.
+    hashes = {"encoder": "another encoder", "text": "another text"}
+    said = [text for name, text in hashes.items() if name in differing]
+    settings = [name for name in differing if name not in {*hashes, "words", "rows", "dim"}]
+    if settings:
+        values = (f"{name} is {there.get(name)} there and {identity[name]} here" for name in settings)
+        said.append(f"other settings ({', '.join(values)})")
+    raise InputError(f"{folder}: holds word vectors of {' and '.join(said or ['other word links'])}. {way_out}")
+
+
+def _encoder_fingerprint(model: PreTrainedModel) -> str:
+    """Hash of the weights and of the configuration of the architecture, names and dropout rates apart."""
+    general = PretrainedConfig().to_dict()
+    config = {
+        name: value
+        for name, value in model.config.to_dict().items()
+        if name not in general and not name.startswith("_") and "dropout" not in name
+    }
+    text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        logger.info("%s: another process is writing this cache; waiting for it", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Say a full disk, quota or file-size limit as an [`InputError`]."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise InputError(
+            f"{folder}: writing the word vectors stopped ({error.strerror}). Make room and run again, which goes on "
+            f"from there; or remove this folder and {_ELSEWHERE}"
+        ) from error
+
+
+_ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
+
+
+def _check_room(folder: Path, size: int, dtype: torch.dtype) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        smaller = ", or store bfloat16 (half the size)" if dtype == torch.float32 else ""
+        raise InputError(
+            f"{folder}: no room for {_gb(size)} of word vectors, {_gb(free)} are free: {_ELSEWHERE}{smaller}"
+        )
+
+
+def _row_bytes(vectors: CachedVectors) -> int:
+    return vectors.shape[1] * vectors.shape[2] * vectors.dtype.itemsize
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    part = path.with_suffix(".json.part")
+    try:
+        with open(part, "w") as file:
+            json.dump(value, file, indent=1)
+            _sync(file)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

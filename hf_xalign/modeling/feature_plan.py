@@ -1,0 +1,240 @@
+"""Which words of a dataset go to the feature cache, and at which row: all that is known before the encoder runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+import torch
+from datasets import Dataset
+
+from hf_xalign.data.collators import SIDES, LinkedTokens, Side
+
+Needed = Literal["all", "linked"]
+
+# Rows of the dataset that are in memory at a time.
+_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class FeaturePlan:
+    """The distinct sentences of the cached sides, longest first, and which of their words are stored.
+
+    Sentences are numbered by length, then by a hash of their content, so that neither the order of the dataset nor
+    repeated pairs change the cache. The words of a sentence are followed by two more, its [CLS] and [SEP].
+
+    Attributes:
+        dataset: what it was made from.
+        sentence: for each cached side int64 (pairs,), the sentence of each pair.
+        occurrence: int64 (sentences,), where each occurs first, counted over the pairs of the first cached side, then
+            of the second.
+        word_offsets: int64 (sentences + 1,): sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
+        stored: bool (words,), whether a word has a row in the cache.
+        row_offsets: int64 (sentences + 1,): sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
+        text: hash of all sentences.
+        words: hash of `stored`.
+    """
+
+    dataset: Dataset
+    sentence: dict[Side, np.ndarray]
+    occurrence: np.ndarray
+    word_offsets: np.ndarray
+    stored: np.ndarray
+    row_offsets: np.ndarray
+    text: str
+    words: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole cache."""
+        return int(self.row_offsets[-1])
+
+    def __len__(self) -> int:
+        """Number of distinct sentences."""
+        return len(self.occurrence)
+
+    def block(self, start: int, stop: int) -> tuple[list[np.ndarray], np.ndarray]:
+        """Sentences `start` to `stop`: token ids of each, and the token spans int64 (words, 2) of all their words."""
+        ids: list[np.ndarray] = [np.empty(0)] * (stop - start)
+        arrow = self.dataset.with_format("arrow")
+        spans = np.empty((int(self.word_offsets[stop] - self.word_offsets[start]), 2), dtype=np.int64)
+        begin = self.word_offsets[start:stop] - self.word_offsets[start]
+        side_of, pair_of = np.divmod(self.occurrence[start:stop], len(self.dataset))
+        for number, side in enumerate(self.sentence):
+            here = np.flatnonzero(side_of == number)
+            if not len(here):
+                continue
+            columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
+            table = arrow.select_columns(columns)[pair_of[here]]
+            (tokens, lengths), (starts, counts), (ends, _) = (_flat(table[column]) for column in columns)
+            for k, sentence_ids in zip(here, np.split(tokens, np.cumsum(lengths)[:-1]), strict=True):
+                ids[k] = sentence_ids
+            spans[_ranges(begin[here], counts)] = np.stack([starts, ends], axis=1)
+            last = begin[here] + counts
+            spans[last] = [0, 1]
+            spans[last + 1] = np.stack([lengths - 1, lengths], axis=1)
+        return ids, spans
+
+    def add_rows(self) -> Dataset:
+        """The dataset with a column `{side}_rows` for each cached side.
+
+        It is a list of int64 as long as the sentence has words, and two more for [CLS] and [SEP]: the row of each in
+        the cache, -1 where it is not stored.
+        """
+        # map, unlike add_column, leaves the table on disk.
+        return self.dataset.map(
+            partial(_row_columns, self.sentence, self.word_offsets, self.stored, self.row_offsets),
+            batched=True,
+            with_indices=True,
+            desc="Indexing word vectors",
+        )
+
+
+def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens: LinkedTokens) -> FeaturePlan:
+    """Find the distinct sentences and the words to store.
+
+    Args:
+        dataset: a result of `encode_pairs`.
+        needed: for each side to cache, whether `all` words are stored, [CLS] and [SEP] included, or the `linked` ones:
+            the union over all pairs that the sentence occurs in.
+        linked_tokens: what is linked; see [`~hf_xalign.data.collators.PairCollator`].
+    """
+    arrow = dataset.with_format("arrow")
+    sides: list[Side] = [side for side in SIDES if side in needed]
+    parts = [_keys(table, side) for side in sides for table in _tables(arrow, side, "ids", "starts", "ends")]
+    keys = np.frombuffer(b"".join(key for part, _, _ in parts for key in part), dtype="V16")
+    tokens, words = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(-tokens[first], kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    sentence = dict(zip(sides, place[inverse].reshape(len(sides), -1), strict=True))
+    word_offsets = _offsets(words[first[order]] + 2)
+    stored = np.zeros(word_offsets[-1], dtype=bool)
+    for side in sides:
+        _mark(stored, arrow, side, sentence[side], word_offsets, needed[side], linked_tokens)
+    return FeaturePlan(
+        dataset=dataset,
+        sentence=sentence,
+        occurrence=first[order],
+        word_offsets=word_offsets,
+        stored=stored,
+        row_offsets=_offsets(np.add.reduceat(stored, word_offsets[:-1], dtype=np.int64)),
+        text=_hash(distinct),
+        words=_hash(np.packbits(stored)),
+    )
+
+
+def cache_size(
+    dataset: Dataset,
+    *,
+    needed: Mapping[Side, Needed],
+    linked_tokens: LinkedTokens = "words",
+    layers: int,
+    dim: int,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    """Bytes of the vectors that [`~hf_xalign.modeling.feature_cache.cache_features`] writes with these arguments.
+
+    `layers` is their number, `dim` the encoder's hidden size.
+    """
+    return plan_features(dataset, needed, linked_tokens).rows * layers * dim * dtype.itemsize
+
+
+def _keys(table: pyarrow.Table, side: Side) -> tuple[list[bytes], np.ndarray, np.ndarray]:
+    """A hash of 16 bytes a sentence (token ids and word spans), and its numbers of tokens and of words."""
+    (ids, tokens), (starts, words), (ends, _) = (_flat(table[f"{side}_{name}"]) for name in ("ids", "starts", "ends"))
+    keys = []
+    i = j = 0
+    for length, count in zip(tokens.tolist(), words.tolist(), strict=True):
+        content = (ids[i : i + length], starts[j : j + count], ends[j : j + count])
+        text = b"%d|" % length + b"".join(part.tobytes() for part in content)
+        keys.append(hashlib.blake2b(text, digest_size=16).digest())
+        i, j = i + length, j + count
+    return keys, tokens, words
+
+
+def _mark(
+    stored: np.ndarray,
+    arrow: Dataset,
+    side: Side,
+    sentence: np.ndarray,
+    word_offsets: np.ndarray,
+    needed: Needed,
+    linked_tokens: LinkedTokens,
+) -> None:
+    """Set `stored` for the words that the pairs of one side need."""
+    specials = word_offsets[1:][np.unique(sentence)] - 2
+    if needed == "all" or linked_tokens != "words":
+        stored[specials] = True
+    if needed == "all" or linked_tokens in ("cls_sep", "all"):
+        stored[specials + 1] = True
+    if needed == "all":
+        tables = _tables(arrow, side, "ends")
+    elif linked_tokens in ("words", "all"):
+        tables = (table for table in arrow.select_columns(["links"]).iter(_ROWS))
+    else:
+        return
+    pair = 0
+    for table in tables:
+        first_words = word_offsets[sentence[pair : pair + len(table)]]
+        pair += len(table)
+        if needed == "all":
+            ends, counts = _flat(table[f"{side}_ends"])
+            stored[_ranges(first_words, counts)[ends > 0]] = True
+        else:
+            links = table["links"].combine_chunks()
+            counts = pyarrow.compute.list_value_length(links).to_numpy(zero_copy_only=False)
+            linked = links.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
+            stored[np.repeat(first_words, counts) + linked] = True
+
+
+def _row_columns(
+    sentence: dict[Side, np.ndarray],
+    word_offsets: np.ndarray,
+    stored: np.ndarray,
+    row_offsets: np.ndarray,
+    batch: dict[str, list],
+    pairs: list[int],
+) -> dict[str, list[np.ndarray]]:
+    columns = {}
+    for side, sentence_of in sentence.items():
+        numbers = sentence_of[pairs]
+        first_words, counts = word_offsets[numbers], np.diff(word_offsets)[numbers]
+        here = stored[_ranges(first_words, counts)]
+        # The rows of a sentence follow each other: a word's is the sentence's first plus the stored words before it.
+        before = np.concatenate([[0], np.cumsum(here)])
+        starts = _offsets(counts)[:-1]
+        rows = np.repeat(row_offsets[numbers] - before[starts], counts) + before[:-1]
+        columns[f"{side}_rows"] = np.split(np.where(here, rows, -1), starts[1:])
+    return columns
+
+
+def _tables(arrow: Dataset, side: Side, *names: str) -> Iterator[pyarrow.Table]:
+    return arrow.select_columns([f"{side}_{name}" for name in names]).iter(_ROWS)
+
+
+def _flat(column: pyarrow.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of a column of lists, int64, and the length of each list."""
+    lists = column.combine_chunks()
+    lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64), lengths
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers `starts[k]`, `starts[k] + 1`, ... (`counts[k]` of them) of all k."""
+    return np.arange(counts.sum()) + np.repeat(starts - _offsets(counts)[:-1], counts)
+
+
+def _hash(array: np.ndarray) -> str:
+    return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()

@@ -1,0 +1,315 @@
+"""A trained module between the encoder and the head of a task model, frozen, and saved with them as one model.
+
+This is MAO's downstream set-up: module and adapters stay as alignment trained them, encoder and head are fine-tuned
+around them. The folder that such a model is saved to holds the task model under its
+plain weight names (`config.json`, `model.safetensors`) and the module beside it (`adapter_config.json`,
+`adapter_model.safetensors`), which transformers loads as one.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftConfig, PeftModel
+from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.bottleneck import XAlignLayer
+from hf_xalign.modeling.tuner import XAlignConfig, XAlignModel, backbone_of
+
+ADAPTER = "default"  # the name that transformers gives the adapter of a folder that it loads
+
+# What a saved module names as its base. A folder's path would be another machine's, and the adapter's own base on the
+# Hub would be loaded in place of the fine-tuned model; this can be neither, and the error that prints it explains it.
+BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
+
+_FILE_PREFIX = "base_model.model."
+
+
+def with_alignment(
+    model: PreTrainedModel, adapter: str | os.PathLike | PeftModel, *, revision: str | None = None
+) -> PreTrainedModel:
+    """Put a trained module (and bottleneck adapters) between the encoder and the head of a task model.
+
+    The module is frozen (`requires_grad=False`, whatever switches adapters on and off); the rest of the model stays as
+    trainable as it was. The model is changed in place and stays a model of its class, for `Trainer` and pipelines too:
+
+    - `save_pretrained` and `Trainer`'s checkpoints write one folder. `import hf_xalign.modeling` and
+      `AutoModelForSequenceClassification.from_pretrained(folder)` give the same outputs, with every weight frozen;
+      [`hf_xalign.load`] gives the model as it is here, to train on and to save again. Without that import loading ends
+      in a `KeyError: 'XALIGN'`. transformers without peft reads no adapters at all: there, it is the model without it.
+    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. Uploaded by other means (`Trainer`'s own
+      push, `upload_folder`) the folder is loaded from the Hub by [`hf_xalign.load`] only.
+    - A module with a map for each language takes `language=`, or [`hf_xalign.modeling.set_language`].
+
+    Args:
+        model: a model with a task head: sequence or token classification, question answering, ...
+        adapter: folder or Hub id of a XALIGN adapter, or a `PeftModel` with one active.
+        revision: branch, tag or commit of the adapter on the Hub.
+
+    Returns:
+        `model`.
+
+    Raises:
+        InputError: the adapter is of another kind, for another hidden size or another encoder, or has no safetensors;
+            `model` has no task head, or adapters already. `model` is then as it was.
+    """
+    if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        raise InputError(f"{type(model).__name__} has adapters already: give the task model as transformers loads it")
+    if backbone_of(model) is model:
+        raise InputError(
+            f"{type(model).__name__} has no task head that the module could come before: load it by "
+            "AutoModelForSequenceClassification or another task's class, or use PeftModel.from_pretrained"
+        )
+    if isinstance(adapter, PeftModel):
+        source = "the PeftModel"
+        config, weights = _read_model(adapter)
+    else:
+        source = str(adapter)
+        config, weights = _read_files(source, revision)
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    tuner = XAlignModel(model, replace(config, inference_mode=True), ADAPTER)
+    try:
+        _fill(model, weights, source, config.base_model_name_or_path)
+    except InputError:
+        tuner.unload()
+        _thaw(model, frozen)
+        raise
+    _equip(model, frozen)
+    return model
+
+
+def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
+    """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns.
+
+    Args:
+        model: from `from_pretrained(folder)`: module in place, every weight frozen.
+        folder: the folder; the module's weights are read from it again, and every one of them must be there.
+
+    Raises:
+        InputError: the folder's adapter does not fit its model.
+    """
+    _, weights = _read_files(str(folder), None)
+    _fill(model, weights, str(folder), str(folder))
+    _forget_renaming(model)
+    _equip(model, frozen=[])
+    return model
+
+
+def detach(model: PreTrainedModel) -> None:
+    """Make a model plain again whose module is gone: it saves and loads as its class does."""
+    del model.peft_config
+    model._hf_peft_config_loaded = False
+    _forget_renaming(model)
+    for name in ("save_pretrained", "push_to_hub"):
+        model.__dict__.pop(name, None)
+    for handle in model.__dict__.pop("_alignment_handles", ()):
+        handle.remove()
+
+
+def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: Any) -> PeftConfig:
+    """`adapter_config.json` of a folder or Hub repository.
+
+    Raises:
+        InputError: there is none, or of a kind that PEFT does not know.
+    """
+    try:
+        return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
+    except KeyError as error:
+        raise InputError(f"{name_or_path}/adapter_config.json: PEFT knows no adapters of kind {error}") from error
+    except (ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{name_or_path}: no adapter_config.json that could be read ({reason})") from error
+
+
+def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: Any) -> str:
+    """Path of an adapter's `adapter_model.safetensors`.
+
+    Raises:
+        InputError: there is none; a `.bin` is not read.
+    """
+    file = cached_file(
+        name_or_path,
+        ADAPTER_SAFE_WEIGHTS_NAME,
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        **hub,
+    )
+    if file is None:
+        raise InputError(
+            f"{name_or_path} has no {ADAPTER_SAFE_WEIGHTS_NAME}, the only kind of weights that is read (a .bin is a "
+            "pickle, which can run code): load it by PEFT once and save it by save_pretrained"
+        )
+    return file
+
+
+def _read_files(name_or_path: str, revision: str | None) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
+    config = _checked(read_adapter_config(name_or_path, revision), name_or_path)
+    return config, load_file(adapter_weights_file(name_or_path, revision))
+
+
+def _read_model(model: PeftModel) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
+    if len(model.active_adapters) != 1:
+        raise InputError(f"adapters {', '.join(model.active_adapters)} are active: choose one by set_adapter")
+    [name] = model.active_adapters
+    config = _checked(model.peft_config[name], "the PeftModel")
+    _, added = _names_on_file(model, name)
+    state = model.state_dict()
+    return config, {there: state[here] for here, there in added.items()}
+
+
+def _checked(config: PeftConfig, source: str) -> XAlignConfig:
+    if not isinstance(config, XAlignConfig):
+        raise InputError(
+            f"{source} is an adapter of kind {getattr(config.peft_type, 'value', config.peft_type)}, not XALIGN: "
+            "merge it into the encoder by hf_xalign.modeling.merge, and load the task model from that"
+        )
+    return config
+
+
+def _names_on_file(model: nn.Module, adapter: str = ADAPTER) -> tuple[dict[str, str], dict[str, str]]:
+    """Names in memory -> names on file: of the weights of layers that a bottleneck wraps, and of the module's own."""
+    own, added = {}, {}
+    for path, layer in model.named_modules():
+        if not isinstance(layer, XAlignLayer):
+            continue
+        [entries] = layer.adapter_layer_names
+        for name in layer.state_dict():
+            if name.startswith("base_layer."):
+                own[f"{path}.{name}"] = f"{path}.{name.removeprefix('base_layer.')}"
+            elif name.startswith(f"{entries}.{adapter}."):
+                added[f"{path}.{name}"] = f"{path}.{entries}.{name.removeprefix(f'{entries}.{adapter}.')}"
+    return own, added
+
+
+def _fill(model: PreTrainedModel, weights: dict[str, torch.Tensor], source: str, base: str | None) -> None:
+    """Copy an adapter's weights into the module; they are named as on the bare encoder or as on a task model."""
+
+    def bare(name: str) -> str:
+        return name.removeprefix(_FILE_PREFIX).removeprefix(f"{model.base_model_prefix}.")
+
+    given = {bare(name): tensor for name, tensor in weights.items()}
+    state = model.state_dict()
+    wanted = {bare(there): state[here] for here, there in _names_on_file(model)[1].items()}
+    different = sorted(given.keys() ^ wanted.keys()) + sorted(
+        name for name in given.keys() & wanted.keys() if given[name].shape != wanted[name].shape
+    )
+    if different:
+        raise InputError(
+            f"{source} does not fit {type(model).__name__}: {len(different)} weights are missing, too many or of "
+            f"another shape, the first is {different[0]}; load the task model from the encoder that it was trained on"
+            + (f" ({base})" if base else "")
+        )
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            tensor.copy_(given[name])
+
+
+def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
+    """Freeze the module, make the rest trainable but for `frozen`, and have the model save and load as one."""
+    layers = [layer for layer in model.modules() if isinstance(layer, XAlignLayer)]
+    for layer in layers:
+        # PEFT's own list: what is on it stays frozen when `set_adapter` makes the active adapter trainable.
+        layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
+    _thaw(model, frozen)
+    for layer in layers:
+        getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
+    model._hf_peft_config_loaded = True
+    model.peft_config[ADAPTER].base_model_name_or_path = BASE_IN_FOLDER
+    # `partial` and not a closure or a bound method: both would keep copies and pickles of the model tied to this one.
+    model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
+    model.push_to_hub = partial(_push_to_hub, model)  # type: ignore[assignment]
+    relay = _LanguageRelay()
+    model._alignment_handles = [  # type: ignore[assignment]
+        model.register_load_state_dict_pre_hook(_accept_plain_names),
+        model.register_forward_pre_hook(relay.take, with_kwargs=True),
+        backbone_of(model).register_forward_pre_hook(relay.hand_over, with_kwargs=True, prepend=True),
+    ]
+
+
+def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
+    model.requires_grad_(True)
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+
+
+def _forget_renaming(model: PreTrainedModel) -> None:
+    """Loading an adapter leaves PEFT's names behind as those to save the model's own weights under."""
+    model.__dict__.pop("_weight_conversions", None)
+
+
+class _LanguageRelay:
+    """Carries `language=` past heads that hand no keywords on to their encoder (DeBERTa's)."""
+
+    def __init__(self) -> None:
+        self.language: Any = None
+
+    def take(self, model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        self.language = kwargs.pop("language", None)
+        return args, kwargs
+
+    def hand_over(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        language, self.language = self.language, None
+        if language is not None:
+            kwargs["language"] = language
+        return args, kwargs
+
+
+def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
+    """Let `load_state_dict` take a checkpoint of [`_save_pretrained`], as `Trainer` does when it resumes.
+
+    The module's weights are in no such checkpoint: they are frozen, so the model's own are the ones.
+    """
+    own, added = _names_on_file(model)
+    for here, there in own.items():
+        if prefix + there in state_dict:
+            state_dict[prefix + here] = state_dict.pop(prefix + there)
+    current = model.state_dict()
+    for here in added:
+        state_dict.setdefault(prefix + here, current[here])
+
+
+def _save_pretrained(
+    model: PreTrainedModel,
+    save_directory: str | os.PathLike,
+    is_main_process: bool = True,
+    state_dict: dict[str, torch.Tensor] | None = None,
+    push_to_hub: bool = False,
+    **kwargs: Any,
+) -> None:
+    """[`~transformers.PreTrainedModel.save_pretrained`] of a model with alignment: model and module in one folder."""
+    if push_to_hub:
+        raise InputError("save_pretrained(push_to_hub=True) uploads no adapters: use model.push_to_hub(repo_id)")
+    state = model.state_dict() if state_dict is None else state_dict
+    own, added = _names_on_file(model)
+    if is_main_process:
+        # The module first: a save that is cut short must not leave what loads as a model without it.
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        model.peft_config[ADAPTER].save_pretrained(folder)
+        weights = {f"{_FILE_PREFIX}{there}": state[here].contiguous() for here, there in added.items()}
+        save_file(weights, folder / ADAPTER_SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
+    plain = {own.get(name, name): tensor for name, tensor in state.items() if name not in added}
+    model._hf_peft_config_loaded = False  # with it, transformers saves the adapter and nothing else
+    try:
+        type(model).save_pretrained(model, save_directory, is_main_process=is_main_process, state_dict=plain, **kwargs)
+    finally:
+        model._hf_peft_config_loaded = True
+
+
+def _push_to_hub(model: PreTrainedModel, repo_id: str, **kwargs: Any) -> str:
+    """[`~transformers.PreTrainedModel.push_to_hub`] of a model with alignment."""
+    if "/" not in repo_id:
+        raise InputError(f"repo_id={repo_id}: give it with its owner (name/{repo_id}), the saved module refers to it")
+    # From the Hub transformers loads the base that the adapter names: here the repository itself.
+    model.peft_config[ADAPTER].base_model_name_or_path = repo_id
+    return type(model).push_to_hub(model, repo_id, **kwargs)

@@ -1,0 +1,210 @@
+"""Fold what was trained beside a model into its own weights, where the result is the same model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from peft import PeftModel
+from torch import nn
+from transformers import PreTrainedModel
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.bottleneck import BottleneckLayer
+from hf_xalign.modeling.insertion import detach
+from hf_xalign.modeling.top import LinearTop, TopLayer
+from hf_xalign.modeling.tuner import XAlignConfig, backbone_of, find_top
+
+_TOLERANCE = 1e-4  # largest difference of an output, over the largest output
+
+
+def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) -> PreTrainedModel:
+    """A plain transformers model with the same outputs, which needs neither PEFT nor hf_xalign to load.
+
+    - A linear map on top (W, b) of a task model goes into the layers that read the last hidden state: with R, c such a
+      layer's weights, R (W h + b) + c = (R W) h + (R b + c). The layers are found by what they are given in a forward
+      pass, and the outputs before and after are compared. This is exact in evaluation mode. A dropout between the map
+      and the layer (most heads have one) drops elements of W h + b before and of h after, so training goes on
+      differently.
+    - LoRA, and the other methods that PEFT can merge, go into the weights that they change.
+
+    Nothing else is exact: a transformer layer or a bottleneck is no linear map, and a bare encoder ends in a layer
+    norm, which takes no linear map in.
+
+    Args:
+        model: of [`hf_xalign.modeling.with_alignment`], or a `PeftModel`; changed in place, so go on with what is
+            returned.
+        language: with a map for each language the one that is folded in; the pivot has none.
+
+    Raises:
+        InputError: it cannot be done exactly, or the outputs differ by more than 1e-4 of the largest (in bfloat16 and
+            float16 they do: use `model.float()`). The model is then as it was.
+    """
+    if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
+        return _merge_by_peft(model)
+    task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    top, weight, bias = _linear_map(task, language)
+    _fold(task, top, weight, bias, language)
+    if isinstance(model, PeftModel):
+        return model.unload()
+    top.remove()
+    backbone = backbone_of(task)
+    delattr(backbone, next(name for name, child in backbone.named_children() if child is top))
+    detach(task)
+    return task
+
+
+def _merge_by_peft(model: PeftModel) -> PreTrainedModel:
+    kind = model.peft_type
+    if model.active_peft_config.is_prompt_learning:
+        raise InputError(
+            f"adapters of kind {kind} are a longer input, no change of weights: there is nothing to merge"
+        )
+    try:
+        return model.merge_and_unload(safe_merge=True)
+    except (AttributeError, NotImplementedError) as error:
+        raise InputError(f"PEFT cannot merge adapters of kind {kind}: keep the adapter ({error})") from error
+
+
+def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer, torch.Tensor, torch.Tensor]:
+    """The layer on top and its W (d, d) and b (d,), float64."""
+    keep = "keep the adapter (PeftModel.from_pretrained, hf_xalign.load)"
+    if any(isinstance(module, BottleneckLayer) for module in model.modules()):
+        raise InputError(
+            f"bottleneck adapters are no linear maps, so no weights of the encoder's layers are equal to them: {keep}"
+        )
+    top = find_top(model)
+    if top is None:
+        raise InputError(f"{type(model).__name__} has no adapters: there is nothing to merge")
+    active = [name for name in top.active_adapters if name in top.xalign_top]
+    if len(active) != 1:
+        raise InputError(f"{len(active)} adapters are active: choose one by set_adapter")
+    module, config = top.xalign_top[active[0]], top._configs[active[0]]
+    if not isinstance(module, LinearTop):
+        raise InputError(f"a transformer layer on top is no linear map, so it cannot be folded into a head: {keep}")
+    if backbone_of(model) is model:
+        raise InputError(
+            "a bare encoder ends in a layer norm, which takes no linear map in: "
+            f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
+        )
+    known: list[str | None] = [config.pivot, *config.languages] if config.languages else [None]
+    if language not in known:
+        raise InputError(
+            f"language={language}: say which map to fold in, by language=... ({', '.join(map(str, known))})"
+            if config.languages
+            else f"language={language}: this module has one map for all languages; leave language out"
+        )
+    # Read off the module's own forward, whatever it is made of: what it does to 0 and to the unit vectors.
+    size = model.config.hidden_size
+    exact = copy.deepcopy(module).double()
+    points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
+    number = torch.tensor([known.index(language)], device=points.device) if config.languages else None
+    with torch.no_grad():
+        images = exact(points[None], None, number)[0]
+    return top, (images[1:] - images[0]).T, images[0]
+
+
+def _fold(
+    model: PreTrainedModel, top: TopLayer, weight: torch.Tensor, bias: torch.Tensor, language: str | None
+) -> None:
+    """Put the map into the layers that read the last hidden state, and switch the layer on top off; or raise."""
+    training, spoken, biased = model.training, top._language, getattr(model.config, "classifier_bias", None)
+    originals: list[tuple[nn.Linear, torch.Tensor, torch.Tensor | None]] = []
+    model.eval()
+    top.set_language(language)
+    try:
+        with _recorded_inputs(model) as inputs:
+            before, states, mask = _probe(model)
+        for reader in (layer for layer, given in inputs.items() if _is_pooled(given, states, mask)):
+            originals.append((reader, reader.weight.data, None if reader.bias is None else reader.bias.data))
+            _fold_into(reader, weight, bias, model)
+        if not originals:
+            raise InputError(
+                f"{type(model).__name__}: no linear layer reads the last hidden state, so none can take it"
+            )
+        top.enable_adapters(False)
+        after, _, _ = _probe(model)
+        difference = float((after - before).abs().max() / before.abs().max())
+        if not difference <= _TOLERANCE:
+            raise InputError(
+                f"{type(model).__name__} in {str(model.dtype).removeprefix('torch.')}: with the map folded in the "
+                f"outputs differ by {difference:.1e} of the largest (at most {_TOLERANCE:.0e}); merge in float32 "
+                "(model.float()), or keep the adapter"
+            )
+    except Exception:
+        for reader, old_weight, old_bias in originals:
+            reader.weight.data = old_weight
+            if old_bias is None:
+                reader.register_parameter("bias", None)
+            else:
+                reader.bias.data = old_bias
+        if biased is not None:
+            model.config.classifier_bias = biased
+        top.enable_adapters(True)
+        raise
+    finally:
+        top.set_language(spoken)
+        model.train(training)
+
+
+def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, model: PreTrainedModel) -> None:
+    old = reader.weight.data.double()
+    if bias.any():
+        if reader.bias is None:
+            # ModernBERT's head has a bias where its config says so.
+            if getattr(model.config, "classifier_bias", None) is not False:
+                raise InputError(
+                    f"{type(model).__name__}: the layer that reads the last hidden state has no bias that could take "
+                    "the map's in: train the map with linear_bias=False, or keep the adapter"
+                )
+            model.config.classifier_bias = True
+            reader.bias = nn.Parameter(torch.zeros_like(reader.weight[:, 0]), reader.weight.requires_grad)
+        reader.bias.data = (reader.bias.data.double() + old @ bias).to(reader.bias.dtype)
+    reader.weight.data = (old @ weight).to(reader.weight.dtype)
+
+
+@contextmanager
+def _recorded_inputs(model: nn.Module) -> Iterator[dict[nn.Linear, torch.Tensor]]:
+    """What each linear layer is given while the context lasts."""
+    inputs: dict[nn.Linear, torch.Tensor] = {}
+    handles = [
+        layer.register_forward_pre_hook(lambda layer, args: inputs.update({layer: args[0]}))
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    try:
+        yield inputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """All outputs of a random batch, flat float32; its last hidden state (rows, width, d); its mask (rows, width)."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (4, 12), generator=generator).to(model.device)
+    mask = (torch.arange(12) < torch.tensor([[12], [9], [5], [2]])).long().to(model.device)
+    states: list[torch.Tensor] = []
+    handle = backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0]))
+    # A multiple choice between one answer each.
+    view = (4, 1, 12) if type(model).__name__.endswith("ForMultipleChoice") else (4, 12)
+    try:
+        outputs = model(input_ids=ids.view(view), attention_mask=mask.view(view), return_dict=True)
+    finally:
+        handle.remove()
+    flat = [output.flatten().float() for output in outputs.values() if isinstance(output, torch.Tensor)]
+    return torch.cat(flat), states[0], mask
+
+
+def _is_pooled(given: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether a layer's input is the last hidden state of all tokens, of the first, or its mean over the sentence."""
+    if given.shape == states.shape:
+        return torch.equal(given, states)
+    if given.shape != states[:, 0].shape:
+        return False
+    mean = (states * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+    return torch.equal(given, states[:, 0]) or torch.allclose(given, mean.to(given.dtype))

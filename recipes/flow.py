@@ -1,0 +1,102 @@
+"""What a recipe of word alignment does from its command line to its model card."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# Read when torch, tokenizers and W&B are first imported, so before any of them is.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
+
+from hf_xalign.recipes.common import DataArguments, settle_cpu
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers import WordAlignmentConfig, WordAlignmentTrainer
+
+
+def train_and_score(
+    argv: list[str] | None,
+    config_class: type[WordAlignmentConfig],
+    trainer_class: type[WordAlignmentTrainer],
+    *,
+    method: str,
+    description: str | None,
+) -> None:
+    """Train by one method, and leave the model, its scores before and after, and its card in the output folder.
+
+    With `dry_run`, only say what would be done.
+
+    Args:
+        argv: the arguments; the command line's where None.
+        config_class: the method's settings, which share the command line with [`DataArguments`].
+        trainer_class: the method's trainer.
+        method: the method's name in the record.
+        description: the head of `--help`.
+
+    Raises:
+        InputError: the arguments, or what they name, cannot be used; nothing has been trained then.
+        NonFiniteLossError: the loss became NaN or infinite.
+    """
+    from hf_xalign.config import parse
+    from hf_xalign.trainers.checkpoints import check_output_dir, resolve_resume
+
+    data, args = parse((DataArguments, config_class), argv, description=description)
+    resume = args.resume_from_checkpoint
+    if isinstance(resume, str) and resume.lower() in ("true", "false"):
+        resume = resume.lower() == "true"
+    if not data.dry_run:
+        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+    settle_cpu(args.device.type)
+
+    from transformers import set_seed
+
+    from hf_xalign.evaluation.drift import vector_drift
+    from hf_xalign.evaluation.frozen_links import write_links
+    from hf_xalign.recipes.material import EVAL_LINKS, load_material
+    from hf_xalign.recipes.report import announce, estimate, finish
+    from hf_xalign.record import phase, start_record
+
+    set_seed(args.seed)
+    record = start_record(
+        method=method,
+        preset=args.preset,
+        seed=args.seed,
+        base_model=data.model_name_or_path,
+        languages=[],
+        pivot=data.target_lang,
+        settings={**data.changed(), **args.changed()},
+        objective=args.formula(),
+        paper=trainer_class._paper,
+    )
+    with phase(record, "loading and linking"):
+        material = load_material(data, args, resume=resolve_resume(resume, args.output_dir))
+    record["languages"]["others"] = material.languages
+    record["data"] = material.sources
+    record["links"] = material.link_counts
+    announce(record, material)
+
+    if data.dry_run:
+        estimate(trainer_class, material, args)
+        return
+
+    folder = Path(args.output_dir)
+    if args.should_save:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_links(material.evaluation, folder / EVAL_LINKS)
+    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+        if args.should_save:
+            record["scores"]["before"] = material.score(args, "before")
+            pivot_before = material.pivot_vectors(args)
+    with phase(record, "preparing"):
+        trainer = material.trainer(trainer_class, args)
+    with phase(record, "training"):
+        trainer.train(resume_from_checkpoint=resume)
+    trainer.save_model()
+    if args.should_save:
+        with phase(record, "scoring"):
+            record["scores"]["after"] = material.score(args, "after")
+            record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
+        finish(record, folder)

@@ -1,0 +1,246 @@
+"""The feature cache: what it holds, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tiny import make_encoder, make_links
+from tiny_features import ALL, LINKED, cache, counted, pairs
+
+from hf_xalign.data.collators import PairCollator
+from hf_xalign.errors import InputError
+from hf_xalign.modeling import feature_cache, feature_plan
+from hf_xalign.modeling.feature_plan import cache_size
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+@pytest.mark.parametrize("block", [16_384, 3])
+def test_every_word_of_every_row_by_a_slow_loop(block, pooling, tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_BLOCK", block)
+    monkeypatch.setattr(feature_plan, "_ROWS", 5)
+    vectors, indexed = cache(tmp_path, needed=ALL, pooling=pooling, layers=(1, 2), batch_size=2)
+    model = make_encoder().eval()
+    pool = {"first": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(0)}[pooling]
+    for row in indexed:
+        for side in ("source", "target"):
+            ids = torch.tensor([row[f"{side}_ids"]])
+            with torch.no_grad():
+                states = model(input_ids=ids, output_hidden_states=True).hidden_states
+            spans = list(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True))
+            spans += [(0, 1), (ids.shape[1] - 1, ids.shape[1])]
+            expected = torch.stack([torch.stack([pool(states[n][0, a:b]) for n in (1, 2)]) for a, b in spans])
+            got = vectors.read(np.array(row[f"{side}_rows"]))
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_each_sentence_once_over_both_sides(tmp_path):
+    vectors, indexed = cache(tmp_path, needed=ALL)
+    words = {tuple(row[f"{s}_ids"]): len(row[f"{s}_starts"]) + 2 for row in indexed for s in ("source", "target")}
+    assert len(words) == 16 and len(indexed) == 25
+    assert vectors.shape == (sum(words.values()), 1, 16)
+    assert vectors.path.stat().st_size == sum(words.values()) * 16 * 4
+    assert indexed[5]["target_rows"] == indexed[13]["target_rows"] == indexed[21]["target_rows"]
+    assert indexed[24]["source_rows"] == indexed[5]["target_rows"]
+
+
+@pytest.mark.parametrize(
+    ("linked_tokens", "specials"), [("words", []), ("cls", [0]), ("cls_sep", [0, 1]), ("all", [0, 1])]
+)
+def test_linked_stores_what_some_pair_links(linked_tokens, specials, tmp_path):
+    vectors, indexed = cache(tmp_path, linked_tokens=linked_tokens)
+    linked: dict[tuple[int, ...], set[int]] = {}
+    for row in indexed:
+        for half, side in enumerate(("source", "target")):
+            words = {link[half] for link in row["links"]} if linked_tokens in ("words", "all") else set()
+            words |= {len(row[f"{side}_starts"]) + special for special in specials}
+            linked.setdefault(tuple(row[f"{side}_ids"]), set()).update(words)
+    for row in indexed:
+        for side in ("source", "target"):
+            stored = {word for word, place in enumerate(row[f"{side}_rows"]) if place != -1}
+            assert stored == linked[tuple(row[f"{side}_ids"])]
+            assert len(row[f"{side}_rows"]) == len(row[f"{side}_starts"]) + 2
+    used = {place for row in indexed for side in ("source", "target") for place in row[f"{side}_rows"]} - {-1}
+    assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
+    # Same numbers as in the cache of all words.
+    everything, there = cache(tmp_path / "all", needed=ALL)
+    for row, other in zip(indexed, there, strict=True):
+        for side in ("source", "target"):
+            places, others = np.array(row[f"{side}_rows"]), np.array(other[f"{side}_rows"])
+            kept = places >= 0
+            torch.testing.assert_close(vectors.read(places[kept]), everything.read(others[kept]), rtol=1e-5, atol=1e-6)
+
+
+def test_links_of_all_pairs_of_a_sentence_are_united(tmp_path):
+    row = make_links(1)[0]
+    links = Dataset.from_list([{**row, "links": [[0, 0]]}, {**row, "links": [[3, 4], [1, 1]]}])
+    _, indexed = cache(tmp_path, links=links)
+    for row in indexed:
+        assert [place >= 0 for place in row["source_rows"]] == [True, True, False, True, False, False, False]
+        assert [place >= 0 for place in row["target_rows"]] == [True, True, False, False, True, False, False]
+
+
+def test_a_word_without_token_has_no_row(tmp_path):
+    vectors, indexed = cache(tmp_path, links=make_links(1), needed={"target": "all"}, max_length=5)
+    empty = [a == b for a, b in zip(indexed[0]["target_starts"], indexed[0]["target_ends"], strict=True)]
+    assert any(empty) and not all(empty)
+    assert [place == -1 for place in indexed[0]["target_rows"]] == [*empty, False, False]
+    assert "source_rows" not in indexed.column_names
+    with pytest.raises(IndexError, match="not stored"):
+        vectors.read(np.array(indexed[0]["target_rows"]))
+
+
+def test_size_is_known_before(tmp_path):
+    for number, needed in enumerate((ALL, LINKED, {"target": "all"}, {"source": "linked", "target": "all"})):
+        vectors, indexed = cache(tmp_path / str(number), needed=needed, layers=(1, 2), dtype=torch.bfloat16)
+        size = cache_size(indexed, needed=needed, layers=2, dim=16, dtype=torch.bfloat16)
+        assert vectors.path.stat().st_size == size
+
+
+def test_bfloat16_rounds(tmp_path):
+    exact, _ = cache(tmp_path / "exact")
+    rounded, _ = cache(tmp_path / "rounded", dtype=torch.bfloat16)
+    computed, _ = cache(tmp_path / "computed", autocast=torch.bfloat16)
+    rows = np.arange(exact.shape[0])
+    assert torch.equal(rounded.read(rows), exact.read(rows).bfloat16().float())
+    assert not torch.equal(computed.read(rows), exact.read(rows))
+    torch.testing.assert_close(computed.read(rows), exact.read(rows), rtol=0.05, atol=0.05)
+
+
+def test_the_collator_reads_the_regularised_side(tmp_path):
+    for side in ("source", "target"):
+        vectors, indexed = cache(tmp_path / side, needed={side: "all"})
+        settings = {"pad_token_id": 0, "linked_tokens": "all", "regularized_side": side}
+        rows = [indexed[k] for k in (2, 24, 0)]
+        got = PairCollator(**settings, reference=vectors)(rows)["reference"]
+        batch = PairCollator(**settings)(rows)
+        with torch.no_grad():
+            states = make_encoder().eval()(batch["kept_ids"], attention_mask=batch["kept_mask"]).last_hidden_state
+        sums = torch.zeros(len(batch["kept_counts"]), 16)
+        for token, word in zip(batch["kept_index"].tolist(), batch["kept_word"].tolist(), strict=True):
+            sums[word] += states.flatten(0, 1)[token]
+        torch.testing.assert_close(got[:, 0], sums / batch["kept_counts"][:, None], rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_is_left_as_it_was(tmp_path):
+    model = make_encoder(dropout=0.5).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    vectors, _ = cache(tmp_path / "a", model=model)
+    assert model.training and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    again, _ = cache(tmp_path / "b", model=make_encoder(dropout=0.0).eval())
+    assert vectors.path.read_bytes() == again.path.read_bytes()
+
+
+def test_the_same_is_read_again_in_any_order_of_the_pairs():
+    first, _ = cache(None)
+    model = make_encoder()
+    batches = counted(model)
+    again, indexed = cache(None, model=model, links=pairs().shuffle(seed=1))
+    assert again.path == first.path and not batches
+    assert {len(row["source_rows"]) == len(row["source_starts"]) + 2 for row in indexed} == {True}
+
+
+def test_anything_else_is_another_folder_of_the_users_cache():
+    paths = [cache(None)[0].path]
+    for change in (
+        {"model": make_encoder(seed=1)},
+        {"links": pairs(7)},
+        {"needed": {"source": "linked"}},
+        {"needed": ALL},
+        {"linked_tokens": "all"},
+        {"pooling": "last"},
+        {"layers": (1,)},
+        {"layers": (1, 2)},
+        {"dtype": torch.bfloat16},
+        {"autocast": torch.bfloat16},
+    ):
+        paths.append(cache(None, **change)[0].path)
+    assert len(set(paths)) == len(paths)
+
+
+def other_activation():
+    model = make_encoder()
+    model.config.hidden_act = "relu"
+    return model
+
+
+def fewer_links(row):
+    return {"links": row["links"][:1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "unsaid"),
+    [
+        (lambda: {"model": make_encoder(seed=1)}, "of another encoder. Give", "text"),
+        (lambda: {"model": other_activation()}, "of another encoder. Give", "text"),
+        (lambda: {"links": pairs(7)}, "of another text. Give", "encoder"),
+        (lambda: {"pooling": "last"}, "of other settings (pooling is mean there and last here). Give", "text"),
+        (lambda: {"dtype": torch.bfloat16}, "(dtype is float32 there and bfloat16 here)", "encoder"),
+        (lambda: {"links": pairs().map(fewer_links)}, "of other word links. Give", "settings"),
+        (
+            lambda: {"model": make_encoder(seed=1), "links": pairs(7), "layers": (1,)},
+            "of another encoder and another text and other settings (layers is [2] there and [1] here)",
+            "links",
+        ),
+    ],
+)
+def test_another_cache_in_the_folder_is_refused(change, said, unsaid, tmp_path):
+    vectors, _ = cache(tmp_path)
+    before = vectors.path.read_bytes()
+    with pytest.raises(InputError) as error:
+        cache(tmp_path, **change())
+    message = str(error.value)
+    assert str(tmp_path) in message and said in message and unsaid not in message.split("holds")[1]
+    assert "remove" in message
+    assert vectors.path.read_bytes() == before and cache(tmp_path)[0].path == vectors.path
+
+
+def test_a_damaged_folder_is_refused(tmp_path):
+    vectors, _ = cache(tmp_path)
+    whole = vectors.path.read_bytes()
+    for content in (whole[:-1], whole + b"x", b""):
+        vectors.path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"has {len(content):,} bytes where {len(whole):,} are due.*remove"):
+            cache(tmp_path)
+        assert vectors.path.read_bytes() == content
+    vectors.path.write_bytes(whole)
+    (tmp_path / "cache.json").write_text("{")
+    with pytest.raises(InputError, match="is no JSON"):
+        cache(tmp_path)
+    (tmp_path / "cache.json").unlink()
+    with pytest.raises(InputError, match=r"without the cache\.json"):
+        cache(tmp_path)
+    assert vectors.path.read_bytes() == whole
+
+
+def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    model = make_encoder()
+    batches = counted(model)
+    size = cache(tmp_path / "size")[0].path.stat().st_size
+    monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda path: type("", (), {"free": size - 1}))
+    folder = tmp_path / "full"
+    with pytest.raises(InputError, match=rf"{folder}: no room for 0\.0 MB.*XALIGN_CACHE.*bfloat16"):
+        cache(folder, model=model)
+    assert not batches and not [path for path in folder.iterdir() if path.name != "lock"]
+    assert cache(folder, dtype=torch.bfloat16)[0].path.exists()
+
+
+def test_the_size_is_announced(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        vectors, _ = cache(tmp_path)
+    said = next(m for m in caplog.messages if "of word vectors" in m)
+    assert f"{vectors.shape[0]} words of 16 sentences" in said and "MB" in said
+    with caplog.at_level("INFO"):
+        cache(tmp_path)
+    assert caplog.messages[-1] == f"using the cached word vectors in {tmp_path}"
+
+
+def test_workers_open_the_file_themselves(tmp_path):
+    vectors, _ = cache(tmp_path)
+    rows = np.array([0, 3])
+    expected = vectors.read(rows)
+    assert len(pickle.dumps(vectors)) < 2000
+    torch.testing.assert_close(pickle.loads(pickle.dumps(vectors)).read(rows), expected)

@@ -1,0 +1,183 @@
+"""The feature cache when its making is cut short: killed, out of disk, or wanted by two at once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+from tiny import make_encoder, make_tokenizer
+from tiny_features import LINKED, cache, counted, many
+
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.errors import InputError
+from hf_xalign.modeling import feature_cache, feature_plan
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def forked(action):
+    """A process of its own that runs `action`; one thread, as torch needs after a fork."""
+
+    def work():
+        torch.set_num_threads(1)
+        action()
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    return process
+
+
+@pytest.fixture
+def one_thread():
+    """Numbers of this process that are those of `forked` ones to the last bit."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
+    whole = cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
+    model = make_encoder().train()
+    batches = counted(model)
+    sync, calls = feature_cache._sync, []
+
+    def full(file):
+        calls.append(file.name)
+        if len(calls) == 6:  # 2 small files first, then vectors and mark in turn
+            raise OSError(28, "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(feature_cache, "_sync", full)
+    with pytest.raises(InputError, match=r"No space left on device.*goes on.*XALIGN_CACHE"):
+        cache(tmp_path / "full", model=model, links=many(), batch_size=8)
+    assert model.training
+    assert names(tmp_path / "full") == ["cache.json", "lock", "progress.json", "vectors.part"]
+    assert len(batches) == 4 and json.loads((tmp_path / "full" / "progress.json").read_text()) == {"sentences": 16}
+    monkeypatch.setattr(feature_cache, "_sync", sync)
+    batches.clear()
+    vectors, _ = cache(tmp_path / "full", model=model, links=many(), batch_size=8)
+    assert len(batches) == 15 - 2 and vectors.path.read_bytes() == whole
+    assert names(tmp_path / "full") == ["cache.json", "lock", "vectors.bin"]
+
+
+@pytest.mark.parametrize(
+    ("left", "done"),
+    [
+        ("whole", 6),  # all that was marked
+        ("cut", 4),  # the file is shorter than the mark says: the last whole batch that is there
+        ("none", 0),
+        ("unmarked", 0),
+    ],
+)
+@pytest.mark.parametrize("block", [16_384, 16])
+def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
+    monkeypatch.setattr(feature_cache, "_BLOCK", block)
+    whole, _ = cache(tmp_path / "whole", links=many(), batch_size=8)
+    model = make_encoder()
+    batches = counted(model)
+
+    def stop(module, args):
+        if len(batches) == 8:
+            raise KeyboardInterrupt
+
+    hook = model.register_forward_pre_hook(stop)
+    with pytest.raises(KeyboardInterrupt):
+        cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+    hook.remove()
+    part = tmp_path / "part" / "vectors.part"
+    sentence_rows = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words").row_offsets
+    if left == "cut":
+        os.truncate(part, int(sentence_rows[38]) * 64 + 1)
+    elif left == "none":
+        part.unlink()
+    elif left == "unmarked":
+        (tmp_path / "part" / "progress.json").unlink()
+    batches.clear()
+    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+    assert len(batches) == 15 - done and vectors.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_resuming_with_another_batch_size(tmp_path):
+    whole, _ = cache(tmp_path / "whole", links=many(), batch_size=8)
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "cache.json").write_bytes((tmp_path / "whole" / "cache.json").read_bytes())
+    (tmp_path / "part" / "vectors.part").write_bytes(whole.path.read_bytes())
+    (tmp_path / "part" / "progress.json").write_text('{"sentences": 40}')
+    model = make_encoder()
+    batches = counted(model)
+    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=25)
+    assert batches == [25, 25, 25, 20]
+    rows = np.arange(whole.shape[0])
+    torch.testing.assert_close(vectors.read(rows), whole.read(rows), rtol=1e-4, atol=1e-5)
+
+
+def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
+    model = make_encoder()
+    batches = counted(model)
+
+    def work():
+        def kill(module, args):
+            if len(batches) == 8:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        model.register_forward_pre_hook(kill)
+        cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+
+    process = forked(work)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "part" / "vectors.bin").exists()
+    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+    assert len(batches) == 15 - 6
+    assert vectors.path.read_bytes() == cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
+
+
+def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 1)
+
+    def work():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
+        with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*goes on from there"):
+            cache(tmp_path / "full", links=many(), batch_size=8)
+
+    process = forked(work)
+    process.join()
+    assert process.exitcode == 0
+    marked = json.loads((tmp_path / "full" / "progress.json").read_text())["sentences"]
+    assert 8 <= marked < 120 and not (tmp_path / "full" / "vectors.bin").exists()
+    model = make_encoder()
+    batches = counted(model)
+    vectors, _ = cache(tmp_path / "full", model=model, links=many(), batch_size=8)
+    assert sum(batches) == 120 - marked
+    assert vectors.path.read_bytes() == cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
+
+
+def test_of_two_processes_one_computes(tmp_path):
+    started = multiprocessing.get_context("fork").Barrier(2)
+    model = make_encoder()
+    batches = counted(model)
+    model.register_forward_pre_hook(lambda *_: time.sleep(0.05))
+
+    def work():
+        started.wait()
+        vectors, _ = cache(tmp_path / "both", model=model, links=many(), batch_size=8)
+        assert vectors.read(np.arange(vectors.shape[0])).isfinite().all()
+        (tmp_path / f"{os.getpid()}.forwards").write_text(str(len(batches)))
+
+    processes = [forked(work) for _ in range(2)]
+    for process in processes:
+        process.join()
+    assert sorted(int(path.read_text()) for path in tmp_path.glob("*.forwards")) == [0, 15]

@@ -1,0 +1,63 @@
+"""Every kind of module that the PEFT method XALIGN knows, on tiny encoders."""
+
+from __future__ import annotations
+
+import torch
+from peft import get_peft_model
+from tiny_families import CONFIGS
+from transformers import AutoModel
+
+from hf_xalign.modeling import XAlignConfig, set_language
+
+KINDS = {
+    "linear": {},
+    "rotation": {"orthogonal": True, "linear_bias": False},
+    "languages": {"languages": ["de", "to"], "pivot": "en"},
+    "transformer": {"top": "transformer"},
+    "no context": {"top": "transformer", "context": False},
+    "pfeiffer transformer": {"top": "transformer", "adapters": "pfeiffer"},
+    "houlsby": {"top": None, "adapters": "houlsby"},
+    "adapterhub linear": {"adapters": "adapterhub"},
+}
+TEXT = {
+    "input_ids": torch.randint(5, 150, (3, 9), generator=torch.Generator().manual_seed(1)),
+    "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3, [1] * 4 + [0] * 5]),
+}
+# Words of one token and of several, a word less in each row, and one row without any.
+SPANS = torch.tensor([[[1, 2], [2, 5], [5, 8]], [[1, 4], [4, 5], [0, 0]], [[0, 0], [0, 0], [0, 0]]])
+
+
+def make_base(family="bert", auto_class=AutoModel, **settings):
+    """A tiny encoder in which no bias is zero and no norm's weight one, in eval mode."""
+    torch.manual_seed(0)
+    config = CONFIGS[family]()
+    for name, value in settings.items():
+        setattr(config, name, value)
+    model = auto_class.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def make_config(kind, init="identity", **settings):
+    return XAlignConfig(
+        **{"init": init, "num_heads": 2, "feedforward_size": 24, "reduction_factor": 4, **KINDS[kind], **settings}
+    )
+
+
+def adapt(base, kind, init="identity", **settings):
+    torch.manual_seed(7)
+    model = get_peft_model(base, make_config(kind, init, **settings)).eval()
+    if kind == "languages":
+        set_language(model, "de")
+    return model
+
+
+def states(model, **inputs):
+    with torch.no_grad():
+        return model(**{**TEXT, **inputs}).last_hidden_state
+
+
+def close(one, other, tolerance=1e-6):
+    torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)

@@ -1,0 +1,184 @@
+"""MAO: train a small module on a frozen encoder until linked words of two languages meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import torch
+from datasets import Dataset
+from peft import get_peft_model
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.collators import SIDES, PairCollator
+from hf_xalign.data.word_collator import WordCollator, link_rows
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.feature_cache import CachedVectors, cache_features
+from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.top import language_numbers
+from hf_xalign.modeling.tuner import XAlignConfig
+from hf_xalign.trainers.mao_config import MAOConfig
+from hf_xalign.trainers.word import WordAlignmentTrainer, encoded
+
+_VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
+
+
+class MAOTrainer(WordAlignmentTrainer):
+    """Modified alignment objective (MAO section 4): L_align on the output of a small module, the encoder frozen.
+
+    The module is made on `model` from the settings, or `model` is a `PeftModel` that has one. Where everything that
+    is trained lies on top of the encoder, the encoder runs once over the corpus and the module trains from the word
+    vectors it left on disk; the loss is the same as without that cache.
+
+    Args:
+        model: the encoder, changed in place, or a `PeftModel`.
+        args: the settings.
+        train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
+        eval_dataset: word-linked pairs.
+        processing_class: the model's fast tokenizer.
+        kwargs: passed to `Trainer`.
+
+    Raises:
+        InputError: no `word_ids`, no links, settings that the model cannot have, or a cache that cannot be used.
+    """
+
+    _tag_names: ClassVar[list[str]] = ["hf_xalign", "mao", "cross-lingual-alignment"]
+    _paper: ClassVar[dict[str, str]] = {
+        "title": "Comparative Analysis of Cross-lingual Contextualized Word Embeddings",
+        "id": "MRL 2022",
+        "citation": (
+            "@inproceedings{saadi2022comparative,\n"
+            "  title = {Comparative Analysis of Cross-lingual Contextualized Word Embeddings},\n"
+            "  author = {Saadi, Hossain Shaikh and Hangya, Viktor and Eder, Tobias and Fraser, Alexander},\n"
+            "  booktitle = {Proceedings of the 2nd Workshop on Multi-lingual Representation Learning (MRL)},\n"
+            "  year = {2022}\n"
+            "}"
+        ),
+    }
+    args: MAOConfig
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: MAOConfig,
+        *,
+        train_dataset: Dataset,
+        eval_dataset: Dataset | None = None,
+        processing_class: PreTrainedTokenizerBase,
+        **kwargs: Any,
+    ):
+        args.check_model(model, processing_class)
+        languages, pivot = _languages(train_dataset, args)
+        train_dataset = encoded(train_dataset, model, processing_class, args)
+        disable_dropout(cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model)
+        if not hasattr(model, "peft_config"):
+            others = None if languages is None else [name for name in languages if name != pivot]
+            kept = pivot if args.per_language == "others" else None
+            named = languages if args.per_language == "all" else others
+            model = cast(PreTrainedModel, get_peft_model(model, args.peft_config(named, kept)))
+        freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
+        self.layers = layer_index([-1], model.config.num_hidden_layers)
+        self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
+        module = cast(Any, model).active_peft_config
+        self._word_view = isinstance(module, XAlignConfig)
+        regularized_words = args.regularized_words if self._needs_reference else "linked"
+        features = None
+        if args.cached:
+            features, train_dataset = self._cache(model, module, train_dataset, args, processing_class)
+        if args.batch_of == "links":
+            with args.main_process_first(desc="splitting pairs into links"):
+                train_dataset = link_rows(train_dataset)
+        if self._word_view:
+            collator: Any = WordCollator(
+                pad_token_id=processing_class.pad_token_id,
+                linked_tokens=args.linked_tokens,
+                regularized_side=args.regularized_side,
+                regularized_words=regularized_words,
+                features=features,
+                context=module.top == "transformer" and module.context,
+                languages=language_numbers(module) if module.languages else None,
+                pivot=pivot,
+            )
+        else:
+            collator = PairCollator(
+                pad_token_id=processing_class.pad_token_id,
+                pooling=args.pooling,
+                linked_tokens=args.linked_tokens,
+                regularized_side=args.regularized_side,
+                regularized_words=regularized_words,
+                needs_reference=self._needs_reference,
+            )
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            data_collator=collator,
+            **kwargs,
+        )
+
+    def _cache(
+        self,
+        model: PreTrainedModel,
+        module: XAlignConfig,
+        dataset: Dataset,
+        args: MAOConfig,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> tuple[CachedVectors, Dataset]:
+        """The frozen encoder's vectors of all words that the loss and the module look at."""
+        cast(nn.Module, model).to(args.device)
+        whole = module.top == "transformer" and module.context
+        regularized = self._needs_reference and args.regularized_words == "all"
+        needed: Any = {
+            side: "all" if whole or (regularized and side == args.regularized_side) else "linked" for side in SIDES
+        }
+        encoder = cast(Any, model)
+        with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
+            return cache_features(
+                encoder.get_base_model(),
+                dataset,
+                needed=needed,
+                layers=self.layers,
+                pooling=args.pooling,
+                pad_token_id=tokenizer.pad_token_id,
+                linked_tokens=args.linked_tokens,
+                dtype=getattr(torch, args.cache_dtype),
+                autocast=torch.bfloat16 if args.bf16 else None,
+                batch_size=args.per_device_eval_batch_size,
+                folder=None if args.cache_dir is None else Path(args.cache_dir),
+            )
+
+    def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        if not self._word_view:
+            return super()._word_vectors(model, inputs)
+        output = model(**{name: inputs[name] for name in _VIEW if name in inputs})
+        return output.last_hidden_state.flatten(0, 1).unsqueeze(1), output
+
+    def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        if not self._word_view:
+            return super()._reference_vectors(model, inputs)
+        if "word_vectors" in inputs:
+            frozen = inputs["word_vectors"]
+        else:
+            view = {name: inputs[name] for name in _VIEW if name in inputs}
+            with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
+                frozen = encoder(**view).last_hidden_state
+        return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)
+
+
+def _languages(dataset: Dataset, args: MAOConfig) -> tuple[list[str] | None, str | None]:
+    """All languages of the pairs and the pivot, where a map for each is asked for."""
+    if args.per_language == "none":
+        return None, None
+    if "target_lang" not in dataset.column_names:
+        raise InputError(
+            f"per_language={args.per_language}: the pairs have no column target_lang, so their pivot is not known; "
+            "give the word-linked pairs instead of encoded ones"
+        )
+    pivots = set(dataset.unique("target_lang"))
+    if len(pivots) > 1:
+        raise InputError(f"per_language={args.per_language}: target_lang must be one pivot, not {sorted(pivots)}")
+    return sorted({*dataset.unique("source_lang"), *pivots}), pivots.pop()

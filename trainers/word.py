@@ -1,0 +1,173 @@
+"""What every method on linked words trains by: distances or contrasts of word vectors, and a pull to the reference."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.losses import word_distance, word_infonce
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.pooling import TokenIndex, pool_words
+from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.word_config import WordAlignmentConfig
+
+
+class WordAlignmentTrainer(AlignmentTrainer):
+    """A trainer whose loss is over the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
+
+    L = L_align + w L_reg, with L_align = sum over links ||f(i, s) - f(j, t)||^2 and L_reg = sum over regularised
+    words ||f - f0||^2, divided as `reduction` says by counts over the whole optimizer step and all processes. Or,
+    with `objective="infonce"`, the word-level contrast of [`~hf_xalign.losses.word_infonce`], a mean over both
+    words of every link, plus w L_reg.
+
+    A method says which layers are aligned (`layers`) and whether the loss has f0 in it (`_needs_reference`); its
+    batches are those of [`~hf_xalign.data.collators.PairCollator`], or it overrides where f and f0 come from.
+    """
+
+    args: WordAlignmentConfig
+    # The aligned layers, as indices into the hidden states.
+    layers: list[int]
+    _needs_reference: bool
+    # f0 where it is a model of its own; a `PeftModel` has it in itself.
+    reference: PreTrainedModel | None = None
+
+    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Links and regularised words of one batch."""
+        return [len(batch["links"]), len(batch["kept_words"])]
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        words, output = self._word_vectors(model, inputs)
+        if not isinstance(num_items_in_batch, torch.Tensor):
+            num_items_in_batch = self._get_num_items_in_batch([inputs], words.device)
+        links, kept = num_items_in_batch
+        f0 = self._reference_vectors(model, inputs) if self._needs_reference else words[:0]
+        if self.args.objective == "infonce":
+            loss = self._infonce(inputs, words, links)
+        else:
+            source, target = words[inputs["links"][:, 0]], words[inputs["links"][:, 1]]
+            if self.args.align_target == "frozen" and self.args.regularized_side == "target":
+                target = f0[inputs["kept_links"]]
+            elif self.args.align_target == "frozen":
+                source = f0[inputs["kept_links"]]
+            loss = self._reduce(self._distance(source, target).sum(), links)
+        self.log_term("align", loss)
+        if self.args.regularizer_weight > 0:
+            drift = self._distance(words[inputs["kept_words"]], f0).sum()
+            regularizer = self._reduce(drift, kept if self.args.reduction == "words" else links)
+            self.log_term("regularizer", regularizer)
+            loss = loss + self.args.regularizer_weight * regularizer
+        return (loss, output) if return_outputs else loss
+
+    def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        """Vectors f of every word in use, (words, layers, dim), from one forward over both sides."""
+        output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
+        return self._pool(output, inputs, "token"), output
+
+    def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Vectors f0 of the regularised words, (kept words, layers, dim), without gradient."""
+        if "reference" in inputs:
+            return inputs["reference"]
+        with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
+            return self._pool(self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"]), inputs, "kept")
+
+    @contextlib.contextmanager
+    def _frozen_encoder(self, model: nn.Module) -> Iterator[nn.Module]:
+        """The encoder as it was: the frozen copy, or the tuned one with its adapters, and dropout, switched off."""
+        if self.reference is not None:
+            yield self.reference
+            return
+        encoder = self.accelerator.unwrap_model(model)
+        training = encoder.training
+        with encoder.disable_adapter():
+            encoder.eval()
+            try:
+                yield encoder
+            finally:
+                encoder.train(training)
+
+    def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        return model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self.layers != [self._depth()]
+        )
+
+    def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+        tokens = TokenIndex(inputs[f"{name}_index"], inputs.get(f"{name}_word"), inputs.get(f"{name}_counts"))
+        states = select_layers(output, self.layers, self._depth())
+        return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
+
+    def _depth(self) -> int:
+        return self.model.config.num_hidden_layers
+
+    def _project(self, vectors: torch.Tensor) -> torch.Tensor:
+        """What InfoNCE compares of linked words' vectors, (words, dim) -> (words, any dim); outside autocast."""
+        return vectors
+
+    def _infonce(self, inputs: dict[str, torch.Tensor], words: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
+        vectors = words[inputs["links"].T.reshape(-1), 0]
+        with torch.autocast(vectors.device.type, enabled=False):
+            return self._contrast(self._project(vectors), inputs["link_pairs"], links)
+
+    def _contrast(self, vectors: torch.Tensor, pairs: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
+        """InfoNCE over the source words, then target words, of all processes' links.
+
+        Every process computes the loss of all anchors, with only its own vectors carrying a gradient: the gradients
+        that DDP then averages are the shares of the whole loss, and only their number has to be put back.
+        """
+        size = len(vectors) // 2
+        source, target = vectors[:size], vectors[size:]
+        if self.args.world_size > 1:
+            source, target = self._gather_links(source), self._gather_links(target)
+            # The same number on another process is another sentence pair.
+            pairs = self._gather_links(pairs * self.args.world_size + self.args.process_index)
+        groups = pairs if self.args.negatives == "other_sentences" else None
+        loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups).sum() / (2 * links)
+        # The value is the whole loss already; the gradient is this process's share, of which DDP takes the mean.
+        return loss + (self.args.world_size - 1) * (loss - loss.detach())
+
+    def _gather_links(self, vectors: torch.Tensor) -> torch.Tensor:
+        """(links, ...) of every process, in their order; only this process's own have a gradient."""
+        counts = self.accelerator.gather(torch.tensor([len(vectors)], device=vectors.device)).tolist()
+        padded = vectors.detach().new_zeros(max(counts), *vectors.shape[1:])
+        padded[: len(vectors)] = vectors.detach()
+        parts = list(self.accelerator.gather(padded).split(max(counts)))
+        parts = [part[:count] for part, count in zip(parts, counts, strict=True)]
+        parts[self.args.process_index] = vectors
+        return torch.cat(parts)
+
+    def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)
+
+    def _reduce(self, total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        total = total * self.args.world_size
+        return total if self.args.reduction == "sum" else total / count
+
+
+def encoded(
+    dataset: Dataset, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: WordAlignmentConfig
+) -> Dataset:
+    """The training pairs as `encode_pairs` makes them, once for all processes; pairs that are encoded as they are."""
+    if "source_ids" in dataset.column_names:
+        return dataset
+    with args.main_process_first(desc="encoding pairs"):
+        return encode_pairs(
+            dataset,
+            tokenizer,
+            max_length=min(args.max_length, position_limit(model.config)),
+            subword_links=args.subword_links,
+        )

@@ -12,10 +12,19 @@ Layout (schema 1; every value is plain JSON, a number that is not finite is null
     objective, paper {title, id, bibtex}, license
     versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
-    scores           {before, after}, each {language: {metric: value}}: a share (0 to 1), or a count where the metric's
-                     name starts with `pool` (words that a query is compared with)
+    scores           {before, untrained, after}, each {language: {metric: value}}: a share (0 to 1), or a count where
+                     the metric's name starts with `pool` (words that a query is compared with); untrained is a module
+                     at its random start, before training, and empty where there is none
     drift            {statistic: value}: the pivot's word vectors after training against before
+    trainable        {parameters, share}: what training moves, and its share of the encoder's parameters, embeddings
+                     included; or null
+    adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind; the codes
+                     of languages with a map of their own, and of the one left without, or null
+    comparison       {method, seconds, own_seconds, same_hardware}: preparing and training of another run on the same
+                     pairs, against this one's; or null
     saved_to         the model's folder, or {what: path}
+
+Older records have no `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and empty.
 
 This module is imported by `--help` and by `hf_xalign.config`: torch is loaded only to name the GPUs.
 """
@@ -71,7 +80,7 @@ def start_record(
     license: str | None = None,
     argv: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """A record with everything that is known before training; fill `links`, `scores`, `drift` in as they come.
+    """A record with everything that is known before training; what is null or empty in it is filled in as it comes.
 
     Args:
         method: The method's short name (`fao`).
@@ -113,8 +122,11 @@ def start_record(
         "git": git_state(),
         "hardware": hardware(),
         "times": {"started": _now(), "finished": None, "seconds": {}},
-        "scores": {"before": {}, "after": {}},
+        "scores": {"before": {}, "untrained": {}, "after": {}},
         "drift": {},
+        "trainable": None,
+        "adapter": None,
+        "comparison": None,
         "saved_to": None,
     }
     return to_plain(record)
@@ -187,34 +199,62 @@ def is_count(metric: str) -> bool:
     return metric.startswith("pool")
 
 
-def score_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """(language, metric, before, after, change) as text, in the record's order.
+def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Heads of the columns of [`score_rows`]."""
+    untrained = ("untrained",) if record["scores"].get("untrained") else ()
+    return ("language", "metric", "before", *untrained, "after", "change")
 
-    Shares are percentages with one decimal, counts stay counts and have no change, a missing value is `-`.
+
+def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """(language, metric, before, after, change) as text, in the record's order; `untrained` before `after`, if scored.
+
+    Shares are percentages with one decimal, counts stay counts and have no change, a missing value is `-`. The change
+    is after minus before.
     """
-    before, after = record["scores"].get("before") or {}, record["scores"].get("after") or {}
+    stages = {stage: record["scores"].get(stage) or {} for stage in ("before", "untrained", "after")}
+    if not stages["untrained"]:
+        del stages["untrained"]
     rows = []
-    for language in dict.fromkeys([*before, *after]):
-        old, new = before.get(language, {}), after.get(language, {})
-        for metric in dict.fromkeys([*old, *new]):
-            a, b = old.get(metric), new.get(metric)
+    for language in dict.fromkeys(code for scores in stages.values() for code in scores):
+        own = {stage: scores.get(language, {}) for stage, scores in stages.items()}
+        for metric in dict.fromkeys(name for scores in own.values() for name in scores):
+            values = {stage: scores.get(metric) for stage, scores in own.items()}
+            a, b = values["before"], values["after"]
             change = None if a is None or b is None or is_count(metric) else b - a
-            values = (_number(a, metric), _number(b, metric), _number(change, metric, sign="+"))
-            rows.append((language, metric, *values))
+            shown = (_number(value, metric) for value in values.values())
+            rows.append((language, metric, *shown, _number(change, metric, sign="+")))
     return rows
 
 
+def cost_lines(record: Mapping[str, Any]) -> list[str]:
+    """What training took, as far as the record knows: a line on the parameters and one on the time."""
+    lines = []
+    if trainable := record.get("trainable"):
+        share = f"{100 * trainable['share']:.2f}% of the encoder"
+        lines.append(f"trainable parameters: {trainable['parameters']:,} ({share})")
+    if other := record.get("comparison"):
+        share = f"{other['own_seconds'] / other['seconds']:.0%} of the {other['seconds']:,.0f} s of {other['method']}"
+        elsewhere = "" if other["same_hardware"] else " (on other hardware)"
+        lines.append(f"time: {other['own_seconds']:,.0f} s, {share} on the same pairs{elsewhere}")
+    return lines
+
+
 def format_table(record: Mapping[str, Any]) -> str:
-    """The plain-text table of scores before and after, then one line for each thing saved."""
-    rows = [("language", "metric", "before", "after", "change"), *score_rows(record)]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    """The plain-text table of scores, then a line for each cost and one for each thing saved."""
+    rows = [score_columns(record), *score_rows(record)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join([*(row[i].ljust(widths[i]) for i in (0, 1)), *(row[i].rjust(widths[i]) for i in (2, 3, 4))]).rstrip()
+        "  ".join(
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
     lines.insert(1, "-" * max(map(len, lines)))
     if len(rows) == 1:
         lines = ["no scores were taken"]
+    if costs := cost_lines(record):
+        lines += ["", *costs]
     saved = record.get("saved_to") or {}
     if isinstance(saved, str):
         saved = {"model": saved}

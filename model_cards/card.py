@@ -18,10 +18,11 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from hf_xalign.record import is_count, score_rows, to_plain, write_text
+from hf_xalign.record import cost_lines, is_count, score_columns, score_rows, to_plain, write_text
 
 _EMBEDDED_BASE = "intfloat/multilingual-e5-small, 4-bit dequantised"
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
+_OWN_KIND = "XALIGN"  # hf_xalign.modeling.tuner's, which takes seconds to import
 _ARXIV = re.compile(r"\d{4}\.\d{4,5}")
 _ANTHOLOGY = re.compile(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+")
 
@@ -47,13 +48,14 @@ def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, rep
 def _card_data(record: Mapping[str, Any]) -> ModelCardData:
     base, languages = record["base_model"]["hub_id"], record["languages"]
     results = _eval_results(record)
+    adapter = record.get("adapter")
     return ModelCardData(
         language=[_line(code) for code in (*languages["others"], languages["pivot"])],
         license=record["license"] and _line(record["license"]),
-        library_name="transformers",
+        library_name="peft" if adapter else "transformers",
         pipeline_tag="feature-extraction",
         base_model=base and _line(base),
-        base_model_relation="finetune" if base else None,
+        base_model_relation=("adapter" if adapter else "finetune") if base else None,
         datasets=sorted({_line(s["hub_id"]) for s in record["data"]["train"] if s["hub_id"]}) or None,
         tags=["hf_xalign", _line(record["method"])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
@@ -98,6 +100,7 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         name = f"the encoder embedded in hf_xalign ({_EMBEDDED_BASE})"
     elif not base["hub_id"]:
         name = f"the local model {name}"
+    columns = score_columns(record)
     rows = [(_code(a, table=True), _code(b, table=True), *rest) for a, b, *rest in score_rows(record)]
     return {
         "title": _text(_title(record)),
@@ -106,7 +109,12 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         "others": ", ".join(_code(code) for code in record["languages"]["others"]),
         "pivot": _code(record["languages"]["pivot"]),
         "load_from": _literal(repo_id or "path/to/this/folder"),
-        "scores": _table(("language", "metric", "before", "after", "change"), rows, numbers=3),
+        **_adapter(record),
+        "scores": _table(columns, rows, numbers=len(columns) - 2),
+        "untrained": "untrained" in columns,
+        "word_view": any(metric.startswith("retrieval_words") for _, metric, *_ in score_rows(record)),
+        "costs": [_text(line) for line in cost_lines(record)],
+        "compared": bool(record.get("comparison")),
         "domains": "; ".join(_text(domain) for domain in _domains(record["data"]["eval"])),
         "objective": _fence(record["objective"], "text") if record["objective"] else "",
         "sources": [(what, _source(s)) for what in ("train", "eval") for s in record["data"][what]],
@@ -129,6 +137,30 @@ def _title(record: Mapping[str, Any]) -> str:
     base = record["base_model"]
     name = "multilingual-e5-small" if base["name"] == "embedded" else os.path.basename(base["name"].rstrip("/\\"))
     return _line(f"{name} aligned with {record['method']} ({', '.join(record['languages']['others'])})")
+
+
+def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template says of an adapter: its kind, the encoder it is for, the languages that have a map."""
+    adapter, base = record.get("adapter"), record["base_model"]
+    if not adapter:
+        return {"adapter": ""}
+    codes, pivot = adapter.get("languages") or [], adapter.get("pivot")
+    # The pivot may have a map too, but another language shows better what the call is for.
+    example = min(codes, key=lambda code: code == record["languages"]["pivot"], default=None)
+    return {
+        "adapter": _code(adapter["peft_type"]),
+        "own_kind": adapter["peft_type"] == _OWN_KIND,
+        "embedded": base["name"] == "embedded",
+        "base_on_hub": bool(base["hub_id"]),
+        "base_from": (
+            'resolve_model("embedded")'
+            if base["name"] == "embedded"
+            else _literal(base["hub_id"] or "path/to/the/base/model")
+        ),
+        "mapped": ", ".join(_code(code) for code in codes),
+        "untouched": pivot and _code(pivot),
+        "language": example and _literal(example),
+    }
 
 
 def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:

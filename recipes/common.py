@@ -90,6 +90,13 @@ class DataArguments:
             "group": "Word links",
         },
     )
+    compare_with: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of another run on the same pairs, whose time this run's is set against.",
+            "group": "Run",
+        },
+    )
     dry_run: bool = field(
         default=False,
         metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},

@@ -56,9 +56,10 @@ def train_and_score(
     from hf_xalign.evaluation.drift import vector_drift
     from hf_xalign.evaluation.frozen_links import write_links
     from hf_xalign.recipes.material import EVAL_LINKS, load_material
-    from hf_xalign.recipes.report import announce, estimate, finish
+    from hf_xalign.recipes.report import announce, compare, describe_module, estimate, finish, read_other, same_pairs
     from hf_xalign.record import phase, start_record
 
+    other = read_other(data.compare_with) if data.compare_with else {}
     set_seed(args.seed)
     record = start_record(
         method=method,
@@ -77,6 +78,8 @@ def train_and_score(
     record["data"] = material.sources
     record["links"] = material.link_counts
     announce(record, material)
+    if data.compare_with:
+        same_pairs(record, other, data.compare_with)
 
     if data.dry_run:
         estimate(trainer_class, material, args)
@@ -92,11 +95,20 @@ def train_and_score(
             pivot_before = material.pivot_vectors(args)
     with phase(record, "preparing"):
         trainer = material.trainer(trainer_class, args)
+    describe_module(record, trainer)
+    if trainer.random_start:
+        with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+            if args.should_save:
+                record["scores"]["untrained"] = material.score(args, "untrained")
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()
+    # Training leaves its autocast around the model's forward, and scores are float32.
+    material.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if args.should_save:
         with phase(record, "scoring"):
             record["scores"]["after"] = material.score(args, "after")
             record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
+        if data.compare_with and not resume:  # a resumed run knows the time of its last part only
+            record["comparison"] = compare(record, other)
         finish(record, folder)

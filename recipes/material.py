@@ -18,6 +18,7 @@ from hf_xalign.data.word_alignment import align_words, link_statistics
 from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.tuner import XAlignConfig, speaking
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.record import hub_id
@@ -36,7 +37,7 @@ class Material:
     """The encoder and the data of a run.
 
     Attributes:
-        model: the encoder, float32, on the run's device.
+        model: the encoder, float32, on the run's device; from [`Material.trainer`] on, what is trained.
         tokenizer: its fast tokenizer.
         train: word-linked training pairs.
         evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
@@ -70,24 +71,30 @@ class Material:
             self.evaluation,
             poolings=("mean", "last"),
             all_occurrences=True,
+            word_view=isinstance(getattr(self.model, "active_peft_config", None), XAlignConfig),
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
 
     def trainer(self, trainer_class: type[T], args: WordAlignmentConfig) -> T:
         """A method's trainer on this encoder and this data."""
-        return trainer_class(
+        trainer = trainer_class(
             self.model,
             args,
             train_dataset=self.train,
             eval_dataset=self.evaluation,
             processing_class=self.tokenizer,
         )
+        self.model = trainer.model
+        return trainer
 
     def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
         """Last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
-        sentences = self.evaluation["target_words"][:_DRIFT_SENTENCES]
-        found = extract_word_vectors(self.model, self.tokenizer, sentences, batch_size=args.per_device_eval_batch_size)
+        rows = self.evaluation.select(range(min(_DRIFT_SENTENCES, len(self.evaluation))))
+        with speaking(self.model, rows["target_lang"][0]):
+            found = extract_word_vectors(
+                self.model, self.tokenizer, rows["target_words"][:], batch_size=args.per_device_eval_batch_size
+            )
         return found.vectors[found.present, 0]
 
 

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 
+from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
-from hf_xalign.modeling.feature_plan import cache_size
 from hf_xalign.recipes.material import EVAL_LINKS, Material
-from hf_xalign.record import finish_record, format_table, write_record
+from hf_xalign.record import finish_record, format_table, read_record, write_record
 from hf_xalign.trainers.word import WordAlignmentTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5
+# Pairs that are prepared for it.
+_SAMPLE_PAIRS = 200
 
 
 def announce(record: dict[str, Any], material: Material) -> None:
@@ -30,43 +33,105 @@ def announce(record: dict[str, Any], material: Material) -> None:
     print(f"held out {len(material.evaluation)} pairs, {sum(map(len, material.evaluation['links'][:]))} links")
 
 
-def estimate(trainer_class: type[WordAlignmentTrainer], material: Material, args: Any) -> None:
-    """Print the size of the reference cache and the time that training would take; nothing is trained or written.
+def describe_module(record: dict[str, Any], trainer: WordAlignmentTrainer) -> None:
+    """Put what is trained into the record, and print how much it is, on the main process."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    added = 0
+    if isinstance(model, PeftModel):
+        config = model.active_peft_config
+        record["adapter"] = {
+            "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
+            "languages": getattr(config, "languages", None),
+            "pivot": getattr(config, "pivot", None),
+        }
+        added = trained
+    encoder = sum(p.numel() for p in model.parameters()) - added
+    record["trainable"] = {"parameters": trained, "share": trained / encoder}
+    if trainer.is_world_process_zero():
+        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
 
-    A few batches are run forward and backward without an optimizer step.
+
+def read_other(folder: str) -> dict[str, Any]:
+    """The record of the run that this one's time is set against.
+
+    Raises:
+        InputError: there is no record, or it has no times of training.
+    """
+    other = read_record(folder)
+    if not {"preparing", "training"} <= set(other["times"]["seconds"]):
+        raise InputError(f"compare_with={folder}: that run has no times of preparing and training")
+    return other
+
+
+def same_pairs(record: dict[str, Any], other: dict[str, Any], folder: str) -> None:
+    """Refuse a comparison of times on other pairs.
+
+    Raises:
+        InputError: the runs have other training text.
+    """
+    own, others = (
+        [(source["language"], source["pairs"], source["source"]) for source in run["data"]["train"]]
+        for run in (record, other)
+    )
+    if own != others:
+        raise InputError(
+            f"compare_with={folder}: that run trained on other pairs ({others}, here {own}), so times do not compare"
+        )
+
+
+def compare(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of preparing (references and caches included) and training, of this run and of another."""
+    own, others = (
+        run["times"]["seconds"]["preparing"] + run["times"]["seconds"]["training"] for run in (record, other)
+    )
+    return {
+        "method": other["method"],
+        "seconds": others,
+        "own_seconds": own,
+        "same_hardware": record["hardware"] == other["hardware"],
+    }
+
+
+def estimate(trainer_class: type[WordAlignmentTrainer], material: Material, args: Any) -> None:
+    """Print the size of the cache of word vectors and the time that training would take; nothing is trained or kept.
+
+    A sample of the pairs is encoded and cached, and a few batches are run forward and backward without an optimizer
+    step; the rest is multiplied.
     """
     args.report_to = []
-    reference, args.reference = args.reference, "copy"
-    with tempfile.TemporaryDirectory() as args.output_dir:  # the Trainer makes its folder at once
-        trainer = material.trainer(trainer_class, args)
-    if reference == "cache":
-        size = cache_size(
-            trainer.train_dataset,
-            needed={args.regularized_side: "all"},
-            layers=len(trainer.layers),
-            dim=material.model.config.hidden_size,
-            dtype=getattr(torch, args.reference_dtype),
-        )
-        print(f"cache    at most {size / 1e6:,.0f} MB of reference vectors")
-    loader = trainer.get_train_dataloader()
-    model = trainer.accelerator.prepare_model(trainer.model)
-    seconds = []
-    for step, batch in enumerate(loader):
+    whole = material.train
+    step = max(1, len(whole) // _SAMPLE_PAIRS)
+    material.train = whole.select(range(0, len(whole), step))
+    times = len(whole) / len(material.train)
+    with tempfile.TemporaryDirectory() as folder:
+        args.output_dir = folder  # the Trainer makes its folder at once
+        args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
-        trainer.current_gradient_accumulation_steps = 1
-        trainer.training_step(model, batch, trainer._get_num_items_in_batch([batch], args.device))
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-        if step == _TIMED_STEPS:
-            break
-    model.zero_grad()
+        trainer = material.trainer(trainer_class, args)
+        prepared = times * (time.perf_counter() - start)
+        kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
+        if kept:
+            print(f"cache    about {kept / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
+        loader = trainer.get_train_dataloader()
+        model = trainer.accelerator.prepare_model(trainer.model)
+        seconds = []
+        for number, batch in enumerate(loader):
+            start = time.perf_counter()
+            trainer.current_gradient_accumulation_steps = 1
+            trainer.training_step(model, batch, trainer._get_num_items_in_batch([batch], args.device))
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+            if number == _TIMED_STEPS:
+                break
+        model.zero_grad()
     typical = sorted(seconds[1:] or seconds)[len(seconds[1:] or seconds) // 2]
-    batches = len(loader) * args.num_train_epochs
+    batches = times * len(loader) * args.num_train_epochs
     if args.max_steps > 0:
         batches = args.max_steps * args.gradient_accumulation_steps
     print(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
-    print("dry run: nothing was trained or saved; scoring and caching come on top")
+    print("dry run: nothing was trained or saved; scoring comes on top")
 
 
 def finish(record: dict[str, Any], folder: Path) -> None:

@@ -18,6 +18,7 @@ import torch
 from hf_xalign import __version__, record
 from hf_xalign.errors import InputError
 from hf_xalign.record import (
+    cost_lines,
     finish_record,
     format_table,
     hub_id,
@@ -198,3 +199,36 @@ def test_table():
         "record: out/results.json",
     ]
     assert format_table({"scores": {}, "saved_to": "out"}) == "no scores were taken\n\nmodel: out"
+
+
+def test_table_with_the_untrained_module_and_costs(run):
+    run["scores"] = {
+        "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456}},
+        "untrained": {"de": {"retrieval_mean": 0.012, "pool": 3456, "retrieval_words": 0.013}},
+        "after": {"de": {"retrieval_mean": 0.8661, "retrieval_words": 0.87}, "bn": {"retrieval_mean": 0.5}},
+    }
+    run["trainable"] = {"parameters": 147456, "share": 147456 / 117_000_000}
+    run["comparison"] = {"method": "fao", "seconds": 1430.4, "own_seconds": 52.2, "same_hardware": True}
+    assert format_table(run).splitlines() == [
+        "language  metric           before  untrained  after  change",
+        "-----------------------------------------------------------",
+        "de        retrieval_mean     78.1        1.2   86.6    +8.5",
+        "de        pool              3,456      3,456      -       -",
+        "de        retrieval_words       -        1.3   87.0       -",
+        "bn        retrieval_mean        -          -   50.0       -",
+        "",
+        "trainable parameters: 147,456 (0.13% of the encoder)",
+        "time: 52 s, 4% of the 1,430 s of fao on the same pairs",
+    ]
+    run["comparison"] |= {"same_hardware": False, "own_seconds": 3000}
+    assert cost_lines(run)[1] == "time: 3,000 s, 210% of the 1,430 s of fao on the same pairs (on other hardware)"
+
+
+def test_an_older_record_gives_its_table(run):
+    """Those had no `untrained`, `trainable`, `adapter` and `comparison`."""
+    run["scores"]["after"] = {"de": {"retrieval_mean": 0.5}}
+    new = format_table(run)
+    del run["scores"]["untrained"], run["trainable"], run["adapter"], run["comparison"]
+    assert cost_lines(run) == []
+    assert format_table(run) == new
+    assert new.splitlines()[0].split() == ["language", "metric", "before", "after", "change"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
@@ -86,6 +87,7 @@ class FAOTrainer(WordAlignmentTrainer):
                     pad_token_id=processing_class.pad_token_id,
                     dtype=getattr(torch, args.reference_dtype),
                     autocast=torch.bfloat16 if args.bf16 else None,
+                    folder=None if args.cache_dir is None else Path(args.cache_dir),
                 )
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it; never exported.

@@ -99,10 +99,12 @@ class FAOConfig(WordAlignmentConfig):
     dropout: bool = own(True, "Model", "Dropout in the tuned model.")
 
     def check_settings(self) -> None:
-        """As for every method; and InfoNCE has one layer."""
+        """As for every method; and InfoNCE has one layer, and a folder for a cache goes with one."""
         super().check_settings()
         if self.objective == "infonce" and len(self.layers or []) != 1:
             raise InputError("objective=infonce compares the words of one layer: give one layer")
+        if self.cache_dir and self.reference != "cache":
+            raise InputError("cache_dir: without reference=cache there is no cache, so leave it out")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """As for every method; and the layers are there, and can be frozen as told."""

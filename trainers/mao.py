@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.collators import SIDES, PairCollator
-from hf_xalign.data.word_collator import WordCollator, link_rows
+from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.feature_cache import CachedVectors, cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
@@ -70,7 +70,10 @@ class MAOTrainer(WordAlignmentTrainer):
         **kwargs: Any,
     ):
         args.check_model(model, processing_class)
-        languages, pivot = _languages(train_dataset, args)
+        own_maps = _own_maps(model, args)
+        languages, pivot = _languages(train_dataset) if own_maps else (None, None)
+        if hasattr(model, "peft_config"):
+            _check_given(model, args, languages)
         train_dataset = encoded(train_dataset, model, processing_class, args)
         disable_dropout(cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model)
         if not hasattr(model, "peft_config"):
@@ -78,6 +81,7 @@ class MAOTrainer(WordAlignmentTrainer):
             kept = pivot if args.per_language == "others" else None
             named = languages if args.per_language == "all" else others
             model = cast(PreTrainedModel, get_peft_model(model, args.peft_config(named, kept)))
+            self.random_start = args.own_module and args.init == "random"
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
         self.layers = layer_index([-1], model.config.num_hidden_layers)
         self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
@@ -85,20 +89,25 @@ class MAOTrainer(WordAlignmentTrainer):
         self._word_view = isinstance(module, XAlignConfig)
         regularized_words = args.regularized_words if self._needs_reference else "linked"
         features = None
-        if args.cached:
+        if self._word_view and module.adapters is None and args.feature_cache is not False:
             features, train_dataset = self._cache(model, module, train_dataset, args, processing_class)
+        alone = features is not None and not (module.top == "transformer" and module.context)
+        numbers = language_numbers(module) if self._word_view and module.languages else None
+        self._pairs_are_numbered = args.batch_of == "links"
         if args.batch_of == "links":
             with args.main_process_first(desc="splitting pairs into links"):
-                train_dataset = link_rows(train_dataset)
-        if self._word_view:
-            collator: Any = WordCollator(
+                train_dataset = link_rows(train_dataset, alone=alone)
+        if features is not None and alone and args.batch_of == "links":
+            collator: Any = CachedLinkCollator(features, args.regularized_side, numbers, pivot)
+        elif self._word_view:
+            collator = WordCollator(
                 pad_token_id=processing_class.pad_token_id,
                 linked_tokens=args.linked_tokens,
                 regularized_side=args.regularized_side,
                 regularized_words=regularized_words,
                 features=features,
-                context=module.top == "transformer" and module.context,
-                languages=language_numbers(module) if module.languages else None,
+                context=not alone,
+                languages=numbers,
                 pivot=pivot,
             )
         else:
@@ -169,16 +178,47 @@ class MAOTrainer(WordAlignmentTrainer):
         return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)
 
 
-def _languages(dataset: Dataset, args: MAOConfig) -> tuple[list[str] | None, str | None]:
-    """All languages of the pairs and the pivot, where a map for each is asked for."""
-    if args.per_language == "none":
-        return None, None
+def _own_maps(model: PreTrainedModel, args: MAOConfig) -> bool:
+    """Whether each language has a map of its own: in the module that `model` has, or that the settings make."""
+    if not hasattr(model, "peft_config"):
+        return args.per_language != "none"
+    return bool(getattr(cast(Any, model).active_peft_config, "languages", None))
+
+
+def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] | None) -> None:
+    """Refuse a `PeftModel` that the settings or the pairs do not fit: its module, not the settings', is trained.
+
+    Raises:
+        InputError: nothing in it is trained, a cache of vectors that training changes, another pooling, or a language
+            without a map.
+    """
+    module = cast(Any, model).active_peft_config
+    own = isinstance(module, XAlignConfig)
+    if not any(parameter.requires_grad for parameter in cast(nn.Module, model).parameters()):
+        raise InputError(
+            "every weight of this PeftModel is frozen: load it by PeftModel.from_pretrained(..., is_trainable=True)"
+        )
+    if (args.feature_cache or args.cache_dir) and not (own and module.adapters is None):
+        raise InputError(
+            "feature_cache, cache_dir: this PeftModel trains inside the encoder's layers, which changes the word "
+            "vectors in every step; leave them out"
+        )
+    if own and module.pooling != args.pooling:
+        raise InputError(f"pooling={args.pooling}: this PeftModel's module is for pooling={module.pooling}")
+    unknown = sorted(set(languages or ()) - set(language_numbers(module) if own else ()))
+    if unknown:
+        known = ", ".join(language_numbers(module))
+        raise InputError(f"the pairs are in {', '.join(unknown)} too, and this PeftModel has maps for {known}")
+
+
+def _languages(dataset: Dataset) -> tuple[list[str], str]:
+    """All languages of the pairs, and their pivot."""
     if "target_lang" not in dataset.column_names:
         raise InputError(
-            f"per_language={args.per_language}: the pairs have no column target_lang, so their pivot is not known; "
-            "give the word-linked pairs instead of encoded ones"
+            "per_language: the pairs have no column target_lang, so their pivot is not known; give the word-linked "
+            "pairs instead of encoded ones"
         )
     pivots = set(dataset.unique("target_lang"))
     if len(pivots) > 1:
-        raise InputError(f"per_language={args.per_language}: target_lang must be one pivot, not {sorted(pivots)}")
+        raise InputError(f"per_language: target_lang must be one pivot, not {sorted(pivots)}")
     return sorted({*dataset.unique("source_lang"), *pivots}), pivots.pop()

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from peft import PeftConfig
+from peft import PeftConfig, PromptLearningConfig
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -75,9 +75,12 @@ class MAOConfig(WordAlignmentConfig):
             **_OWN,
             "top": "linear",
             "adapters": "none",
+            # Links of the whole corpus seldom share a sentence, and the few that do are worth contrasting.
+            "negatives": "all",
+            "regularized_words": "linked",
             "batch_of": "links",
             "per_device_train_batch_size": 256,
-            "learning_rate": 3e-3,
+            "learning_rate": 5e-3,
             "num_train_epochs": 10.0,
         },
         "transformer": {
@@ -148,9 +151,6 @@ class MAOConfig(WordAlignmentConfig):
         "Run the frozen encoder once and keep its word vectors on disk. Default: where all that is trained is on top.",
     )
     cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data", "Of the kept vectors.")
-    cache_dir: str | None = own(
-        None, "Data", "Folder of the kept vectors; one that holds others is refused. Default: in the user's cache."
-    )
 
     @property
     def own_module(self) -> bool:
@@ -178,6 +178,15 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(
                 f"peft_type={self.peft_type}: " + (f"did you mean {near[0]}?" if near else ", ".join(known))
             )
+        if not self.own_module and issubclass(
+            PEFT_TYPE_TO_CONFIG_MAPPING[self.peft_type.upper()], PromptLearningConfig
+        ):
+            raise InputError(
+                f"peft_type={self.peft_type} puts tokens of its own before a sentence, so its words are no longer "
+                "where the links have them; use xalign, lora or ia3"
+            )
+        if not self.own_module and self.per_language != "none":
+            raise InputError(f"per_language={self.per_language} goes with peft_type=xalign")
         if self.feature_cache and not (self.own_module and self.adapters == "none"):
             raise InputError(
                 "feature_cache=true: what is trained inside the encoder's layers changes the word vectors in every "
@@ -185,6 +194,16 @@ class MAOConfig(WordAlignmentConfig):
             )
         if self.cache_dir and not self.cached:
             raise InputError("cache_dir: this run has no cache, so leave it out")
+        if self.batch_of == "links" and (self.linked_tokens != "words" or self._regularizes_all()):
+            raise InputError(
+                "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
+                "or batch_of=pairs"
+            )
+        if self.batch_of == "links" and not self.own_module:
+            raise InputError(
+                f"batch_of=links: peft_type={self.peft_type} changes the encoder, which would run over two sentences "
+                "for each link; use batch_of=pairs, with per_device_train_batch_size of pairs (16)"
+            )
         if self.per_language != "none" and self.top != "linear":
             raise InputError(f"per_language={self.per_language}: only the linear map can be one for each language")
         if self.orthogonal and self.per_language == "none":
@@ -192,6 +211,10 @@ class MAOConfig(WordAlignmentConfig):
                 "orthogonal=true: one rotation for all languages changes no distance and no cosine; give per_language"
             )
         self.peft_config(languages=["a"] if self.per_language != "none" else None, pivot=None)
+
+    def _regularizes_all(self) -> bool:
+        uses_f0 = self.regularizer_weight > 0 or self.align_target == "frozen"
+        return uses_f0 and self.regularized_words == "all"
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """As the base's; and refuse a module that does not fit the encoder."""

@@ -36,6 +36,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # The aligned layers, as indices into the hidden states.
     layers: list[int]
     _needs_reference: bool
+    # Whether training begins from random weights, so that the scores before it are not those of the untouched encoder.
+    random_start: bool = False
+    # Whether `link_pairs` are numbers of the corpus and not of the batch.
+    _pairs_are_numbered: bool = False
     # f0 where it is a model of its own; a `PeftModel` has it in itself.
     reference: PreTrainedModel | None = None
 
@@ -132,8 +136,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
         source, target = vectors[:size], vectors[size:]
         if self.args.world_size > 1:
             source, target = self._gather_links(source), self._gather_links(target)
-            # The same number on another process is another sentence pair.
-            pairs = self._gather_links(pairs * self.args.world_size + self.args.process_index)
+            if not self._pairs_are_numbered:
+                # The same number on another process is another sentence pair.
+                pairs = pairs * self.args.world_size + self.args.process_index
+            pairs = self._gather_links(pairs)
         groups = pairs if self.args.negatives == "other_sentences" else None
         loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups).sum() / (2 * links)
         # The value is the whole loss already; the gradient is this process's share, of which DDP takes the mean.

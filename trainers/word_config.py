@@ -89,6 +89,9 @@ class WordAlignmentConfig(AlignmentConfig):
     language_sampling: LanguageSampling = by_preset(
         "Data", "Languages by their share of the pairs, or in equal numbers in each step."
     )
+    cache_dir: str | None = own(
+        None, "Data", "Folder of cached word vectors; one that holds others is refused. Default: in the user's cache."
+    )
     learning_rate: float = by_preset("Schedule", "Peak learning rate.")
     num_train_epochs: float = by_preset("Schedule", "Epochs.")
     per_device_train_batch_size: int = by_preset("Schedule", "Sentence pairs a device and micro-batch.")

@@ -28,7 +28,8 @@ class PairCollator:
     - `token_index` int64 (T,), and for mean pooling `token_word` int64 (T,) and `token_counts` int64 (W,): see
       [`~hf_xalign.modeling.pooling.TokenIndex`];
     - `links`: int64 (L, 2), source and target word of each link, as indices into the W words; `link_pairs`: int64
-      (L,), the pair of each;
+      (L,), the pair of each: its number in the batch, or in the corpus where rows have a `pair`
+      ([`~hf_xalign.data.word_collator.link_rows`]);
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
     - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache; without:
@@ -94,7 +95,9 @@ class PairCollator:
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             "links": torch.from_numpy(link_words),
-            "link_pairs": torch.arange(len(rows)).repeat_interleave(torch.tensor([len(pairs) for pairs in links])),
+            "link_pairs": torch.from_numpy(
+                np.repeat([row.get("pair", k) for k, row in enumerate(rows)], [len(pairs) for pairs in links])
+            ),
             "kept_words": torch.arange(kept.start, kept.stop),
             "kept_links": torch.from_numpy(link_words[:, kept_side] - kept_start),
             **_index_tensors("token", word_token_index(words, rows_of, width, self.pooling)),

@@ -29,6 +29,8 @@ class WordCollator:
       int64 (L,), `link_pairs` int64 (L,): as of [`~hf_xalign.data.collators.PairCollator`];
     - with `languages`: `language` int64, one number for each sentence, or for each word where they stand alone.
 
+    `link_pairs` has a pair's number in the corpus where the rows are of [`link_rows`], else its place in the batch.
+
     Args:
         pad_token_id: the padding token.
         linked_tokens: as of `PairCollator`.
@@ -68,7 +70,8 @@ class WordCollator:
         half = SIDES.index(self.regularized_side)
         kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
         batch["links"] = torch.from_numpy(link_words)
-        batch["link_pairs"] = torch.from_numpy(np.repeat(np.arange(size), [len(pairs) for pairs in links]))
+        pairs = [row.get("pair", k) for k, row in enumerate(rows)]
+        batch["link_pairs"] = torch.from_numpy(np.repeat(pairs, [len(part) for part in links]))
         batch["kept_words"] = torch.from_numpy(kept)
         batch["kept_links"] = torch.from_numpy(
             np.searchsorted(kept, link_words[:, SIDES.index(self.regularized_side)])
@@ -129,22 +132,76 @@ class WordCollator:
         return batch, [k * width + np.arange(width) for k in range(len(sentences))]
 
 
-def link_rows(dataset: Dataset) -> Dataset:
+@dataclass
+class CachedLinkCollator:
+    """Collate rows of [`link_rows`] on cached vectors, for a module that looks at each word alone.
+
+    The batch is that of [`WordCollator`] without `context`, made without a loop over rows: with hundreds of links a
+    step, the loop would take longer than the step.
+
+    Args:
+        features: cached vectors of one layer.
+        regularized_side: the side whose words stay near f0.
+        languages: number of each language, as the module numbers its maps; None for a shared module.
+        pivot: language of the target column; needed with `languages`.
+    """
+
+    features: CachedVectors
+    regularized_side: Side = "target"
+    languages: dict[str, int] | None = None
+    pivot: str | None = None
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        size = len(rows)
+        places = np.array([[row["source_row"] for row in rows], [row["target_row"] for row in rows]])
+        numbers = torch.arange(size)
+        batch = {
+            "word_vectors": self.features.read(places.reshape(-1))[:, 0].unsqueeze(0),
+            "links": torch.stack([numbers, numbers + size], dim=1),
+            "link_pairs": torch.tensor([row["pair"] for row in rows]),
+            "kept_words": numbers + size * SIDES.index(self.regularized_side),
+            "kept_links": numbers,
+        }
+        if self.languages is not None:
+            language = [self.languages[row["source_lang"]] for row in rows] + [self.languages[str(self.pivot)]] * size
+            batch["language"] = torch.tensor(language).unsqueeze(0)
+        return batch
+
+
+def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """One row for each link of each pair, so that a batch is drawn from the links of the whole corpus.
 
     Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval.
 
     Args:
-        dataset: a result of `encode_pairs` or `cache_features`.
+        dataset: a result of `encode_pairs`, or of `cache_features` on both sides.
+        alone: keep the cached vectors' rows of the two words only, for [`CachedLinkCollator`].
+
+    Returns:
+        `pair`, the number of the pair; `length`, 1 everywhere, as sentences of one length are not to meet either;
+        `source_lang`; and `source_row` and `target_row`, or all of the pair with this link alone.
     """
 
-    def split(batch: dict[str, list]) -> dict[str, list]:
-        counts = [len(links) for links in batch["links"]]
-        rows = {name: [value for value, n in zip(values, counts) for _ in range(n)] for name, values in batch.items()}
-        rows["links"] = [[link] for links in batch["links"] for link in links]
+    def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
+        owner = [k for k, links in enumerate(batch["links"]) for _ in links]
+        rows: dict[str, list] = {"pair": [indices[k] for k in owner], "length": [1] * len(owner)}
+        rows["source_lang"] = [batch["source_lang"][k] for k in owner]
+        if alone:
+            for end, side in enumerate(SIDES):
+                rows[f"{side}_row"] = [
+                    numbers[link[end]]
+                    for numbers, links in zip(batch[f"{side}_rows"], batch["links"], strict=True)
+                    for link in links
+                ]
+        else:
+            rows["links"] = [[link] for links in batch["links"] for link in links]
+            rows.update({name: [batch[name][k] for k in owner] for name in batch if name not in {*rows, "links"}})
         return rows
 
-    return dataset.map(split, batched=True, desc="Splitting pairs into links")
+    return dataset.map(
+        split, batched=True, with_indices=True, remove_columns=dataset.column_names, desc="Splitting pairs into links"
+    )
 
 
 def _padded(rows: Sequence[np.ndarray], value: int) -> np.ndarray:

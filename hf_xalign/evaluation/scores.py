@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.collators import SIDES
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.modeling.pooling import Pooling
+from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
+from hf_xalign.modeling.word_view import extract_word_view
 
 Scores = dict[str, dict[str, float]]
 
@@ -27,6 +31,7 @@ def score_retrieval(
     poolings: Sequence[Pooling] = ("mean",),
     all_occurrences: bool = False,
     specials: bool = False,
+    word_view: bool = False,
     legacy: bool = False,
     batch_size: int = 64,
     max_length: int | None = None,
@@ -35,14 +40,18 @@ def score_retrieval(
 ) -> Scores:
     """CSLS (k = 10) word retrieval for each language of a word-linked dataset (METHODS section 7, Cao et al. 2020).
 
+    With a map for each language (MAO), the columns `source_lang` and `target_lang` say which one a text goes through.
+
     Args:
         model: the encoder.
         tokenizer: its fast tokenizer.
-        dataset: `source_words`, `target_words`, `links` (1-to-1) and `source_lang`.
+        dataset: `source_words`, `target_words`, `links` (1-to-1) and `source_lang`; `target_lang` with such maps.
         layer: the layer scored.
         poolings: subword poolings scored, all from one pass of the encoder.
         all_occurrences: also score with all word occurrences, linked or not, as candidates.
         specials: [CLS] and [SEP] of a pair are linked words too, as in Cao's script.
+        word_view: also score the view that a module of MAO is trained in, `retrieval_words`: sentences go through it
+            as sequences of word vectors instead of tokens.
         legacy: the published variant of CSLS, see [`word_retrieval`]; for comparison with published numbers only.
         batch_size: sentences a forward pass.
         max_length: tokens a sentence at most; a link whose word is cut off is no query.
@@ -62,26 +71,35 @@ def score_retrieval(
     languages = np.asarray(dataset["source_lang"][:])
     for language in sorted(set(languages.tolist())):
         rows = dataset.select(np.flatnonzero(languages == language))
-        sides = {}
-        for side in ("source", "target"):
-            sides[side] = extract_pooled(
-                model,
-                tokenizer,
-                rows[f"{side}_words"][:],
-                layers=(layer,),
-                poolings=poolings,
-                batch_size=batch_size,
-                max_length=max_length,
-                dtype=dtype,
-                specials=specials,
-                desc=desc and f"{desc} ({language}, {side})",
-            )
+        sides, views = {}, {}
+        for side in SIDES:
+            options: dict[str, Any] = {
+                "batch_size": batch_size,
+                "max_length": max_length,
+                "dtype": dtype,
+                "specials": specials,
+            }
+            label = desc and f"{desc} ({language}, {side})"
+            sentences = rows[f"{side}_words"][:]
+            spoken = rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
+            with speaking(model, spoken):
+                sides[side] = extract_pooled(
+                    model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
+                )
+                if word_view:
+                    views[side] = extract_word_view(
+                        model, tokenizer, sentences, desc=label and f"{label}, words", **options
+                    )
         scores[language] = {}
         links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
         for pooling in poolings:
             vectors = sides["source"][pooling], sides["target"][pooling]
             scores[language].update(
                 _score(*vectors, links, words, f"retrieval_{pooling}", all_occurrences, legacy, device)
+            )
+        if word_view:
+            scores[language].update(
+                _score(views["source"], views["target"], links, words, "retrieval_words", False, legacy, device)
             )
     return scores
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.words import split_words
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index
+from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
 
 
@@ -39,7 +40,8 @@ def encode_words(
         texts: one text or several.
         layers: which layers: -1 the last, 0 the embeddings.
         pooling: which subwords make a word's vector: `first`, `last`, `mean`.
-        lang: language code of the texts, which decides how words are split.
+        lang: language code of the texts, which decides how words are split, and through which map they go where a
+            model has one for each language.
         batch_size: texts a forward pass.
 
     Raises:
@@ -48,7 +50,10 @@ def encode_words(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
-    found = extract_word_vectors(model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size)
+    with speaking(model, lang):
+        found = extract_word_vectors(
+            model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size
+        )
     bounds = found.offsets.tolist()
     return [
         EncodedText(words, found.vectors[start:end])

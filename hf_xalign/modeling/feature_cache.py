@@ -251,7 +251,7 @@ def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
 
 def _encoder_fingerprint(model: PreTrainedModel) -> str:
     """Hash of the weights and of the configuration of the architecture, names and dropout rates apart."""
-    general = PretrainedConfig().to_dict()
+    general = {*PretrainedConfig().to_dict(), "use_cache"}  # which the Trainer switches off
     config = {
         name: value
         for name, value in model.config.to_dict().items()

@@ -8,6 +8,8 @@ import hashlib
 import torch
 from transformers import PreTrainedModel
 
+from hf_xalign.modeling.bottleneck import TOP_NAME
+
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """A copy of `model` that never changes: eval mode, no gradients; parameters that are frozen already are shared."""
@@ -16,9 +18,11 @@ def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:
-    """Hash of all weights (and their names)."""
+    """Hash of all weights (and their names), those of a module of MAO beside the encoder's layers aside."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
+        if TOP_NAME in name.split("."):
+            continue
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

@@ -23,14 +23,11 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import PLACES, BottleneckLayer, Flow, NormBottleneckLayer, XAlignLayer
+from hf_xalign.modeling.bottleneck import PLACES, TOP_NAME, BottleneckLayer, Flow, NormBottleneckLayer, XAlignLayer
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.top import TopLayer
 
 _PREFIX = "xalign_"
-# The top module is a child of this name of the backbone, beside its stack of layers and not around it, so that the
-# names of the encoder's own weights stay as they are.
-_TOP = "xalign"
 _STACKS = ("encoder", "transformer", "final_norm")
 
 
@@ -203,10 +200,10 @@ class XAlignModel(BaseTuner):
         current_key: str,
     ) -> None:
         if target_name in _STACKS:
-            top = getattr(parent, _TOP, None)
+            top = getattr(parent, TOP_NAME, None)
             if top is None:
                 top = TopLayer(parent, target)
-                parent.add_module(_TOP, top)
+                parent.add_module(TOP_NAME, top)
             top.update_layer(adapter_name, peft_config)
             return
         layer_class = NormBottleneckLayer if peft_config.adapters == "adapterhub" else BottleneckLayer
@@ -237,9 +234,9 @@ class XAlignModel(BaseTuner):
                 "be folded into a task head: hf_xalign.modeling.merge"
             )
         backbone = backbone_of(self.model)
-        if hasattr(backbone, _TOP):
-            getattr(backbone, _TOP).remove()
-            delattr(backbone, _TOP)
+        if hasattr(backbone, TOP_NAME):
+            getattr(backbone, TOP_NAME).remove()
+            delattr(backbone, TOP_NAME)
         super()._unload_and_optionally_merge(merge=False, **kwargs)
         return self.model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ def hidden_batches(
     batch_size: int = 64,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
+    extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
 
@@ -50,6 +51,7 @@ def hidden_batches(
         batch_size: sentences a batch.
         dtype: autocast to this dtype (`torch.bfloat16`), or None for the model's own.
         desc: label of the progress bar; None for no bar.
+        extra: further arguments of the model for a batch of these sentence numbers.
 
     Yields:
         `rows` (sentence numbers of this batch), `attention_mask` (rows, width), and one (rows, width, dim) state a
@@ -72,12 +74,16 @@ def hidden_batches(
                 ids[k, : len(sentences[row])] = torch.as_tensor(sentences[row])
                 mask[k, : len(sentences[row])] = 1
             mask = mask.to(device)
+            more = {name: value.to(device) for name, value in extra(rows).items()} if extra else {}
             with (
                 torch.inference_mode(),
                 torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
             ):
                 output = model(
-                    input_ids=ids.to(device), attention_mask=mask, output_hidden_states=list(layers) != [num_layers]
+                    input_ids=ids.to(device),
+                    attention_mask=mask,
+                    output_hidden_states=list(layers) != [num_layers],
+                    **more,
                 )
             yield rows, mask, select_layers(output, layers, num_layers)
     finally:

@@ -8,13 +8,25 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from huggingface_hub import ModelCard
+from peft import LoraConfig, get_peft_model
+from tiny import make_tokenizer
+from tiny_families import save_base
+from transformers import AutoModel
 
+from hf_xalign.data import embedded
+from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card, write_card
+from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.record import read_record, start_record, write_record
 
-GOLDEN = Path(__file__).with_name("golden_fao.md")
+HERE = Path(__file__).parent
+MBERT = "google-bert/bert-base-multilingual-cased"
+XALIGN = {"peft_type": "XALIGN", "languages": None, "pivot": None}
+LANGUAGES = {"peft_type": "XALIGN", "languages": ["bn", "de"], "pivot": "en"}
+LORA = {"peft_type": "LORA", "languages": None, "pivot": None}
 EVIL = 'x"\n---\n# hacked | <script>alert(1)</script> `a` ``` [l](http://e.vil) {{ 7*7 }} *b* $c$: - no'
 
 
@@ -62,6 +74,36 @@ def record():
     return found
 
 
+@pytest.fixture
+def mao(record):
+    """A published module on a Hub encoder: random start, settings of the paper, timed against FAO."""
+    record["command"] = ["recipes/mao.py", "--config", "recipes/configs/mao_mbert_linear.yaml"]
+    record["settings"] = {"preset": "mbert_linear"}
+    record["objective"] = "L = mean over links of ||f(i,s) - f(j,t)||^2; f: a linear map over the last subword"
+    scores = {"before": 0.281, "untrained": 0.114, "after": 0.463}
+    record["scores"] = {
+        when: {"de": {"retrieval_last": value, "retrieval_words": value + 0.01, "pool": 3456}}
+        for when, value in scores.items()
+    }
+    del record["scores"]["before"]["de"]["retrieval_words"]
+    record["trainable"] = {"parameters": 589_824, "share": 589_824 / 177_853_440}
+    record["comparison"] = {"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": False}
+    base = {"name": MBERT, "hub_id": MBERT}
+    return record | {"method": "mao", "preset": "mbert_linear", "base_model": base, "adapter": dict(XALIGN)}
+
+
+@pytest.fixture
+def languages(record):
+    """A linear map for each language but the pivot, on the embedded encoder, from the identity."""
+    record["command"] = ["recipes/mao.py", "--per_language", "others"]
+    record["settings"] = {"per_language": "others"}
+    record["objective"] = (
+        "L = mean over links of ||f(i,s) - f(j,t)||^2; f: a linear map for each language but the pivot"
+    )
+    record["trainable"] = {"parameters": 294_912, "share": 294_912 / 117_000_000}
+    return record | {"method": "mao", "preset": "linear", "adapter": dict(LANGUAGES)}
+
+
 def front_matter_and_body(card: str) -> tuple[dict, str]:
     assert card.startswith("---\n")
     front, body = card[4:].split("\n---\n", 1)
@@ -74,11 +116,161 @@ def outside_code(body: str) -> str:
     return re.sub(r"(?<![\\`])(`+)(?!`).*?(?<!`)\1(?!`)", "", body)
 
 
-def test_golden(record):
-    card = render_card(record)
+def python_blocks(card: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)\n```$", card, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(("kind", "file"), [("record", "fao"), ("mao", "mao"), ("languages", "mao_languages")])
+def test_golden(request, kind, file):
+    card = render_card(request.getfixturevalue(kind))
+    golden = HERE / f"golden_{file}.md"
     if os.environ.get("UPDATE_GOLDEN") == "1":
-        GOLDEN.write_text(card, encoding="utf-8")
-    assert card == GOLDEN.read_text(encoding="utf-8")
+        golden.write_text(card, encoding="utf-8")
+    assert card == golden.read_text(encoding="utf-8")
+
+
+def test_an_older_record_gives_the_same_card(record):
+    """Those had no `untrained`, `trainable`, `adapter` and `comparison`."""
+    card = render_card(record)
+    for name in ("trainable", "adapter", "comparison"):
+        del record[name]
+    assert "untrained" not in record["scores"]
+    assert render_card(record) == card
+
+
+def test_metadata_of_an_adapter(mao, languages):
+    data = ModelCard(render_card(mao)).data
+    assert (data.library_name, data.base_model, data.base_model_relation) == ("peft", MBERT, "adapter")
+    assert [(r.metric_type, r.metric_value) for r in data.eval_results] == [
+        ("retrieval_last", 0.463),
+        ("retrieval_words", 0.473),
+    ]
+    front, _ = front_matter_and_body(render_card(languages))
+    assert front["library_name"] == "peft"
+    assert not {"base_model", "base_model_relation"} & front.keys()  # the embedded encoder is not on the Hub
+
+
+def test_only_adapters_promise_the_base_back(record, mao):
+    assert "disable_adapter()" not in render_card(record)
+    assert "`with model.disable_adapter():` it is back exactly." in render_card(mao)
+    assert "is back, unless the adapter's settings" in render_card(mao | {"adapter": dict(LORA)})
+
+
+def test_a_pivot_with_a_map_is_not_called_untouched(languages):
+    languages["adapter"] = {"peft_type": "XALIGN", "languages": ["en", "de"], "pivot": None}
+    card = render_card(languages)
+    assert "There is a map for each of `en`, `de`. Say which" in card
+    assert 'set_language(model, "de")' in card
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """A tiny base and a folder of each adapter, under both the Hub's form of a name and the card's placeholders."""
+    monkeypatch.chdir(tmp_path)
+    base = tmp_path / "path/to/the/base/model"
+    save_base("bert", base)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "base").symlink_to(base)
+
+    def save(adapter, base_name):
+        torch.manual_seed(1)
+        options = {"task_type": "FEATURE_EXTRACTION"}
+        if adapter["peft_type"] == "LORA":
+            config = LoraConfig(target_modules=["query"], init_lora_weights=False, **options)
+        else:
+            config = XAlignConfig(init="random", languages=adapter["languages"], pivot=adapter["pivot"])
+        model = get_peft_model(AutoModel.from_pretrained(base_name, add_pooling_layer=False), config).eval()
+        folder = tmp_path / "path/to/this/folder"
+        model.save_pretrained(folder)
+        make_tokenizer().save_pretrained(folder)
+        (tmp_path / "tiny" / "adapter").symlink_to(folder)
+        return model
+
+    return save
+
+
+@pytest.mark.parametrize("on_hub", [True, False], ids=["hub", "local"])
+@pytest.mark.parametrize("adapter", [XALIGN, LANGUAGES, LORA], ids=["linear", "languages", "lora"])
+def test_snippets_of_an_adapter_run(mao, folders, adapter, on_hub):
+    base = "tiny/base" if on_hub else "path/to/the/base/model"
+    made = folders(adapter, base)
+    mao["base_model"] = {"name": base, "hub_id": base if on_hub else None}
+    mao["adapter"] = dict(adapter)
+    card = render_card(mao, repo_id="tiny/adapter" if on_hub else None)
+    blocks = python_blocks(card)
+    assert len(blocks) == (1 if adapter is LORA else 2)
+    assert ("tiny/adapter" in blocks[0]) == on_hub
+    found: dict = {}
+    for block in blocks:
+        exec(block, found)
+    text = found["tokenizer"]("a sentence", return_tensors="pt")
+    if adapter is LANGUAGES:
+        set_language(made, "bn")  # the card's example: the first language that is not the pivot
+    assert torch.equal(found["vectors"], made(**text).last_hidden_state)
+    with found["model"].disable_adapter():
+        untouched = AutoModel.from_pretrained(base)(**text).last_hidden_state
+        assert torch.equal(found["model"](**text).last_hidden_state, untouched)
+    assert not torch.allclose(found["vectors"], untouched)
+    if adapter is LORA:
+        assert "hf_xalign.modeling" not in card
+        return
+
+    classifier = found["classifier"]
+    inside = classifier(**text, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(inside, found["vectors"])
+    # What the text beside the snippets says.
+    plain = AutoModel.from_pretrained("tiny/adapter")
+    if adapter is LANGUAGES:
+        set_language(plain, "bn")
+        with pytest.raises(InputError, match="this module has maps for bn, de, en"):
+            set_language(found["model"], "fr")
+        set_language(found["model"], "en")
+        assert torch.equal(found["model"](**text).last_hidden_state, untouched)
+        set_language(found["model"], None)
+        with pytest.raises(InputError, match="say which one the text is in"):
+            found["model"](**text)
+    assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
+
+
+def test_snippet_of_a_whole_encoder_runs(record, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_base("bert", tmp_path / "path/to/this/folder")
+    [block] = python_blocks(render_card(record))
+    found: dict = {}
+    exec(block, found)
+    assert found["vectors"].shape[-1] == 16
+
+
+def test_snippets_on_the_embedded_encoder_run(languages, folders, monkeypatch):
+    """A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained."""
+    folders(LANGUAGES, "path/to/the/base/model")
+    config = Path("path/to/this/folder/adapter_config.json")
+    config.write_text(
+        config.read_text().replace('"path/to/the/base/model"', f'"/elsewhere/{embedded._FOLDER}"'), encoding="utf-8"
+    )
+    monkeypatch.setattr(embedded, "embedded_encoder", lambda: Path("path/to/the/base/model").resolve())
+    found: dict = {}
+    for block in python_blocks(render_card(languages)):
+        exec(block, found)
+    assert found["vectors"].shape[-1] == 16 and found["classifier"].num_labels == 2
+
+
+@pytest.mark.parametrize("kind", ["XALIGN", EVIL], ids=["own", "other"])
+def test_hostile_values_in_an_adapter_stay_text(mao, kind):
+    mao["base_model"] = {"name": EVIL, "hub_id": EVIL}
+    mao["adapter"] = {"peft_type": kind, "languages": [EVIL, "de"], "pivot": EVIL}
+    mao["comparison"]["method"] = EVIL
+    card = render_card(mao, repo_id=EVIL)
+    front, body = front_matter_and_body(card)
+    assert front["library_name"] == "peft" and front["base_model"] == " ".join(EVIL.split())
+    free = outside_code(body)
+    assert "<script>" not in free and "](http://e.vil)" not in re.sub(r"\\\]", "", free)
+    assert re.findall(r"^## .*", free, flags=re.MULTILINE) == [
+        "## Use", "## Scores", "## Cost", "## Objective", "## Data", "## How it was made", "## Drift", "## Limits",
+        "## Citation",
+    ]  # fmt: skip
+    for block in python_blocks(card):
+        compile(block, "card", "exec")
 
 
 def test_same_record_same_card_and_record_untouched(record, tmp_path):

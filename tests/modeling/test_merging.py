@@ -116,9 +116,7 @@ def test_other_heads(head):
     torch.testing.assert_close(outputs(merge(model), **inputs), before, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"linear_bias": False}, {"orthogonal": True, "linear_bias": False}], ids=["no bias", "rotation"]
-)
+@pytest.mark.parametrize("settings", [{"linear_bias": True}, {"orthogonal": True}], ids=["bias", "rotation"])
 def test_maps_without_a_bias(settings):
     model = make_aligned("modernbert", **settings)
     before = outputs(model)

@@ -1,9 +1,10 @@
-"""A run on the tiny encoder in a process of its own: under `accelerate launch`, or to be killed.
+"""Runs on the tiny encoder in a process of their own: under `accelerate launch`, or to be killed.
 
-    python tiny_run.py OUTPUT_DIR '{"per_device_train_batch_size": 4, ...}' [--resume] [--kill_after STEP]
-        [--kill_in_save STEP]
+    python tiny_run.py OUTPUT_DIR '{"per_device_train_batch_size": 4, ...}' [--method fao|mao] [--each]
+        [--resume] [--kill_after STEP] [--kill_in_save STEP]
 
-It writes `history.json` (the log) and `final.safetensors` into OUTPUT_DIR.
+It writes `history.json` (the log) and `final.safetensors` into OUTPUT_DIR. With `--each` the settings are those of
+several runs, by name, and each goes into a folder of that name in OUTPUT_DIR.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from safetensors.torch import save_file
 from tiny import make_encoder, make_links, make_tokenizer
 from transformers import TrainerCallback
 
-from hf_xalign.trainers import FAOConfig, FAOTrainer
+from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
+
+METHODS = {"fao": (FAOConfig, FAOTrainer), "mao": (MAOConfig, MAOTrainer)}
 
 
 class KillAfter(TrainerCallback):
@@ -36,7 +39,7 @@ class KillAfter(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class KilledInSave(FAOTrainer):
+class KilledInSave:
     """Dies when half of a checkpoint's files are written."""
 
     kill_step = 0
@@ -47,41 +50,51 @@ class KilledInSave(FAOTrainer):
         super()._save_rng_state(output_dir)
 
 
+def tiny_pairs(count):
+    """Pairs in two languages, four of one and four of the other: a batch of four has one of them only."""
+    return make_links(count).map(lambda row, k: {"source_lang": ["de", "nl"][k // 4 % 2]}, with_indices=True)
+
+
+def run(folder, settings, given) -> None:
+    config_class, trainer_class = METHODS[given.method]
+    args = config_class(
+        output_dir=str(folder),
+        use_cpu=True,
+        logging_steps=1,
+        disable_tqdm=True,
+        **{"learning_rate": 1e-3, **settings},
+    )
+    if given.kill_in_save:
+        trainer_class = type("Killed", (KilledInSave, trainer_class), {"kill_step": given.kill_in_save})
+    trainer = trainer_class(
+        make_encoder(layers=4, dropout=given.model_dropout),
+        args,
+        train_dataset=tiny_pairs(given.pairs) if given.method == "mao" else make_links(given.pairs),
+        processing_class=make_tokenizer(),
+        callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
+    )
+    trainer.train(resume_from_checkpoint=given.resume or None)
+    if trainer.is_world_process_zero():
+        log = {"world_size": args.world_size, "history": trainer.state.log_history}
+        (folder / "history.json").write_text(json.dumps(log))
+        save_file({k: v.contiguous() for k, v in trainer.model.state_dict().items()}, folder / "final.safetensors")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("output_dir")
+    parser.add_argument("output_dir", type=Path)
     parser.add_argument("settings", type=json.loads)
+    parser.add_argument("--method", choices=METHODS, default="fao")
+    parser.add_argument("--each", action="store_true")
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--model_dropout", type=float, default=0.0)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--kill_after", type=int, default=0)
     parser.add_argument("--kill_in_save", type=int, default=0)
     given = parser.parse_args()
-    args = FAOConfig(
-        output_dir=given.output_dir,
-        use_cpu=True,
-        logging_steps=1,
-        disable_tqdm=True,
-        learning_rate=1e-3,
-        **given.settings,
-    )
-    trainer_class = FAOTrainer
-    if given.kill_in_save:
-        trainer_class = KilledInSave
-        trainer_class.kill_step = given.kill_in_save
-    trainer = trainer_class(
-        make_encoder(layers=4, dropout=given.model_dropout),
-        args,
-        train_dataset=make_links(given.pairs),
-        processing_class=make_tokenizer(),
-        callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
-    )
-    trainer.train(resume_from_checkpoint=given.resume or None)
-    if trainer.is_world_process_zero():
-        folder = Path(given.output_dir)
-        log = {"world_size": args.world_size, "history": trainer.state.log_history}
-        (folder / "history.json").write_text(json.dumps(log))
-        save_file({k: v.contiguous() for k, v in trainer.model.state_dict().items()}, folder / "final.safetensors")
+    runs = given.settings.items() if given.each else [("", given.settings)]
+    for name, settings in runs:
+        run(given.output_dir / name, settings, given)
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

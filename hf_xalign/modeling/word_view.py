@@ -1,0 +1,74 @@
+"""Word vectors in the view that a module of MAO is trained in: a sentence is a sequence of words, not of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.encoding import tokenize_words, word_tokenizer
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.word_vectors import WordVectors, hidden_batches
+
+
+def extract_word_view(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    *,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    specials: bool = False,
+    desc: str | None = None,
+) -> WordVectors:
+    """What the module makes of the words' vectors, pooled as its config says.
+
+    Args:
+        model: an encoder with a module of the PEFT method XALIGN, or a `PeftModel` around one.
+        tokenizer: its fast tokenizer.
+        sentences: one list of words a sentence.
+        batch_size: sentences a forward pass.
+        max_length: tokens a sentence at most; words beyond are not present.
+        dtype: autocast dtype of the forward passes, or None.
+        specials: [CLS] and [SEP] are two more words after the sentence's own.
+        desc: label of the progress bar, or None.
+
+    Returns:
+        The vectors, (words, 1, dim).
+    """
+    limit = min(max_length or position_limit(model.config), position_limit(model.config))
+    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
+    parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in encoded.spans]
+    if specials:
+        ends = [len(ids) for ids in encoded.input_ids]
+        parts = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(parts, ends, strict=True)]
+    counts = np.array([len(part) for part in parts], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    present = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int64)])[:, 1] > 0
+    vectors = torch.zeros(int(offsets[-1]), 1, model.config.hidden_size)
+
+    def spans(rows: np.ndarray) -> dict[str, torch.Tensor]:
+        padded = np.zeros((len(rows), max(1, counts[rows].max()), 2), dtype=np.int64)
+        for k, row in enumerate(rows):
+            padded[k, : counts[row]] = parts[row]
+        return {"word_spans": torch.from_numpy(padded)}
+
+    batches = hidden_batches(
+        model,
+        encoded.input_ids,
+        tokenizer.pad_token_id,
+        [model.config.num_hidden_layers],
+        batch_size=batch_size,
+        dtype=dtype,
+        desc=desc,
+        extra=spans,
+    )
+    for rows, _, (words,) in batches:
+        inside = torch.from_numpy(np.arange(words.shape[1]) < counts[rows][:, None])
+        places = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows])
+        vectors[torch.from_numpy(places), 0] = words.float().cpu()[inside]
+    vectors[torch.from_numpy(~present)] = 0.0
+    return WordVectors(vectors, torch.from_numpy(offsets), torch.from_numpy(present))

@@ -1,0 +1,389 @@
+"""What MAO trains, saves and refuses; presets; other PEFT methods; a module that is trained on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
+from tiny import make_encoder, make_links, make_tokenizer
+from torch import nn
+from transformers import TrainerCallback
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling.bottleneck import Bottleneck
+from hf_xalign.modeling.top import LinearTop, TransformerTop
+from hf_xalign.trainers import MAOConfig, MAOTrainer, NonFiniteLossError
+from hf_xalign.trainers.checkpoints import last_complete_checkpoint
+
+SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
+IDS = torch.tensor([[2, 8, 59, 55, 3]])
+
+# Table 6 of the paper, written down a second time: module, adapters, batch size, learning rate.
+PUBLISHED = {
+    "mbert_linear": ("linear", "none", 16, 1e-5),
+    "mbert_transformer": ("transformer", "none", 32, 5e-8),
+    "mbert_adapter": ("transformer", "adapterhub", 32, 1e-7),
+    "xlmr_transformer": ("transformer", "none", 32, 5e-5),
+    "distilbert_linear": ("linear", "none", 32, 1e-5),
+    "distilbert_transformer": ("transformer", "none", 32, 1e-7),
+    "distilbert_adapter": ("transformer", "adapterhub", 32, 1e-7),
+    "albert_linear": ("linear", "none", 32, 5e-5),
+    "albert_transformer": ("transformer", "none", 32, 1e-8),
+}
+OWN = {"linear", "transformer", "adapter"}
+
+
+def config(folder, **settings):
+    defaults = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "num_train_epochs": 1,
+        "batch_of": "pairs",
+        "regularized_words": "all",
+    }
+    return MAOConfig(**{**defaults, **SMALL, **settings})
+
+
+def make(folder, model=None, pairs=24, callbacks=None, data=None, trainer_class=MAOTrainer, **settings):
+    return trainer_class(
+        make_encoder() if model is None else model,
+        config(folder, **settings),
+        train_dataset=make_links(pairs) if data is None else data,
+        eval_dataset=make_links(8),
+        processing_class=make_tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+def trainable(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def states(model):
+    with torch.no_grad():
+        return model.eval()(input_ids=IDS).last_hidden_state
+
+
+# ---- Presets ----
+
+
+def test_every_preset_is_one_of_these():
+    assert set(MAOConfig.PRESETS) == set(PUBLISHED) | OWN
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_published_presets(preset, tmp_path):
+    top, adapters, batch, learning_rate = PUBLISHED[preset]
+    args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True, num_train_epochs=3, disable_tqdm=True)
+    found = (args.top, args.adapters, args.per_device_train_batch_size, args.learning_rate)
+    assert found == (top, adapters, batch, learning_rate)
+    assert (args.regularizer_weight, args.align_target, args.pooling, args.init) == (0, "tuned", "last", "random")
+    assert (args.batch_of, args.objective, args.norm, args.context) == ("pairs", "l2", "squared_l2", True)
+    assert MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True).num_train_epochs == 1
+
+    encoder = make_encoder(dropout=0.3)
+    before = states(encoder)
+    trainer = MAOTrainer(encoder, args, train_dataset=make_links(8), processing_class=make_tokenizer())
+    modules = list(trainer.model.modules())
+    tops = [m for m in modules if isinstance(m, (LinearTop, TransformerTop))]
+    assert [type(m) for m in tops] == [LinearTop if top == "linear" else TransformerTop]
+    if top == "transformer":
+        layer = tops[0].layer
+        assert layer.self_attn.num_heads == 8
+        assert {m.p for m in tops[0].modules() if isinstance(m, nn.Dropout)} | {layer.self_attn.dropout} == {0.1}
+    else:
+        assert tops[0].shared.bias is None
+    bottlenecks = [m for m in modules if isinstance(m, Bottleneck)]
+    assert [m.down.out_features for m in bottlenecks] == ([16 // 8] * 2 if adapters != "none" else [])
+    inside = {id(m) for m in tops[0].modules()}
+    assert all(m.p == 0 for m in modules if isinstance(m, nn.Dropout) and id(m) not in inside)
+    start = trainable(trainer.model)
+    assert not torch.allclose(states(trainer.model), before, atol=0.1)
+    trainer.train()
+    assert any(not torch.equal(p, start[name]) for name, p in trainable(trainer.model).items())
+
+
+@pytest.mark.parametrize("preset", sorted(OWN))
+def test_own_presets_begin_where_the_encoder_is_and_leave_it(preset, tmp_path):
+    before = states(make_encoder())
+    args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True, num_heads=2, disable_tqdm=True)
+    trainer = MAOTrainer(make_encoder(), args, train_dataset=make_links(24), processing_class=make_tokenizer())
+    torch.testing.assert_close(states(trainer.model), before, rtol=1e-5, atol=1e-6)
+    assert trainer.evaluate(make_links(8))["eval_retrieval"] == pytest.approx(
+        score_retrieval(make_encoder(), make_tokenizer(), make_links(8))["de"]["retrieval_mean"]
+    )
+    trainer.train()
+    assert (states(trainer.model) - before).abs().max() > 1e-3
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert len(losses) < 2 or losses[-1] < losses[0]
+
+
+# ---- What is trained ----
+
+KINDS = {
+    "linear": {"linear_bias": True, "objective": "infonce"},
+    "maps": {"per_language": "all"},
+    "rotations": {"per_language": "others", "orthogonal": True},
+    "transformer": {"preset": "transformer"},
+    "no context": {"preset": "transformer", "context": False, "feature_cache": False},
+    "adapter": {"preset": "adapter", "objective": "infonce"},
+    "pfeiffer linear": {"adapters": "pfeiffer"},
+    "houlsby": {"adapters": "houlsby", "top": "none"},
+    "lora": {"peft_type": "lora", "peft_options": {"r": 2}, "regularizer_weight": 1.0},
+    "ia3": {"peft_type": "ia3", "regularizer_weight": 1.0, "objective": "infonce"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_encoder_stays_and_all_of_the_module_moves(kind, tmp_path):
+    encoder = make_encoder(layers=3)
+    # A random start: at an identity start the first step moves only the gate, or one of an adapter's two matrices.
+    trainer = make(tmp_path, encoder, init="random", num_train_epochs=2, warmup_steps=0.0, **KINDS[kind])
+    frozen = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if not p.requires_grad}
+    start = trainable(trainer.model)
+    assert start
+    assert trainer.model.get_nb_trainable_parameters() == (
+        sum(p.numel() for p in start.values()),
+        sum(p.numel() for p in [*start.values(), *frozen.values()]),
+    )
+    # The encoder has all of its weights among the frozen ones, and nothing else is frozen.
+    assert sum(p.numel() for p in frozen.values()) == sum(p.numel() for p in make_encoder(layers=3).parameters())
+    trainer.train()
+    for name, parameter in trainer.model.named_parameters():
+        if name in frozen:
+            assert torch.equal(parameter, frozen[name]), name
+            assert parameter.grad is None, name
+        elif name.endswith("layer.self_attn.in_proj_bias"):
+            # The key's third shifts every score of a softmax alike: its gradient is zero but for rounding.
+            query, _, value = parameter.chunk(3)
+            was = start[name].chunk(3)
+            if kind != "no context":
+                assert not torch.equal(query, was[0])
+            assert not torch.equal(value, was[2])
+        else:
+            assert not torch.equal(parameter, start[name]), name
+    untouched = make_encoder(layers=3)
+    with trainer.model.disable_adapter():
+        assert torch.equal(states(trainer.model), states(untouched))
+
+
+def test_nothing_below_the_first_adapter_is_kept_for_backward(tmp_path):
+    trainer = make(tmp_path, preset="adapter")
+    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
+    seen = {}
+    layers = trainer.model.get_base_model().encoder.layer
+    layers[0].attention.register_forward_hook(lambda m, a, output: seen.update(below=output[0].requires_grad))
+    layers[0].register_forward_hook(
+        lambda m, a, output: seen.update(above=(output[0] if isinstance(output, tuple) else output).requires_grad)
+    )
+    trainer.compute_loss(trainer.model, batch).backward()
+    assert seen == {"below": False, "above": True}
+    assert trainer.model.get_base_model().embeddings.word_embeddings.weight.grad is None
+
+
+def test_the_share_of_what_is_trained_is_small_on_a_real_size():
+    """Table 2's claim for the heads: below 5% of mBERT, counted on the meta device."""
+    from transformers import BertConfig, BertModel
+
+    for preset in ("mbert_linear", "mbert_transformer", "mbert_adapter"):
+        args = MAOConfig(output_dir="x", preset=preset, use_cpu=True)
+        with torch.device("meta"):
+            model = get_peft_model(BertModel(BertConfig(vocab_size=119_547)), args.peft_config(None, None))
+        trained, total = model.get_nb_trainable_parameters()
+        assert trained / (total - trained) < 0.05, preset
+
+
+# ---- Around the steps ----
+
+
+class Poison(TrainerCallback):
+    """Put a NaN into a weight after a step."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 3:
+            next(p for p in model.parameters() if p.requires_grad).data.flatten()[0] = float("nan")
+
+
+def test_nan_stops_and_names_the_last_good_checkpoint(tmp_path):
+    trainer = make(tmp_path / "run", callbacks=[Poison()], save_strategy="steps", save_steps=2)
+    with pytest.raises(NonFiniteLossError, match="checkpoint-2"):
+        trainer.train()
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-2")
+
+
+@pytest.mark.parametrize("settings", [{}, {"preset": "adapter"}], ids=["linear", "adapter"])
+def test_early_stopping_restores_the_best(settings, tmp_path):
+    class Falling(MAOTrainer):
+        """Its scores rise once and then fall."""
+
+        def evaluate(self, *args, **kwargs):
+            step = self.state.global_step
+            metrics = {"eval_retrieval": [0.1, 0.2, 0.5, 0.4, 0.3, 0.2, 0.1][step]}
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            return metrics
+
+    trainer = make(
+        tmp_path / "run",
+        trainer_class=Falling,
+        early_stopping_patience=2,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        init="random",
+        **settings,
+    )
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
+    best, last = (
+        states(PeftModel.from_pretrained(make_encoder(), str(tmp_path / "run" / f"checkpoint-{step}")))
+        for step in (2, 4)
+    )
+    assert torch.equal(states(trainer.model), best)
+    assert not torch.equal(best, last)
+
+
+SAVED = {
+    "linear": {},
+    "maps": {"per_language": "others"},
+    "transformer": {"preset": "transformer", "init": "random"},
+    "adapter": {"preset": "adapter", "init": "random"},
+    "lora": KINDS["lora"],
+}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_what_is_saved_is_what_was_trained(kind, tmp_path):
+    trainer = make(tmp_path / "run", **SAVED[kind])
+    trainer.train()
+    trainer.save_model(str(tmp_path / "out"))
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "training_args.json"} <= names
+    assert not {name for name in names if name.startswith("model") or name.endswith(".bin")}
+    assert len(load_file(tmp_path / "out" / "adapter_model.safetensors")) == len(trainable(trainer.model))
+    assert json.loads((tmp_path / "out" / "training_args.json").read_text())["preset"] == trainer.args.preset
+    loaded = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "out"))
+    scores = [score_retrieval(model, make_tokenizer(), make_links(8)) for model in (loaded, trainer.model)]
+    assert scores[0] == scores[1]
+    if kind == "maps":
+        for model in (loaded, trainer.model):
+            set_language(model, "de")
+    assert torch.equal(states(loaded), states(trainer.model))
+    assert not torch.equal(states(loaded), states(make_encoder()))
+
+
+# ---- A module that is there already ----
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_a_trained_module_is_trained_on(kind, tmp_path):
+    first = make(tmp_path / "first", **SAVED[kind])
+    first.train()
+    first.save_model(str(tmp_path / "out"))
+    model = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "out"), is_trainable=True)
+    # The module that the model has is trained, whatever the settings would make.
+    trainer = make(tmp_path / "second", model, regularizer_weight=0.5)
+    assert trainer.model is model
+    start = trainable(model)
+    for name, weight in trainable(first.model).items():
+        assert torch.equal(start[name], weight)
+    cached = "word_vectors" in trainer.data_collator([trainer.train_dataset[0]])
+    assert cached == (kind not in ("adapter", "lora"))
+    trainer.train()
+    assert all(
+        not torch.equal(weight, start[name]) for name, weight in trainable(model).items() if "in_proj" not in name
+    )
+    trainer.save_model(str(tmp_path / "again"))
+    again = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "again"))
+    for name, weight in trainable(model).items():
+        assert torch.equal(again.get_parameter(name), weight)
+
+
+def peft(trained=True, **settings):
+    model = get_peft_model(make_encoder(), XAlignConfig(**settings))
+    return model if trained else model.requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        (lambda: peft(trained=False), {}, "is_trainable=True"),
+        (lambda: peft(pooling="last"), {}, "for pooling=last"),
+        (lambda: peft(adapters="pfeiffer"), {"feature_cache": True}, "leave them out"),
+        (lambda: get_peft_model(make_encoder(), LoraConfig()), {"cache_dir": "x"}, "leave them out"),
+        (lambda: peft(languages=["nl"], pivot="en"), {}, "are in de too, and this PeftModel has maps for nl, en"),
+    ],
+    ids=["frozen", "pooling", "cached adapters", "cached lora", "language"],
+)
+def test_a_module_that_does_not_fit_is_refused(model, settings, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        make(tmp_path, model(), **settings)
+
+
+# ---- Settings ----
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "mbert_liner"}, "did you mean mbert_linear"),
+        ({"top": "lstm"}, "choose one of linear, transformer, none"),
+        ({"peft_type": "loraa"}, "did you mean lora"),
+        ({"peft_type": "lora", "peft_options": {"rr": 4}}, "no setting rr; did you mean r"),
+        ({"peft_options": {"r": 4}}, "another peft_type"),
+        ({"peft_type": "prompt_tuning"}, "tokens of its own"),
+        ({"peft_type": "lora", "per_language": "all"}, "peft_type=xalign"),
+        ({"peft_type": "lora", "batch_of": "links"}, "batch_of=pairs"),
+        ({"peft_type": "lora", "feature_cache": True}, "changes the word vectors"),
+        ({"adapters": "pfeiffer", "feature_cache": True}, "changes the word vectors"),
+        ({"feature_cache": False, "cache_dir": "x"}, "no cache"),
+        ({"preset": "adapter", "cache_dir": "x"}, "no cache"),
+        ({"preset": "transformer", "per_language": "all"}, "only the linear map"),
+        ({"orthogonal": True}, "give per_language"),
+        ({"orthogonal": True, "per_language": "all", "linear_bias": True}, "linear_bias=False"),
+        ({"top": "none"}, "nothing to train"),
+        ({"dropout": 1.5}, "below 1"),
+        ({"objective": "infonce", "align_target": "frozen"}, "goes with objective=l2"),
+        ({"batch_of": "links", "linked_tokens": "all"}, "linked_tokens=words"),
+        (
+            {"batch_of": "links", "regularizer_weight": 1.0, "regularized_words": "all"},
+            "regularized_words=linked",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(settings, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        config(tmp_path, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "message"),
+    [
+        ({"preset": "transformer", "num_heads": 3}, {}, "num_heads=3 does not divide the hidden size, 16"),
+        ({"preset": "adapter", "reduction_factor": 32}, {}, "leaves nothing"),
+        ({"per_language": "all"}, {"target_lang": None}, "no column target_lang"),
+        ({"per_language": "all"}, {"target_lang": ["en", "fr"] * 4}, "one pivot"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once(settings, data, message, tmp_path):
+    links = make_links(8)
+    for name, values in data.items():
+        links = links.remove_columns(name)
+        if values:
+            links = links.add_column(name, values)
+    encoder = make_encoder()
+    encoder.register_forward_hook(lambda *_: pytest.fail("the encoder ran"))
+    with pytest.raises(InputError, match=message):
+        make(tmp_path, encoder, data=links, **settings)

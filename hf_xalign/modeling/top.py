@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Rotation(nn.Module):
-    """x -> R x with R = exp(S - S^T), S strictly upper triangular: orthogonal whatever the optimizer does to S.
+    """x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (the Cayley transform).
 
-    `torch.nn.utils.parametrizations.orthogonal` would do, but keeps a buffer beside its parameter that every format
-    of adapters had to carry.
+    R is orthogonal whatever the optimizer does to S. `torch.nn.utils.parametrizations.orthogonal` would do, but keeps
+    a buffer beside its parameter that every format of adapters had to carry.
 
     Args:
         hidden_size: d.
@@ -37,7 +37,9 @@ class Rotation(nn.Module):
         """R, at least float32 (d, d)."""
         # Of bfloat16 weights too the product is taken in float32: rounded to bfloat16, R is not orthogonal.
         upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
-        return torch.linalg.matrix_exp(upper - upper.T)
+        skew = upper - upper.T
+        one = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
+        return torch.linalg.solve(one + skew, one - skew)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Rotate float (..., d)."""

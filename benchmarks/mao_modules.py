@@ -48,13 +48,21 @@ MODULES: dict[str, dict[str, str]] = {
     "linear_per_language": {"preset": "linear", "per_language": "all"},
     "rotation_per_language": {"preset": "linear", "per_language": "all", "orthogonal": "true"},
     "transformer": {"preset": "transformer"},
-    "transformer_without_context": {"preset": "transformer", "context": "false"},
+    # Each word alone, so batches can be drawn as those of the linear map are.
+    "transformer_without_context": {
+        "preset": "transformer",
+        "context": "false",
+        "batch_of": "links",
+        "negatives": "all",
+        "regularized_words": "linked",
+        "per_device_train_batch_size": "256",
+    },
     "adapter": {"preset": "adapter"},
 }
 OBJECTIVES = ("l2", "infonce")
 # As in recipes/configs/mao_*_embedded.yaml.
 COMMON = {
-    "temperature": "0.05",
+    "temperature": "0.07",
     "per_device_eval_batch_size": "32",
     "bf16": "true",
     "use_cpu": "true",
@@ -101,7 +109,9 @@ def train(material: Material, options: list[str], encoder: str) -> Run:
     # Without the autocast that training in bf16 leaves around the forward.
     model: Any = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    scores = score(material, word_view=True)
+    scores = score(material, word_view=args.top == "transformer")
+    for values in scores.values():  # a linear map of a mean is the mean of the linear maps
+        values.setdefault("retrieval_words", values["retrieval_mean"])
     material.model = model.unload()
     if model_fingerprint(material.model) != encoder:
         raise RuntimeError(f"the frozen encoder was changed by {' '.join(options)}")

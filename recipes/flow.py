@@ -56,7 +56,16 @@ def train_and_score(
     from hf_xalign.evaluation.drift import vector_drift
     from hf_xalign.evaluation.frozen_links import write_links
     from hf_xalign.recipes.material import EVAL_LINKS, load_material
-    from hf_xalign.recipes.report import announce, compare, describe_module, estimate, finish, read_other, same_pairs
+    from hf_xalign.recipes.report import (
+        announce,
+        compare,
+        describe_module,
+        estimate,
+        fill_words,
+        finish,
+        read_other,
+        same_pairs,
+    )
     from hf_xalign.record import phase, start_record
 
     other = read_other(data.compare_with) if data.compare_with else {}
@@ -108,6 +117,7 @@ def train_and_score(
     if args.should_save:
         with phase(record, "scoring"):
             record["scores"]["after"] = material.score(args, "after")
+            fill_words(record["scores"], args.pooling)
             record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
         if data.compare_with and not resume:  # a resumed run knows the time of its last part only
             record["comparison"] = compare(record, other)

@@ -52,6 +52,14 @@ def describe_module(record: dict[str, Any], trainer: WordAlignmentTrainer) -> No
         print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
 
 
+def fill_words(scores: dict[str, Any], pooling: str) -> None:
+    """Say what the words' view scored before: for the encoder alone it is the view of pooled tokens."""
+    for language, before in scores["before"].items():
+        for end in ("", "_to_pivot", "_from_pivot", "_types"):
+            if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
+                before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
+
+
 def read_other(folder: str) -> dict[str, Any]:
     """The record of the run that this one's time is set against.
 

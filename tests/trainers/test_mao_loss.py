@@ -43,7 +43,7 @@ OBJECTIVES = {
     "sum": {"reduction": "sum", "mean_over_dims": True, "regularizer_weight": 0.5},
     "infonce": {"objective": "infonce", "negatives": "all"},
     "infonce over other sentences": {"objective": "infonce", "negatives": "other_sentences"},
-    "infonce and all words kept": {"objective": "infonce", "regularizer_weight": 0.3},
+    "infonce and all words kept": {"objective": "infonce", "negatives": "all", "regularizer_weight": 0.3},
     "specials linked": {"linked_tokens": "all", "regularizer_weight": 0.4},
     "cls linked": {"linked_tokens": "cls", "regularizer_weight": 0.4},
 }
@@ -114,9 +114,10 @@ def linear(p, found, language, settings):
         return found
     name = f"map_{language}" if "per_language" in settings else "shared"
     if settings.get("orthogonal"):
-        skew = torch.triu(p[f"{name}.skew"], diagonal=1)
-        matrix = torch.linalg.matrix_exp(skew - skew.T)
-        torch.testing.assert_close(matrix @ matrix.T, torch.eye(len(matrix), dtype=matrix.dtype))
+        upper = torch.triu(p[f"{name}.skew"], diagonal=1)
+        one = torch.eye(len(upper), dtype=upper.dtype)
+        matrix = torch.linalg.inv(one + upper - upper.T) @ (one - upper + upper.T)
+        torch.testing.assert_close(matrix @ matrix.T, one)
     else:
         matrix = p[f"{name}.weight"]
     bias = p.get(f"{name}.bias", 0.0)
@@ -233,7 +234,7 @@ def loop_loss(trainer, rows, settings):
             drift = drift + distance(moving[word], f0[word], settings)
     reduction = settings.get("reduction", "links")
     if settings.get("objective") == "infonce":
-        align = contrast(sources, targets, owners, settings.get("negatives", "other_sentences"), 0.1)
+        align = contrast(sources, targets, owners, settings["negatives"], 0.1)
     else:
         align = align / (1 if reduction == "sum" else links)
     return align + weight * drift / {"sum": 1, "links": links, "words": kept}[reduction]

@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 # Written last of all a checkpoint's files: a checkpoint without it was cut off in the middle of being written.
 COMPLETE = "complete"
 _STEP = re.compile(r"checkpoint-(\d+)$")
+# What a finished run leaves in its folder, of an encoder or of an adapter.
+_SIGNS = ("results.json", "config.json", "adapter_config.json")
 
 
 def mark_complete(checkpoint: str | os.PathLike) -> None:
@@ -79,9 +81,7 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None
     checkpoint = resolve_resume(resume, folder)
     if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return
-    found = sorted(
-        p.name for p in folder.glob("*") if p.name in {"results.json", "config.json"} or _STEP.search(p.name)
-    )
+    found = sorted(p.name for p in folder.glob("*") if p.name in _SIGNS or _STEP.search(p.name))
     if found:
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
@@ -93,7 +93,7 @@ def clear_run(output_dir: str | os.PathLike) -> None:
     """Delete the run that `output_dir` holds (`overwrite_output_dir`): checkpoints, model, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
-    for pattern in ("results.json", "README.md", "config.json", "model*.safetensors", "model.safetensors.index.json"):
+    for pattern in (*_SIGNS, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*"):
         for path in Path(output_dir).glob(pattern):
             path.unlink()
 

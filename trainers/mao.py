@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
-from peft import get_peft_model
+from peft import PeftConfig, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -75,12 +75,12 @@ class MAOTrainer(WordAlignmentTrainer):
         if hasattr(model, "peft_config"):
             _check_given(model, args, languages)
         train_dataset = encoded(train_dataset, model, processing_class, args)
-        disable_dropout(cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model)
+        disable_dropout(model)
         if not hasattr(model, "peft_config"):
             others = None if languages is None else [name for name in languages if name != pivot]
             kept = pivot if args.per_language == "others" else None
             named = languages if args.per_language == "all" else others
-            model = cast(PreTrainedModel, get_peft_model(model, args.peft_config(named, kept)))
+            model = _with_module(model, args.peft_config(named, kept), args)
             self.random_start = args.own_module and args.init == "random"
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
         self.layers = layer_index([-1], model.config.num_hidden_layers)
@@ -97,7 +97,7 @@ class MAOTrainer(WordAlignmentTrainer):
         if args.batch_of == "links":
             with args.main_process_first(desc="splitting pairs into links"):
                 train_dataset = link_rows(train_dataset, alone=alone)
-        if features is not None and alone and args.batch_of == "links":
+        if features is not None and alone and self._pairs_are_numbered:
             collator: Any = CachedLinkCollator(features, args.regularized_side, numbers, pivot)
         elif self._word_view:
             collator = WordCollator(
@@ -176,6 +176,18 @@ class MAOTrainer(WordAlignmentTrainer):
             with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
                 frozen = encoder(**view).last_hidden_state
         return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)
+
+
+def _with_module(model: PreTrainedModel, config: PeftConfig, args: MAOConfig) -> PreTrainedModel:
+    """The encoder with a module whose random start is the seed's, whatever was drawn before."""
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(args.seed)
+            return cast(PreTrainedModel, get_peft_model(model, config))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"peft_type={args.peft_type} cannot be put on {type(model).__name__}: {error}") from error
 
 
 def _own_maps(model: PreTrainedModel, args: MAOConfig) -> bool:

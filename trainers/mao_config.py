@@ -199,10 +199,11 @@ class MAOConfig(WordAlignmentConfig):
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
                 "or batch_of=pairs"
             )
-        if self.batch_of == "links" and not self.own_module:
+        if self.batch_of == "links" and not (self.own_module and self.adapters == "none"):
+            changing = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
             raise InputError(
-                f"batch_of=links: peft_type={self.peft_type} changes the encoder, which would run over two sentences "
-                "for each link; use batch_of=pairs, with per_device_train_batch_size of pairs (16)"
+                f"batch_of=links: {changing} changes the encoder, which would run over two sentences for each link; "
+                "use batch_of=pairs, with per_device_train_batch_size of pairs (16)"
             )
         if self.per_language != "none" and self.top != "linear":
             raise InputError(f"per_language={self.per_language}: only the linear map can be one for each language")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -68,9 +69,20 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
 def disable_dropout(model: nn.Module) -> None:
     """Set every dropout probability of the modules to 0; the config, and so the saved checkpoint, keeps its own.
 
-    Modules keep it in an `nn.Dropout` or as a number of their own (`attention_dropout`, ...), both are set.
+    Modules keep it in an `nn.Dropout` or as a number of their own (`attention_dropout`, ...), both are set. What PEFT
+    added to the model keeps its own.
     """
+    added = {
+        id(part)
+        for layer in model.modules()
+        if isinstance(layer, BaseTunerLayer)
+        for name, child in layer.named_children()
+        if name != "base_layer"
+        for part in child.modules()
+    }
     for module in model.modules():
+        if id(module) in added:
+            continue
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         for name, value in vars(module).items():

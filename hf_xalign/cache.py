@@ -1,4 +1,4 @@
-"""Where derived files (the embedded encoder, word links, pivot vectors) are kept between runs."""
+"""Where derived files (the embedded encoder, word links, word vectors) are kept between runs."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ before alignment, and (i, j) in a(s, t) a word link.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -62,7 +62,7 @@ def word_infonce(
         float (2 * links,): the loss of each source word, then of each target word.
     """
     vectors = nn.functional.normalize(torch.cat([source, target]), dim=-1)
-    logits = vectors @ vectors.T / temperature
+    logits = _Gram.apply(vectors) / temperature
     partners = torch.arange(len(vectors), device=vectors.device).roll(len(source))
     if groups is None:
         left_out = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
@@ -71,3 +71,17 @@ def word_infonce(
         left_out = (pair.unsqueeze(1) == pair).scatter(1, partners.unsqueeze(1), False)
     logits = logits.masked_fill(left_out, float("-inf"))
     return nn.functional.cross_entropy(logits, partners, reduction="none")
+
+
+class _Gram(torch.autograd.Function):
+    """X X^T. Its gradient, (G + G^T) X, is one product; autograd, which takes the factors for different ones, has two."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(vectors)
+        return vectors @ vectors.T
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (vectors,) = ctx.saved_tensors
+        return (gradient + gradient.T) @ vectors

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hf_xalign.errors import InputError, NonFiniteLossError
 
 logger = logging.getLogger(__name__)
+
+# The disk, the quota or the largest size of a file is reached.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass
@@ -110,7 +114,7 @@ class DataArguments:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a recipe's `main`: bad input ends it with one line and exit status 2, Ctrl-C with 130."""
+    """Run a recipe's `main`: bad input ends it with one line and status 2, a full disk with 1, Ctrl-C with 130."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
@@ -126,9 +130,26 @@ def run(main: Callable[[], None]) -> None:
     except NonFiniteLossError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    except Exception as error:
+        full = next((cause for cause in _causes(error) if isinstance(cause, OSError) and cause.errno in _FULL), None)
+        if full is None:
+            raise
+        print(
+            f"error: {full.filename or 'the disk'}: {full.strerror}: nothing half-written is used later; make room, "
+            "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted; resume_from_checkpoint=true goes on from the last complete checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came of: Arrow fails on closing a file, and says nothing of the disk that was full."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _leave_processes() -> None:

@@ -11,10 +11,11 @@ Your own encoder and text (any field of `--help` goes on the command line or int
         --output_dir runs/my_bengali
 
 `--preset` chooses the module: linear, transformer, adapter, or one of the paper's. `--peft_type lora` trains LoRA (or
-another method of PEFT) by the same objective; add `--batch_of pairs --per_device_train_batch_size 16`. It ends with
-what was saved where and the scores before and after; the folder is an adapter that `hf_xalign.load` loads with its
-encoder, as do `PeftModel.from_pretrained` and `AutoModel.from_pretrained` after `import hf_xalign.modeling`. It holds
-`results.json` (everything about the run), `eval_links.jsonl` (the links it was scored on) and a model card.
+another method of PEFT) by the same objective; add `--preset adapter`, whose batches and schedule are made for what
+changes the encoder itself. It ends with what was saved where and the scores before and after; the folder is an adapter
+that `hf_xalign.load` loads with its encoder, as do `PeftModel.from_pretrained` and `AutoModel.from_pretrained` after
+`import hf_xalign.modeling`. It holds `results.json` (everything about the run), `eval_links.jsonl` (the links it was
+scored on) and a model card.
 """
 
 from __future__ import annotations

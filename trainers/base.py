@@ -27,6 +27,7 @@ from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.precision import cpu_has_bfloat16
 from hf_xalign.trainers.checkpoints import (
     check_output_dir,
+    check_same_adapter,
     clear_run,
     last_complete_checkpoint,
     mark_complete,
@@ -369,6 +370,7 @@ class AlignmentTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)
         if hasattr(model, "peft_config"):
+            check_same_adapter(cast(Any, model), resume_from_checkpoint)
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)

@@ -8,7 +8,10 @@ import re
 import shutil
 from pathlib import Path
 
+from peft import PeftModel
+
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.insertion import read_adapter_config
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +67,25 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
         whole = f"; the last whole one beside it is {last}" if last else ""
         raise InputError(f"resume_from_checkpoint={resume}: no checkpoint, or cut off while being written{whole}")
     return str(resume)
+
+
+def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
+    """Refuse to go on with an adapter of other settings than those it was trained with so far.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    name = model.active_adapter
+    folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
+    here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
+    ways = {"base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version"}
+    differing = [key for key in sorted({*here, *there} - ways) if here.get(key) != there.get(key)]
+    if differing:
+        first = "peft_type" if "peft_type" in differing else differing[0]
+        raise InputError(
+            f"{checkpoint} holds another module: {first} is {there.get(first)} there and {here.get(first)} here. Give "
+            "the settings that the run began with, or another output_dir to begin anew"
+        )
 
 
 def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> None:

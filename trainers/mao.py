@@ -7,7 +7,6 @@ from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
-from peft import PeftConfig, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -74,13 +73,15 @@ class MAOTrainer(WordAlignmentTrainer):
         languages, pivot = _languages(train_dataset) if own_maps else (None, None)
         if hasattr(model, "peft_config"):
             _check_given(model, args, languages)
+        if languages is not None and eval_dataset is not None:
+            _check_scored(eval_dataset, _mapped(model) if hasattr(model, "peft_config") else languages)
         train_dataset = encoded(train_dataset, model, processing_class, args)
         disable_dropout(model)
         if not hasattr(model, "peft_config"):
             others = None if languages is None else [name for name in languages if name != pivot]
             kept = pivot if args.per_language == "others" else None
             named = languages if args.per_language == "all" else others
-            model = _with_module(model, args.peft_config(named, kept), args)
+            model = cast(PreTrainedModel, args.add_module(model, named, kept))
             self.random_start = args.own_module and args.init == "random"
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
         self.layers = layer_index([-1], model.config.num_hidden_layers)
@@ -178,18 +179,6 @@ class MAOTrainer(WordAlignmentTrainer):
         return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)
 
 
-def _with_module(model: PreTrainedModel, config: PeftConfig, args: MAOConfig) -> PreTrainedModel:
-    """The encoder with a module whose random start is the seed's, whatever was drawn before."""
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(args.seed)
-            return cast(PreTrainedModel, get_peft_model(model, config))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"peft_type={args.peft_type} cannot be put on {type(model).__name__}: {error}") from error
-
-
 def _own_maps(model: PreTrainedModel, args: MAOConfig) -> bool:
     """Whether each language has a map of its own: in the module that `model` has, or that the settings make."""
     if not hasattr(model, "peft_config"):
@@ -210,6 +199,14 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
         raise InputError(
             "every weight of this PeftModel is frozen: load it by PeftModel.from_pretrained(..., is_trainable=True)"
         )
+    if len(cast(Any, model).active_adapters) > 1:
+        names = ", ".join(cast(Any, model).active_adapters)
+        raise InputError(f"adapters {names} of this PeftModel are active: choose the one to train by set_adapter")
+    if args.batch_of == "links" and not (own and module.adapters is None):
+        raise InputError(
+            "batch_of=links: this PeftModel trains inside the encoder, which would run over two sentences for "
+            "each link; use preset=adapter, whose batches and schedule are made for that, or batch_of=pairs"
+        )
     if (args.feature_cache or args.cache_dir) and not (own and module.adapters is None):
         raise InputError(
             "feature_cache, cache_dir: this PeftModel trains inside the encoder's layers, which changes the word "
@@ -217,18 +214,37 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
         )
     if own and module.pooling != args.pooling:
         raise InputError(f"pooling={args.pooling}: this PeftModel's module is for pooling={module.pooling}")
-    unknown = sorted(set(languages or ()) - set(language_numbers(module) if own else ()))
+    unknown = sorted(set(languages or ()) - set(_mapped(model) if own else ()))
     if unknown:
-        known = ", ".join(language_numbers(module))
+        known = ", ".join(_mapped(model))
         raise InputError(f"the pairs are in {', '.join(unknown)} too, and this PeftModel has maps for {known}")
+
+
+def _mapped(model: PreTrainedModel) -> list[str]:
+    """The languages that a `PeftModel`'s module has a map for, and the pivot."""
+    return list(language_numbers(cast(Any, model).active_peft_config))
+
+
+def _check_scored(pairs: Dataset, known: list[str]) -> None:
+    """Refuse held-out pairs that could not be scored, now and not after the training.
+
+    Raises:
+        InputError: a language without a map, or no column that says the pivot's.
+    """
+    unknown = sorted(set(_languages(pairs)[0]) - set(known))
+    if unknown:
+        raise InputError(
+            f"the held-out pairs are in {', '.join(unknown)} too, and there are maps for {', '.join(known)} alone: "
+            "leave those pairs out, or train on that language too, or train one map for all (per_language=none)"
+        )
 
 
 def _languages(dataset: Dataset) -> tuple[list[str], str]:
     """All languages of the pairs, and their pivot."""
     if "target_lang" not in dataset.column_names:
         raise InputError(
-            "per_language: the pairs have no column target_lang, so their pivot is not known; give the word-linked "
-            "pairs instead of encoded ones"
+            "per_language: the pairs have no column target_lang, so their pivot is not known; give word-linked pairs, "
+            "which have one, and not encoded ones"
         )
     pivots = set(dataset.unique("target_lang"))
     if len(pivots) > 1:

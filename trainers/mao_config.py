@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
-from peft import PeftConfig, PromptLearningConfig
+import torch
+from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,6 +18,8 @@ from hf_xalign.trainers.word_config import CAO_SCHEDULE, WordAlignmentConfig, by
 # The objective of MAO section 4: L_align alone, between last subwords of the last layer.
 _PUBLISHED: dict[str, Any] = {
     **CAO_SCHEDULE,
+    "objective": "l2",
+    "temperature": 0.1,
     "align_target": "tuned",
     "regularizer_weight": 0.0,
     "regularized_side": "target",
@@ -42,9 +45,14 @@ def _table6(module: dict[str, Any], batch: int, learning_rate: float) -> dict[st
     return {**module, "per_device_train_batch_size": batch, "learning_rate": learning_rate}
 
 
-# Ours: mean of subwords, a start that changes nothing, and learning rates that move it.
+# Ours: the contrast instead of the distance, mean of subwords, a start that changes nothing, and learning rates that
+# move it. At these the distance alone would draw all vectors into one point; the regulariser (which InfoNCE leaves
+# out) keeps the pivot's where they are.
 _OWN: dict[str, Any] = {
     **_PUBLISHED,
+    "objective": "infonce",
+    "temperature": 0.07,
+    "regularizer_weight": 1.0,
     "pooling": "mean",
     "init": "identity",
     "dropout": 0.0,
@@ -62,8 +70,9 @@ class MAOConfig(WordAlignmentConfig):
 
     Presets:
 
-    - `linear`, `transformer`, `adapter`: ours. An identity start and learning rates for it; the modules on top are
-      trained for ten epochs on batches of links, drawn from the whole corpus.
+    - `linear`, `transformer`, `adapter`: ours. InfoNCE (with `objective=l2` the distance and the regulariser), an
+      identity start and learning rates for it, six epochs of the linear map (on batches of links drawn from the
+      whole corpus), five of the transformer layer, one of adapters.
     - `mbert_linear`, `mbert_transformer`, `mbert_adapter`, `xlmr_transformer`, `distilbert_linear`,
       `distilbert_transformer`, `distilbert_adapter`, `albert_linear`, `albert_transformer`: the MAO paper's Table 6, a
       random start, last subwords, batches of sentence pairs. At those learning rates most of them stay next to their
@@ -81,7 +90,8 @@ class MAOConfig(WordAlignmentConfig):
             "batch_of": "links",
             "per_device_train_batch_size": 256,
             "learning_rate": 5e-3,
-            "num_train_epochs": 10.0,
+            "max_grad_norm": 0.0,  # to no effect here but on time
+            "num_train_epochs": 6.0,
         },
         "transformer": {
             **_OWN,
@@ -89,7 +99,7 @@ class MAOConfig(WordAlignmentConfig):
             "adapters": "none",
             "per_device_train_batch_size": 32,
             "learning_rate": 1e-3,
-            "num_train_epochs": 10.0,
+            "num_train_epochs": 5.0,
         },
         "adapter": {
             **_OWN,
@@ -111,6 +121,12 @@ class MAOConfig(WordAlignmentConfig):
     }
 
     preset: str = own("linear", "Objective", f"Ours or published variant: {', '.join(PRESETS)}.")
+    objective: Literal["l2", "infonce"] = by_preset(
+        "Objective",
+        "l2: the paper's distance; infonce: word-level InfoNCE over the words of both languages in the batch (across "
+        "processes; under accumulation, within each micro-batch).",
+    )
+    temperature: float = by_preset("Objective", "Of InfoNCE.")
     negatives: Literal["all", "other_sentences"] = by_preset(
         "Objective", "InfoNCE's candidates: all words of the batch, or none but the linked one of a word's own pair."
     )
@@ -179,14 +195,16 @@ class MAOConfig(WordAlignmentConfig):
                 f"peft_type={self.peft_type}: " + (f"did you mean {near[0]}?" if near else ", ".join(known))
             )
         if not self.own_module and issubclass(
-            PEFT_TYPE_TO_CONFIG_MAPPING[self.peft_type.upper()], PromptLearningConfig
+            cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()], PromptLearningConfig
         ):
             raise InputError(
                 f"peft_type={self.peft_type} puts tokens of its own before a sentence, so its words are no longer "
                 "where the links have them; use xalign, lora or ia3"
             )
-        if not self.own_module and self.per_language != "none":
-            raise InputError(f"per_language={self.per_language} goes with peft_type=xalign")
+        if not self.own_module and (idle := self._of_own_module()):
+            raise InputError(
+                f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} has its peft_options"
+            )
         if self.feature_cache and not (self.own_module and self.adapters == "none"):
             raise InputError(
                 "feature_cache=true: what is trained inside the encoder's layers changes the word vectors in every "
@@ -203,7 +221,7 @@ class MAOConfig(WordAlignmentConfig):
             changing = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
             raise InputError(
                 f"batch_of=links: {changing} changes the encoder, which would run over two sentences for each link; "
-                "use batch_of=pairs, with per_device_train_batch_size of pairs (16)"
+                "use preset=adapter, whose batches and schedule are made for that, or batch_of=pairs"
             )
         if self.per_language != "none" and self.top != "linear":
             raise InputError(f"per_language={self.per_language}: only the linear map can be one for each language")
@@ -213,6 +231,13 @@ class MAOConfig(WordAlignmentConfig):
             )
         self.peft_config(languages=["a"] if self.per_language != "none" else None, pivot=None)
 
+    def _of_own_module(self) -> list[str]:
+        """The settings, as given and not by preset, that make our module something else."""
+        preset = self.PRESETS[self.preset]
+        usual = {"linear_bias": False, "orthogonal": False, "per_language": "none"}
+        usual.update({name: preset[name] for name in ("top", "adapters")})
+        return [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+
     def _regularizes_all(self) -> bool:
         uses_f0 = self.regularizer_weight > 0 or self.align_target == "frozen"
         return uses_f0 and self.regularized_words == "all"
@@ -220,9 +245,36 @@ class MAOConfig(WordAlignmentConfig):
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """As the base's; and refuse a module that does not fit the encoder."""
         super().check_model(model, tokenizer)
-        size = model.config.hidden_size
-        if self.own_module and self.top == "transformer" and size % self.num_heads:
-            raise InputError(f"num_heads={self.num_heads} does not divide the hidden size, {size}")
+        if hasattr(model, "peft_config"):
+            return
+        # On an encoder without weights, so that the module's own rules are asked and nothing is changed.
+        with torch.random.fork_rng(), torch.device("meta"):
+            empty = type(model)(model.config)
+        self.add_module(empty, languages=["a"] if self.per_language != "none" else None, pivot=None)
+
+    def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
+        """Put the module on an encoder, which is changed; a random start is the seed's, whatever was drawn before.
+
+        Args:
+            model: the encoder.
+            languages: as for [`MAOConfig.peft_config`].
+            pivot: likewise.
+
+        Raises:
+            InputError: it does not go on this encoder.
+        """
+        config = self.peft_config(languages, pivot)
+        try:
+            with torch.random.fork_rng():
+                torch.manual_seed(self.seed)
+                return get_peft_model(model, config)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"peft_type={self.peft_type} cannot be put on {type(model).__name__}: {error} (what PEFT asks for is "
+                'given in peft_options, such as {"target_modules": ["query", "value"]})'
+            ) from error
 
     def peft_config(self, languages: list[str] | None, pivot: str | None) -> PeftConfig:
         """What PEFT makes the module from.
@@ -250,7 +302,7 @@ class MAOConfig(WordAlignmentConfig):
                 context=self.context,
                 pooling=self.pooling,
             )
-        config_class = PEFT_TYPE_TO_CONFIG_MAPPING[self.peft_type.upper()]
+        config_class = cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()]
         known = [field.name for field in fields(config_class) if field.init]
         for name in self.peft_options or {}:
             if name not in known:

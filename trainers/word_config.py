@@ -108,6 +108,8 @@ class WordAlignmentConfig(AlignmentConfig):
             near = difflib.get_close_matches(self.preset, self.PRESETS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(self.PRESETS)}"
             raise InputError(f"preset={self.preset}: {hint}")
+        if self.objective is None:
+            self.objective = self.PRESETS[self.preset]["objective"]
         if self.objective == "infonce":
             if self.align_target == "frozen":
                 raise InputError("align_target=frozen goes with objective=l2: infonce contrasts tuned words")
@@ -147,6 +149,8 @@ class WordAlignmentConfig(AlignmentConfig):
         preset = {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}
         derived = {"do_eval", "dataloader_pin_memory"}  # TrainingArguments sets them by eval_strategy and use_cpu
         found = non_default_fields(self).items()
+        if self.objective == "infonce":
+            preset["regularizer_weight"] = 0.0  # what it is then, unless given
         return {k: v for k, v in found if k not in derived and (k not in preset or preset[k] != v)}
 
     def formula(self) -> str:

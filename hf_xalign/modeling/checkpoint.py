@@ -41,6 +41,8 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
     except (OSError, ValueError) as error:
         if Path(name_or_path).is_dir():
             reason = str(error).splitlines()[0]
+            if (Path(name_or_path) / "adapter_config.json").exists():
+                reason = "it holds an adapter; hf_xalign.load puts that on its encoder, for a trainer to train on"
             raise InputError(
                 f"{name_or_path}: this folder holds no encoder that transformers knows ({reason})"
             ) from error

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
-import torch
 from datasets import Dataset
 
 from hf_xalign.data.collators import SIDES, LinkedTokens, Side
@@ -129,22 +128,6 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
         text=_hash(distinct),
         words=_hash(np.packbits(stored)),
     )
-
-
-def cache_size(
-    dataset: Dataset,
-    *,
-    needed: Mapping[Side, Needed],
-    linked_tokens: LinkedTokens = "words",
-    layers: int,
-    dim: int,
-    dtype: torch.dtype = torch.float32,
-) -> int:
-    """Bytes of the vectors that [`~hf_xalign.modeling.feature_cache.cache_features`] writes with these arguments.
-
-    `layers` is their number, `dim` the encoder's hidden size.
-    """
-    return plan_features(dataset, needed, linked_tokens).rows * layers * dim * dtype.itemsize
 
 
 def _keys(table: pyarrow.Table, side: Side) -> tuple[list[bytes], np.ndarray, np.ndarray]:

@@ -96,8 +96,8 @@ class XAlignConfig(PeftConfig):
                 raise InputError(f"{name}={value}: choose one of {', '.join(map(str, known))}")
         if self.top is None and self.adapters is None:
             raise InputError("top=None and adapters=None: there is nothing to train; give one of them")
-        if self.top != "linear" and (self.orthogonal or self.languages):
-            raise InputError("orthogonal and languages are of the linear map: set top=linear")
+        if self.top != "linear" and (self.linear_bias or self.orthogonal or self.languages):
+            raise InputError("linear_bias, orthogonal and languages are of the linear map: set top=linear")
         if self.orthogonal and self.linear_bias:
             raise InputError("orthogonal=True goes with linear_bias=False: a rotation moves no origin")
         if self.reduction_factor < 1 or self.num_heads < 1 or self.feedforward_size < 1:

@@ -88,3 +88,9 @@ def test_positions_of_roberta_begin_after_the_padding_token():
         model(input_ids=torch.full((1, 79), 5))
         with pytest.raises((IndexError, RuntimeError)):
             model(input_ids=torch.full((1, 80), 5))
+
+
+def test_an_adapter_is_said_to_be_one(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"holds an adapter; hf_xalign\.load"):
+        load_encoder(str(tmp_path))

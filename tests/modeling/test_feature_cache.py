@@ -9,12 +9,11 @@ import pytest
 import torch
 from datasets import Dataset
 from tiny import make_encoder, make_links
-from tiny_features import ALL, LINKED, cache, counted, pairs
+from tiny_features import ALL, cache, counted, pairs
 
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import feature_cache, feature_plan
-from hf_xalign.modeling.feature_plan import cache_size
 
 
 @pytest.mark.parametrize("pooling", ["first", "last", "mean"])
@@ -91,13 +90,6 @@ def test_a_word_without_token_has_no_row(tmp_path):
     assert "source_rows" not in indexed.column_names
     with pytest.raises(IndexError, match="not stored"):
         vectors.read(np.array(indexed[0]["target_rows"]))
-
-
-def test_size_is_known_before(tmp_path):
-    for number, needed in enumerate((ALL, LINKED, {"target": "all"}, {"source": "linked", "target": "all"})):
-        vectors, indexed = cache(tmp_path / str(number), needed=needed, layers=(1, 2), dtype=torch.bfloat16)
-        size = cache_size(indexed, needed=needed, layers=2, dim=16, dtype=torch.bfloat16)
-        assert vectors.path.stat().st_size == size
 
 
 def test_bfloat16_rounds(tmp_path):

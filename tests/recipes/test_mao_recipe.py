@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import hf_xalign
 import hf_xalign.recipes.fao as fao
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import set_language
+from hf_xalign.recipes.common import run
 from hf_xalign.recipes.mao import main
 
 CONFIGS = Path(sys.modules["hf_xalign.recipes.mao"].__file__).parent / "configs"
@@ -141,3 +143,25 @@ def test_embedded_encoder_gains_in_both_languages(tmp_path):
     # FAO's gains on the same text are 8.2 and 11.2 points.
     assert gain["de"] >= 0.082 and gain["bn"] >= 0.105
     assert record["trainable"]["share"] < 0.05
+
+
+def test_a_full_disk_is_one_line(capsys):
+    def full():
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+        finally:
+            raise ValueError("I/O operation on closed file")
+
+    with pytest.raises(SystemExit) as stop:
+        run(full)
+    assert stop.value.code == 1
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
+
+
+def test_other_errors_are_not_swallowed():
+    def broken():
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        run(broken)

@@ -23,6 +23,9 @@ SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
 # has a gradient from the first step on.
 STEADY = {
     **SMALL,
+    "objective": "l2",
+    "regularizer_weight": 0.0,
+    "temperature": 0.1,
     "optim": "sgd",
     "learning_rate": 0.01,
     "lr_scheduler_type": "constant",

@@ -74,7 +74,7 @@ def word_infonce(
 
 
 class _Gram(torch.autograd.Function):
-    """X X^T. Its gradient, (G + G^T) X, is one product; autograd, which takes the factors for different ones, has two."""
+    """X X^T. Its gradient, (G + G^T) X, is one product; autograd takes the factors for different ones and has two."""
 
     @staticmethod
     def forward(ctx: Any, vectors: torch.Tensor) -> torch.Tensor:

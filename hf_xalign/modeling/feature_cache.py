@@ -187,7 +187,9 @@ def _write(
         for start in range(done, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
-            batches = hidden_batches(model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast)
+            batches = hidden_batches(
+                model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, pooled_threads=True
+            )
             with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
                 for rows, mask, states in batches:
                     # Sentences are sorted by length, as hidden_batches sorts them: a batch is a run of them.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +42,7 @@ def hidden_batches(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
     extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
+    pooled_threads: bool = False,
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
 
@@ -52,6 +55,9 @@ def hidden_batches(
         dtype: autocast to this dtype (`torch.bfloat16`), or None for the model's own.
         desc: label of the progress bar; None for no bar.
         extra: further arguments of the model for a batch of these sentence numbers.
+        pooled_threads: on a CPU, run as many batches at a time as torch has threads, each on one thread: a quarter
+            faster than one batch on all of them, whose threads wait for each other at every operation. Not for a model
+            with a module that acts in its hooks: these know one batch at a time.
 
     Yields:
         `rows` (sentence numbers of this batch), `attention_mask` (rows, width), and one (rows, width, dim) state a
@@ -60,34 +66,57 @@ def hidden_batches(
     device = next(model.parameters()).device
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     num_layers = model.config.num_hidden_layers
+    starts = range(0, len(order), batch_size)
+
+    def forward(start: int) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
+        rows = order[start : start + batch_size]
+        width = len(sentences[rows[0]])
+        ids = torch.full((len(rows), width), pad_token_id)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
+        for k, row in enumerate(rows):
+            ids[k, : len(sentences[row])] = torch.as_tensor(sentences[row])
+            mask[k, : len(sentences[row])] = 1
+        mask = mask.to(device)
+        more = {name: value.to(device) for name, value in extra(rows).items()} if extra else {}
+        with (
+            torch.inference_mode(),
+            torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
+        ):
+            output = model(
+                input_ids=ids.to(device),
+                attention_mask=mask,
+                output_hidden_states=list(layers) != [num_layers],
+                **more,
+            )
+        return rows, mask, select_layers(output, layers, num_layers)
+
+    threads = torch.get_num_threads()
     training = model.training
     model.eval()
     try:
-        starts = range(0, len(order), batch_size)
         bar = tqdm(starts, desc=desc, disable=desc is None or os.environ.get("RANK", "0") != "0")
-        for start in bar:
-            rows = order[start : start + batch_size]
-            width = len(sentences[rows[0]])
-            ids = torch.full((len(rows), width), pad_token_id)
-            mask = torch.zeros(len(rows), width, dtype=torch.long)
-            for k, row in enumerate(rows):
-                ids[k, : len(sentences[row])] = torch.as_tensor(sentences[row])
-                mask[k, : len(sentences[row])] = 1
-            mask = mask.to(device)
-            more = {name: value.to(device) for name, value in extra(rows).items()} if extra else {}
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
-            ):
-                output = model(
-                    input_ids=ids.to(device),
-                    attention_mask=mask,
-                    output_hidden_states=list(layers) != [num_layers],
-                    **more,
-                )
-            yield rows, mask, select_layers(output, layers, num_layers)
+        if pooled_threads and device.type == "cpu" and threads > 1:
+            yield from _in_threads(forward, bar, threads)
+        else:
+            yield from map(forward, bar)
     finally:
         model.train(training)
+
+
+def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: int) -> Generator[Any]:
+    """`map(forward, starts)`, in order, on a pool of single threads that is a few calls ahead."""
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    ahead: deque[Future] = deque()
+    try:
+        for start in starts:
+            ahead.append(pool.submit(forward, start))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
 
 
 def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:

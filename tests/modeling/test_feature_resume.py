@@ -63,7 +63,8 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch):
         cache(tmp_path / "full", model=model, links=many(), batch_size=8)
     assert model.training
     assert names(tmp_path / "full") == ["cache.json", "lock", "progress.json", "vectors.part"]
-    assert len(batches) == 4 and json.loads((tmp_path / "full" / "progress.json").read_text()) == {"sentences": 16}
+    assert 4 <= len(batches) < 15  # some are computed ahead of those that are written
+    assert json.loads((tmp_path / "full" / "progress.json").read_text()) == {"sentences": 16}
     monkeypatch.setattr(feature_cache, "_sync", sync)
     batches.clear()
     vectors, _ = cache(tmp_path / "full", model=model, links=many(), batch_size=8)

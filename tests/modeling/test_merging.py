@@ -57,9 +57,10 @@ def outputs(model, **inputs):
 
 def make_adapter(family="bert", **settings):
     torch.manual_seed(1)
+    plain = settings.get("top", "linear") == "linear" and not settings.get("orthogonal")
     peft_model = get_peft_model(
         AutoModel.from_config(CONFIGS[family]()),
-        XAlignConfig(**{"init": "random", "linear_bias": not settings.get("orthogonal")} | settings),
+        XAlignConfig(**{"init": "random", "linear_bias": plain} | settings),
     )
     for name, parameter in peft_model.named_parameters():
         if "xalign_top" in name and name.endswith("bias"):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+# Of an OSError: the disk, the quota or the largest size of a file is reached.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class InputError(ValueError):
     """Bad input: the message names the file, row or field and the way out; recipes print it without a traceback."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
 from hf_xalign.data import embedded
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import safetensors_alone, without_pooler
 from hf_xalign.modeling.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.tuner import XAlignConfig
 
@@ -108,7 +107,7 @@ def _find_base(config: PeftConfig, name: str) -> str:
             "adapter) with the encoder that the adapter was trained on"
         )
     # The embedded encoder lies in the cache of whoever trained on it, and is the same on every machine.
-    if not Path(base).is_dir() and Path(base).name == embedded._FOLDER:
+    if not Path(base).is_dir() and Path(base).name == embedded.FOLDER:
         return embedded.resolve_model(embedded.EMBEDDED)
     return base
 
@@ -129,23 +128,9 @@ def _load_model(
             else f"{name} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
             "name mistyped?)"
         ) from error
-    model_class, options = _model_class(config, config.architectures or [] if architectures is None else architectures)
-    try:
+    named = config.architectures or [] if architectures is None else architectures
+    task = next((kind for kind in named if kind.endswith(_TASKS) and hasattr(transformers, kind)), None)
+    options = without_pooler(config, name) if task is None else {}
+    model_class: Any = AutoModel if task is None else getattr(transformers, task)
+    with safetensors_alone(name):
         return model_class.from_pretrained(name, revision=revision, use_safetensors=True, **options, **kwargs)
-    except OSError as error:
-        raise InputError(
-            f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
-            "load it by transformers once and save it by save_pretrained, or choose a revision that has them"
-        ) from error
-
-
-def _model_class(config: PreTrainedConfig, architectures: list[str]) -> tuple[Any, dict[str, Any]]:
-    """The class to load, and what it is given besides."""
-    for name in architectures:
-        if name.endswith(_TASKS) and hasattr(transformers, name):
-            return getattr(transformers, name), {}
-    if type(config) not in MODEL_MAPPING:
-        raise InputError(f"no encoder class for a model of type {config.model_type}")
-    encoder = cast(Callable, MODEL_MAPPING[type(config)])
-    without_pooler = "add_pooling_layer" in inspect.signature(encoder).parameters
-    return AutoModel, {"add_pooling_layer": False} if without_pooler else {}

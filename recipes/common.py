@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -10,12 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
 
 logger = logging.getLogger(__name__)
-
-# The disk, the quota or the largest size of a file is reached.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass
@@ -131,7 +127,9 @@ def run(main: Callable[[], None]) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except Exception as error:
-        full = next((cause for cause in _causes(error) if isinstance(cause, OSError) and cause.errno in _FULL), None)
+        full = next(
+            (cause for cause in _causes(error) if isinstance(cause, OSError) and cause.errno in DISK_FULL), None
+        )
         if full is None:
             raise
         print(

@@ -170,7 +170,7 @@ def test_a_base_that_is_gone(base, adapter):
 def test_the_embedded_encoder_of_another_machine(base, adapter, monkeypatch):
     expected = run(hf_xalign.load(adapter))
     monkeypatch.setattr(embedded, "embedded_encoder", lambda: base)
-    rewrite(adapter, base_model_name_or_path=f"/home/somebody/.cache/hf_xalign/encoders/{embedded._FOLDER}")
+    rewrite(adapter, base_model_name_or_path=f"/home/somebody/.cache/hf_xalign/encoders/{embedded.FOLDER}")
     assert torch.equal(run(hf_xalign.load(adapter)), expected)
     assert type(hf_xalign.load("embedded")) is BertModel
 

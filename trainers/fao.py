@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
@@ -10,7 +9,6 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import PairCollator
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.feature_cache import cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
@@ -18,7 +16,7 @@ from hf_xalign.modeling.heads import ProjectionHead
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.reference import frozen_copy
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.word import WordAlignmentTrainer, encoded
+from hf_xalign.trainers.word import WordAlignmentTrainer, encoded, pair_collator
 
 
 class FAOTrainer(WordAlignmentTrainer):
@@ -73,9 +71,8 @@ class FAOTrainer(WordAlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
-        self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
         cached = None
-        if self._needs_reference and args.reference == "cache" and not peft:
+        if args.needs_reference and args.reference == "cache" and not peft:
             cast(nn.Module, model).to(args.device)
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_features(
@@ -87,7 +84,7 @@ class FAOTrainer(WordAlignmentTrainer):
                     pad_token_id=processing_class.pad_token_id,
                     dtype=getattr(torch, args.reference_dtype),
                     autocast=torch.bfloat16 if args.bf16 else None,
-                    folder=None if args.cache_dir is None else Path(args.cache_dir),
+                    folder=args.cache_dir,
                 )
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it; never exported.
@@ -98,19 +95,11 @@ class FAOTrainer(WordAlignmentTrainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
-            data_collator=PairCollator(
-                pad_token_id=processing_class.pad_token_id,
-                pooling=args.pooling,
-                linked_tokens=args.linked_tokens,
-                regularized_side=args.regularized_side,
-                regularized_words=args.regularized_words if self._needs_reference else "linked",
-                needs_reference=self._needs_reference,
-                reference=cached,
-            ),
+            data_collator=pair_collator(args, processing_class, cached),
             **kwargs,
         )
         # Made before any checkpoint is resumed: f0 is the encoder that the run began with.
-        self.reference = frozen_copy(self.model) if self._needs_reference and not cached and not peft else None
+        self.reference = frozen_copy(self.model) if args.needs_reference and not cached and not peft else None
 
     def _project(self, vectors: torch.Tensor) -> torch.Tensor:
         head = getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
@@ -10,16 +9,17 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import SIDES, PairCollator
+from hf_xalign.data.collators import SIDES, Side
 from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.feature_cache import CachedVectors, cache_features
+from hf_xalign.modeling.feature_plan import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.top import language_numbers
 from hf_xalign.modeling.tuner import XAlignConfig
 from hf_xalign.trainers.mao_config import MAOConfig
-from hf_xalign.trainers.word import WordAlignmentTrainer, encoded
+from hf_xalign.trainers.word import WordAlignmentTrainer, encoded, pair_collator
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 
@@ -85,17 +85,15 @@ class MAOTrainer(WordAlignmentTrainer):
             self.random_start = args.own_module and args.init == "random"
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
         self.layers = layer_index([-1], model.config.num_hidden_layers)
-        self._needs_reference = args.regularizer_weight > 0 or args.align_target == "frozen"
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
-        regularized_words = args.regularized_words if self._needs_reference else "linked"
         features = None
         if self._word_view and module.adapters is None and args.feature_cache is not False:
             features, train_dataset = self._cache(model, module, train_dataset, args, processing_class)
         alone = features is not None and not (module.top == "transformer" and module.context)
         numbers = language_numbers(module) if self._word_view and module.languages else None
         self._pairs_are_numbered = args.batch_of == "links"
-        if args.batch_of == "links":
+        if self._pairs_are_numbered:
             with args.main_process_first(desc="splitting pairs into links"):
                 train_dataset = link_rows(train_dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
@@ -105,21 +103,14 @@ class MAOTrainer(WordAlignmentTrainer):
                 pad_token_id=processing_class.pad_token_id,
                 linked_tokens=args.linked_tokens,
                 regularized_side=args.regularized_side,
-                regularized_words=regularized_words,
+                regularized_words=args.reference_words,
                 features=features,
                 context=not alone,
                 languages=numbers,
                 pivot=pivot,
             )
         else:
-            collator = PairCollator(
-                pad_token_id=processing_class.pad_token_id,
-                pooling=args.pooling,
-                linked_tokens=args.linked_tokens,
-                regularized_side=args.regularized_side,
-                regularized_words=regularized_words,
-                needs_reference=self._needs_reference,
-            )
+            collator = pair_collator(args, processing_class)
         super().__init__(
             model,
             args,
@@ -141,10 +132,9 @@ class MAOTrainer(WordAlignmentTrainer):
         """The frozen encoder's vectors of all words that the loss and the module look at."""
         cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
-        regularized = self._needs_reference and args.regularized_words == "all"
-        needed: Any = {
-            side: "all" if whole or (regularized and side == args.regularized_side) else "linked" for side in SIDES
-        }
+        needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
+        if args.reference_words == "all":
+            needed[args.regularized_side] = "all"
         encoder = cast(Any, model)
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
             return cache_features(
@@ -158,7 +148,7 @@ class MAOTrainer(WordAlignmentTrainer):
                 dtype=getattr(torch, args.cache_dtype),
                 autocast=torch.bfloat16 if args.bf16 else None,
                 batch_size=args.per_device_eval_batch_size,
-                folder=None if args.cache_dir is None else Path(args.cache_dir),
+                folder=args.cache_dir,
             )
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
@@ -195,6 +185,7 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
     """
     module = cast(Any, model).active_peft_config
     own = isinstance(module, XAlignConfig)
+    on_top = own and module.adapters is None
     if not any(parameter.requires_grad for parameter in cast(nn.Module, model).parameters()):
         raise InputError(
             "every weight of this PeftModel is frozen: load it by PeftModel.from_pretrained(..., is_trainable=True)"
@@ -202,12 +193,12 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
     if len(cast(Any, model).active_adapters) > 1:
         names = ", ".join(cast(Any, model).active_adapters)
         raise InputError(f"adapters {names} of this PeftModel are active: choose the one to train by set_adapter")
-    if args.batch_of == "links" and not (own and module.adapters is None):
+    if args.batch_of == "links" and not on_top:
         raise InputError(
             "batch_of=links: this PeftModel trains inside the encoder, which would run over two sentences for "
             "each link; use preset=adapter, whose batches and schedule are made for that, or batch_of=pairs"
         )
-    if (args.feature_cache or args.cache_dir) and not (own and module.adapters is None):
+    if (args.feature_cache or args.cache_dir) and not on_top:
         raise InputError(
             "feature_cache, cache_dir: this PeftModel trains inside the encoder's layers, which changes the word "
             "vectors in every step; leave them out"

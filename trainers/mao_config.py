@@ -174,10 +174,9 @@ class MAOConfig(WordAlignmentConfig):
         return self.peft_type.lower() == "xalign"
 
     @property
-    def cached(self) -> bool:
-        """Whether the module trains from cached word vectors."""
-        on_top = self.own_module and self.adapters == "none"
-        return on_top if self.feature_cache is None else self.feature_cache
+    def on_top(self) -> bool:
+        """Whether all that is trained lies on top of the encoder, whose word vectors then never change."""
+        return self.own_module and self.adapters == "none"
 
     def check_settings(self) -> None:
         """As the base's; and refuse modules that cannot be made, and a cache of vectors that training changes.
@@ -205,19 +204,19 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(
                 f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} has its peft_options"
             )
-        if self.feature_cache and not (self.own_module and self.adapters == "none"):
+        if self.feature_cache and not self.on_top:
             raise InputError(
                 "feature_cache=true: what is trained inside the encoder's layers changes the word vectors in every "
                 "step; leave it out, or train a module on top alone (adapters=none)"
             )
-        if self.cache_dir and not self.cached:
+        if self.cache_dir and not (self.on_top and self.feature_cache is not False):
             raise InputError("cache_dir: this run has no cache, so leave it out")
-        if self.batch_of == "links" and (self.linked_tokens != "words" or self._regularizes_all()):
+        if self.batch_of == "links" and (self.linked_tokens != "words" or self.reference_words == "all"):
             raise InputError(
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
                 "or batch_of=pairs"
             )
-        if self.batch_of == "links" and not (self.own_module and self.adapters == "none"):
+        if self.batch_of == "links" and not self.on_top:
             changing = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
             raise InputError(
                 f"batch_of=links: {changing} changes the encoder, which would run over two sentences for each link; "
@@ -237,10 +236,6 @@ class MAOConfig(WordAlignmentConfig):
         usual = {"linear_bias": False, "orthogonal": False, "per_language": "none"}
         usual.update({name: preset[name] for name in ("top", "adapters")})
         return [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
-
-    def _regularizes_all(self) -> bool:
-        uses_f0 = self.regularizer_weight > 0 or self.align_target == "frozen"
-        return uses_f0 and self.regularized_words == "all"
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """As the base's; and refuse a module that does not fit the encoder."""

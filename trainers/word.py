@@ -11,8 +11,10 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.collators import PairCollator
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.losses import word_distance, word_infonce
+from hf_xalign.modeling.feature_cache import CachedVectors
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import TokenIndex, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
@@ -28,14 +30,13 @@ class WordAlignmentTrainer(AlignmentTrainer):
     with `objective="infonce"`, the word-level contrast of [`~hf_xalign.losses.word_infonce`], a mean over both
     words of every link, plus w L_reg.
 
-    A method says which layers are aligned (`layers`) and whether the loss has f0 in it (`_needs_reference`); its
-    batches are those of [`~hf_xalign.data.collators.PairCollator`], or it overrides where f and f0 come from.
+    A method says which layers are aligned (`layers`); its batches are those of [`pair_collator`], or it overrides
+    where f and f0 come from.
     """
 
     args: WordAlignmentConfig
     # The aligned layers, as indices into the hidden states.
     layers: list[int]
-    _needs_reference: bool
     # Whether training begins from random weights, so that the scores before it are not those of the untouched encoder.
     random_start: bool = False
     # Whether `link_pairs` are numbers of the corpus and not of the batch.
@@ -59,7 +60,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if not isinstance(num_items_in_batch, torch.Tensor):
             num_items_in_batch = self._get_num_items_in_batch([inputs], words.device)
         links, kept = num_items_in_batch
-        f0 = self._reference_vectors(model, inputs) if self._needs_reference else words[:0]
+        f0 = self._reference_vectors(model, inputs) if self.args.needs_reference else words[:0]
         if self.args.objective == "infonce":
             loss = self._infonce(inputs, words, links)
         else:
@@ -177,3 +178,18 @@ def encoded(
             max_length=min(args.max_length, position_limit(model.config)),
             subword_links=args.subword_links,
         )
+
+
+def pair_collator(
+    args: WordAlignmentConfig, tokenizer: PreTrainedTokenizerBase, reference: CachedVectors | None = None
+) -> PairCollator:
+    """The collator of a method whose word vectors are pooled from the encoder's token states."""
+    return PairCollator(
+        pad_token_id=tokenizer.pad_token_id,
+        pooling=args.pooling,
+        linked_tokens=args.linked_tokens,
+        regularized_side=args.regularized_side,
+        regularized_words=args.reference_words,
+        needs_reference=args.needs_reference,
+        reference=reference,
+    )

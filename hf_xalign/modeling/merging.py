@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.bottleneck import BottleneckLayer
 from hf_xalign.modeling.insertion import detach
-from hf_xalign.modeling.top import LinearTop, TopLayer
-from hf_xalign.modeling.tuner import XAlignConfig, backbone_of, find_top
+from hf_xalign.modeling.top import LinearTop, TopLayer, language_numbers
+from hf_xalign.modeling.tuner import XAlignConfig, backbone_of, find_top, remove_top
 
 _TOLERANCE = 1e-4  # largest difference of an output, over the largest output
 
@@ -50,9 +50,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     _fold(task, top, weight, bias, language)
     if isinstance(model, PeftModel):
         return model.unload()
-    top.remove()
-    backbone = backbone_of(task)
-    delattr(backbone, next(name for name, child in backbone.named_children() if child is top))
+    remove_top(task)
     detach(task)
     return task
 
@@ -90,18 +88,16 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
             "a bare encoder ends in a layer norm, which takes no linear map in: "
             f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
         )
-    known: list[str | None] = [config.pivot, *config.languages] if config.languages else [None]
-    if language not in known:
-        raise InputError(
-            f"language={language}: say which map to fold in, by language=... ({', '.join(map(str, known))})"
-            if config.languages
-            else f"language={language}: this module has one map for all languages; leave language out"
-        )
+    numbers = language_numbers(config)
+    if config.languages and language not in numbers:
+        raise InputError(f"language={language}: say which map to fold in, by language=... ({', '.join(numbers)})")
+    if language is not None and not config.languages:
+        raise InputError(f"language={language}: this module has one map for all languages; leave language out")
     # Read off the module's own forward, whatever it is made of: what it does to 0 and to the unit vectors.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()
     points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
-    number = torch.tensor([known.index(language)], device=points.device) if config.languages else None
+    number = None if language is None else torch.tensor([numbers[language]], device=points.device)
     with torch.no_grad():
         images = exact(points[None], None, number)[0]
     return top, (images[1:] - images[0]).T, images[0]

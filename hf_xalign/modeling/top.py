@@ -272,7 +272,7 @@ class TopLayer(XAlignLayer):
     ) -> torch.Tensor:
         given = self._language if language is None else language
         if given is None:
-            languages = _known_languages(config)
+            languages = list(language_numbers(config))
             raise InputError(
                 "this module has a map for each language: say which one the text is in, by "
                 f"hf_xalign.modeling.set_language(model, {languages[0]!r}) or language=... ({', '.join(languages)})"
@@ -324,10 +324,6 @@ class TopLayer(XAlignLayer):
         return output
 
 
-def _known_languages(config: XAlignConfig) -> list[str]:
-    return [*(config.languages or ()), *([config.pivot] if config.pivot else ())]
-
-
 def language_numbers(config: XAlignConfig) -> dict[str, int]:
     """The number of each language for `language=`: its map's place from 1 on, 0 for the pivot that has none."""
     numbers = {language: k for k, language in enumerate(config.languages or (), start=1)}
@@ -337,5 +333,5 @@ def language_numbers(config: XAlignConfig) -> dict[str, int]:
 def _language_number(config: XAlignConfig, language: str) -> int:
     numbers = language_numbers(config)
     if config.languages and language not in numbers:
-        raise InputError(f"language={language!r}: this module has maps for {', '.join(_known_languages(config))}")
+        raise InputError(f"language={language!r}: this module has maps for {', '.join(numbers)}")
     return numbers.get(language, 0)

@@ -233,10 +233,7 @@ class XAlignModel(BaseTuner):
                 "adapters of this kind cannot be folded into the encoder's weights exactly; a linear map on top can "
                 "be folded into a task head: hf_xalign.modeling.merge"
             )
-        backbone = backbone_of(self.model)
-        if hasattr(backbone, TOP_NAME):
-            getattr(backbone, TOP_NAME).remove()
-            delattr(backbone, TOP_NAME)
+        remove_top(self.model)
         super()._unload_and_optionally_merge(merge=False, **kwargs)
         return self.model
 
@@ -287,6 +284,14 @@ def find_top(model: nn.Module) -> TopLayer | None:
     return next((module for module in model.modules() if isinstance(module, TopLayer) and module.xalign_top), None)
 
 
+def remove_top(model: PreTrainedModel) -> None:
+    """Take the layer on top, and its hooks, off an encoder or task model."""
+    backbone = backbone_of(model)
+    if hasattr(backbone, TOP_NAME):
+        getattr(backbone, TOP_NAME).remove()
+        delattr(backbone, TOP_NAME)
+
+
 def set_language(model: nn.Module, language: str | None) -> None:
     """Say which language the following texts are in, for modules that have a map for each.
 
@@ -297,8 +302,8 @@ def set_language(model: nn.Module, language: str | None) -> None:
     Raises:
         InputError: the module has no map for it; or there is no such module.
     """
-    top = find_top(model)
-    if top is None or not any(config.languages for config in top._active_configs()):
+    top = _top_with_maps(model)
+    if top is None:
         raise InputError(f"set_language({language!r}): this model has no maps for single languages")
     top.set_language(language)
 
@@ -310,8 +315,8 @@ def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
     Raises:
         InputError: the module has no map for it.
     """
-    top = find_top(model)
-    if top is None or language is None or not any(config.languages for config in top._active_configs()):
+    top = _top_with_maps(model)
+    if top is None or language is None:
         yield
         return
     before = top._language
@@ -320,6 +325,12 @@ def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
         yield
     finally:
         top.set_language(before)
+
+
+def _top_with_maps(model: nn.Module) -> TopLayer | None:
+    """The layer on top, where its active module has a map for each language."""
+    top = find_top(model)
+    return top if top is not None and any(config.languages for config in top._active_configs()) else None
 
 
 def _stack_name(model: PreTrainedModel) -> str:

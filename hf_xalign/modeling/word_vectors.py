@@ -124,6 +124,34 @@ def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.
     return [output.last_hidden_state if i == num_layers else output.hidden_states[i] for i in layers]
 
 
+def word_spans(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    *,
+    max_length: int | None,
+    specials: bool,
+) -> tuple[list[list[int]], list[np.ndarray]]:
+    """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off.
+
+    Args:
+        model: the encoder, whose positions limit the length.
+        tokenizer: its fast tokenizer.
+        sentences: one list of words a sentence.
+        max_length: tokens a sentence at most, or None for the encoder's own limit.
+        specials: the first and the last token are two more words after the sentence's own.
+    """
+    limit = min(max_length or position_limit(model.config), position_limit(model.config))
+    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
+    if not specials:
+        return encoded.input_ids, encoded.spans
+    ends = [len(ids) for ids in encoded.input_ids]
+    with_specials = [
+        np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(encoded.spans, ends, strict=True)
+    ]
+    return encoded.input_ids, with_specials
+
+
 def extract_pooled(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -152,12 +180,7 @@ def extract_pooled(
         desc: label of the progress bar, or None.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
-    limit = min(max_length or position_limit(model.config), position_limit(model.config))
-    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
-    parts = encoded.spans
-    if specials:
-        ends = [len(ids) for ids in encoded.input_ids]
-        parts = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(parts, ends, strict=True)]
+    input_ids, parts = word_spans(model, tokenizer, sentences, max_length=max_length, specials=specials)
     counts = np.array([len(part) for part in parts], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     spans = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int32)])
@@ -166,7 +189,7 @@ def extract_pooled(
     vectors = {pooling: torch.zeros(shape) for pooling in poolings}
     pad = tokenizer.pad_token_id
     for rows, mask, states in hidden_batches(
-        model, encoded.input_ids, pad, index, batch_size=batch_size, dtype=dtype, desc=desc
+        model, input_ids, pad, index, batch_size=batch_size, dtype=dtype, desc=desc
     ):
         words = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]

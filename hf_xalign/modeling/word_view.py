@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import tokenize_words, word_tokenizer
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.word_vectors import WordVectors, hidden_batches
+from hf_xalign.modeling.word_vectors import WordVectors, hidden_batches, word_spans
 
 
 def extract_word_view(
@@ -39,12 +37,7 @@ def extract_word_view(
     Returns:
         The vectors, (words, 1, dim).
     """
-    limit = min(max_length or position_limit(model.config), position_limit(model.config))
-    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
-    parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in encoded.spans]
-    if specials:
-        ends = [len(ids) for ids in encoded.input_ids]
-        parts = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(parts, ends, strict=True)]
+    input_ids, parts = word_spans(model, tokenizer, sentences, max_length=max_length, specials=specials)
     counts = np.array([len(part) for part in parts], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     present = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int64)])[:, 1] > 0
@@ -58,7 +51,7 @@ def extract_word_view(
 
     batches = hidden_batches(
         model,
-        encoded.input_ids,
+        input_ids,
         tokenizer.pad_token_id,
         [model.config.num_hidden_layers],
         batch_size=batch_size,

@@ -246,7 +246,7 @@ def test_snippets_on_the_embedded_encoder_run(languages, folders, monkeypatch):
     folders(LANGUAGES, "path/to/the/base/model")
     config = Path("path/to/this/folder/adapter_config.json")
     config.write_text(
-        config.read_text().replace('"path/to/the/base/model"', f'"/elsewhere/{embedded._FOLDER}"'), encoding="utf-8"
+        config.read_text().replace('"path/to/the/base/model"', f'"/elsewhere/{embedded.FOLDER}"'), encoding="utf-8"
     )
     monkeypatch.setattr(embedded, "embedded_encoder", lambda: Path("path/to/the/base/model").resolve())
     found: dict = {}

@@ -13,6 +13,7 @@ from peft import PeftConfig, PeftModel
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
+import hf_xalign.mapping.rotated  # noqa: F401 (has transformers know mapped encoders)
 from hf_xalign.data import embedded
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone, without_pooler
@@ -35,7 +36,8 @@ def load(
 
     - An adapter (of this library, LoRA, ...) comes as a `PeftModel` on its base.
     - A folder of [`hf_xalign.modeling.with_alignment`] comes as that function gives it.
-    - A model with a task head comes as its class; every other checkpoint as an encoder without pooler.
+    - A model with a task head comes as its class; every other checkpoint as an encoder without pooler, a mapped one
+      ([`hf_xalign.mapping.rotated`]) with its maps.
 
     Weights are read from safetensors only, and no code of a repository is run.
 

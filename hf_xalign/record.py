@@ -20,6 +20,9 @@ Layout (schema 1; every value is plain JSON, a number that is not finite is null
                      included; or null
     adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind; the codes
                      of languages with a map of their own, and of the one left without, or null
+    maps             {files, dictionary}: `{language: path}` of the maps in the folder, and what of each training
+                     dictionary they were learnt from; only of mapping
+    intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
     comparison       {method, seconds, own_seconds, same_hardware}: preparing and training of another run on the same
                      pairs, against this one's; or null
     saved_to         the model's folder, or {what: path}

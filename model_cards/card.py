@@ -77,7 +77,7 @@ def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
             results.append(
                 EvalResult(
                     task_type="feature-extraction",
-                    task_name="Word retrieval",
+                    task_name="Bilingual lexicon induction" if metric.startswith("bli_") else "Word retrieval",
                     dataset_type=_line(source["hub_id"] or re.sub(r"[^\w.-]+", "-", source["source"]).strip("-")),
                     dataset_name=_line(source["source"]),
                     dataset_config=_line(f"{language}-{pivot}"),
@@ -110,8 +110,11 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         "pivot": _code(record["languages"]["pivot"]),
         "load_from": _literal(repo_id or "path/to/this/folder"),
         **_adapter(record),
+        **_maps(record, repo_id),
         "scores": _table(columns, rows, numbers=len(columns) - 2),
         "untrained": "untrained" in columns,
+        "induction": any(metric.startswith("bli_") for _, metric, *_ in score_rows(record)),
+        "intervals": _intervals(record),
         "word_view": any(metric.startswith("retrieval_words") for _, metric, *_ in score_rows(record)),
         "costs": [_text(line) for line in cost_lines(record)],
         "compared": bool(record.get("comparison")),
@@ -161,6 +164,41 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
         "untouched": pivot and _code(pivot),
         "language": example and _literal(example),
     }
+
+
+def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
+    """What the template says of maps that no adapter stands for."""
+    maps = record.get("maps")
+    if not maps or record.get("adapter"):
+        return {"maps": ""}
+    base, settings = record["base_model"], record["settings"]
+    language, file = next(iter(maps["files"].items()))
+    to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
+    return {
+        "maps": ", ".join(_code(name) for name in maps["files"].values()),
+        "maps_on_hub": repo_id is not None,
+        "map_file": _literal(file),
+        "map_lang": _literal(language),
+        "map_side": _literal("source" if to_pivot else "target"),
+        "map_layers": str([int(layer) for layer in settings.get("layers", [-1])]),
+        "map_pooling": _literal(settings.get("pooling", "mean")),
+        "base_from": '"embedded"'
+        if base["name"] == "embedded"
+        else _literal(base["hub_id"] or "path/to/the/base/model"),
+    }
+
+
+def _intervals(record: Mapping[str, Any]) -> str:
+    """The intervals of lexicon induction's headline, before and after, as a table; empty without any."""
+    stages = record.get("intervals") or {}
+    rows = []
+    for language, found in stages.get("after", {}).items():
+        for metric, bounds in found.items():
+            if metric.split(",")[0] in ("bli_p@1_to_pivot", "bli_p@1_from_pivot"):
+                before = stages.get("before", {}).get(language, {}).get(metric)
+                shown = (f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair else "-" for pair in (before, bounds))
+                rows.append((_code(language, table=True), _code(metric, table=True), *shown))
+    return _table(("language", "metric", "before", "after"), rows, numbers=2) if rows else ""
 
 
 def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -12,16 +12,12 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.embedded import resolve_model
-from hf_xalign.data.encoding import check_vocabulary
-from hf_xalign.data.parallel import concatenate, load_sources, parse_source
-from hf_xalign.data.word_alignment import align_words, link_statistics
-from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.tuner import XAlignConfig, speaking
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes.common import DataArguments
-from hf_xalign.record import hub_id
+from hf_xalign.recipes.text import load_text
 from hf_xalign.trainers.word import WordAlignmentTrainer
 from hf_xalign.trainers.word_config import WordAlignmentConfig
 
@@ -113,55 +109,13 @@ def load_material(data: DataArguments, args: WordAlignmentConfig, *, resume: str
     args.check_model(model, tokenizer)
     cast(nn.Module, model).to(args.device)
     kept = Path(args.output_dir) / EVAL_LINKS
-    links_file = data.eval_links or (str(kept) if resume and kept.exists() else None)
     with args.main_process_first(desc="loading and linking the text"):
-        train, train_sources = _load(data.train_data, data.train_split, data.max_train_pairs, data)
-        for side in ("source", "target"):
-            check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
-        if links_file:
-            evaluation = read_links(links_file)
-            eval_sources = [{"source": links_file, "hub_id": None, "pairs": len(evaluation)}]
-        else:
-            test, eval_sources = _load(data.eval_data, data.eval_split, data.max_eval_pairs, data)
-            evaluation = make_evaluation_links(test, train)
-        text = train
-        if args.subword_links:
-            text = train.map(
-                _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords"
-            )
-        encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
-        linked = align_words(
-            text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=args.seed, **encoder
+        text = load_text(
+            data,
+            model,
+            tokenizer,
+            eval_links=data.eval_links or (str(kept) if resume and kept.exists() else None),
+            subwords=args.subword_links,
+            seed=args.seed,
         )
-    counts = {
-        pair: {
-            "pairs": found.pairs,
-            "dropped pairs": found.dropped,
-            "links": found.links,
-            "links a pair": round(found.links_per_pair, 2),
-        }
-        for pair, found in link_statistics(linked, train).items()
-    }
-    sources = {"train": train_sources, "eval": eval_sources}
-    return Material(model, tokenizer, linked, evaluation, counts, sources)
-
-
-def _load(
-    items: list[str], split: str, max_pairs: int | None, data: DataArguments
-) -> tuple[Dataset, list[dict[str, Any]]]:
-    """The text of some sources as one corpus, and the record's entry of each."""
-    parts, entries = [], []
-    for item in items:
-        part = load_sources(
-            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
-        )
-        source, language = parse_source(item)
-        entry = {"source": item, "hub_id": hub_id(source), "language": language, "split": split, "pairs": len(part)}
-        entries.append({**entry, "fingerprint": part._fingerprint})
-        parts.append(part)
-    return concatenate(parts), entries
-
-
-def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
-    """The tokenizer's own tokens in the place of words, which `align_words` then links."""
-    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
+    return Material(model, tokenizer, text.train, text.evaluation, text.link_counts, text.sources)

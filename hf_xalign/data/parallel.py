@@ -49,7 +49,7 @@ _READING = 1  # raise it when the same input gives other rows, and cached tables
 _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
-_HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
+HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 _EMBEDDED = "embedded:"
 
 
@@ -139,7 +139,7 @@ def load_parallel(
     elif files:
         content, rows = [file_format(files[0]), _hash(files[0])], read_file(files[0], columns)
     else:
-        hub = _load_hub(name, split, revision)
+        hub = load_hub(name, split, revision)
         content, rows = ["hub", hub._fingerprint], _hub_rows(hub, columns, name)
     asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
@@ -187,9 +187,9 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
         if part.is_dir():
             raise InputError(f"{part} is a folder; name a file in it")
         if not part.exists():
-            if len(parts) == 1 and _HUB_ID.fullmatch(str(source)) and file_format(part) not in FORMATS:
+            if len(parts) == 1 and HUB_ID.fullmatch(str(source)) and file_format(part) not in FORMATS:
                 return []
-            raise InputError(f"{part}: no such file{_nearby(part)}")
+            raise InputError(f"{part}: no such file{nearby(part)}")
     return parts
 
 
@@ -203,7 +203,7 @@ def _embedded_file(name: str, split: str) -> Path:
     return Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))
 
 
-def _nearby(path: Path) -> str:
+def nearby(path: Path) -> str:
     """Files in the same folder with a similar name, as the end of an error message."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"
@@ -213,9 +213,14 @@ def _nearby(path: Path) -> str:
     return "; name a file, embedded:de, or a Hub dataset as owner/name"
 
 
-def _load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    match = _HUB_ID.fullmatch(name)
-    assert match is not None  # _local_paths lets nothing else through
+def load_hub(name: str, split: str, revision: str | None) -> Dataset:
+    """A split of a Hub dataset, written owner/name or owner/name:config.
+
+    Raises:
+        InputError: there is no such dataset, configuration or split, or the Hub cannot be reached.
+    """
+    match = HUB_ID.fullmatch(name)
+    assert match is not None  # callers let nothing else through
     repository, config = match.groups()
     try:
         return datasets.load_dataset(repository, config, split=split, revision=revision)

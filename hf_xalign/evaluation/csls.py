@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by CSLS or cosine between two sets of vectors, in bounded memory, on CPU or GPU.
+"""Exact nearest neighbours by CSLS, cosine or margin between two sets of vectors, in bounded memory, on CPU or GPU.
 
 CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) takes from the cosine how crowded the
 neighbourhoods of both vectors are:
@@ -10,6 +10,9 @@ y and its column maxima the nearest x. F is itself a product of vectors with two
 [y, -r(y)/2, 1], hence the search costs two matrix products (one for r, one for F) plus one pass of vectorised block
 maxima over each product and direction; blocks that cannot matter are never looked into. Beside
 copies of the vectors, one tile is in memory at a time.
+
+The ratio margin (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", equation 2) divides by the same
+means instead, cos(x, y) / ((r(x) + r(y)) / 2), tile by tile.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -34,6 +39,9 @@ _TILE = 4096
 _BLOCK = 16
 # What rows added to fill the last block score against real ones: below every real score, which lies in [-2, 2].
 _PADDING = -8.0
+# Rows that are widened to 64 bits at once: the copy stays in the processor's cache (measured on 50,000 x 384: 19
+# instead of 147 ms for the norms, 43 instead of 249 for the hashes of equal rows).
+_ROWS = 256
 
 
 class Neighbours(NamedTuple):
@@ -53,7 +61,7 @@ def nearest_neighbours(
     target: Tensor,
     *,
     k: int = 10,
-    similarity: Similarity = "csls",
+    similarity: Similarity | Literal["margin"] = "csls",
     legacy: bool = False,
     device: str | torch.device | None = None,
 ) -> Neighbours:
@@ -68,7 +76,7 @@ def nearest_neighbours(
         source: (Ns, D) vectors of any floating type. A zero vector stays zero: its cosine to everything is 0.
         target: (Nt, D) vectors.
         k: neighbours in the mean r; no more than there are on the other side are used.
-        similarity: "csls", or "cosine" for the plain nearest neighbour (k is not used).
+        similarity: "csls", "margin", or "cosine" for the plain nearest neighbour (k is not used).
         legacy: what the scripts behind published word-retrieval figures compute under the name of CSLS: the query is
             divided by its norm, but the candidates, and both sides where r is computed, by the Frobenius norm of their
             whole matrix. The score is close to a dot product. Three products instead of two.
@@ -78,16 +86,16 @@ def nearest_neighbours(
         `Neighbours`, int64 tensors (Ns,) and (Nt,).
 
     Raises:
-        InputError: a side is empty or not a matrix, dimensions differ, a row has NaN or infinity, or an option is
-            unknown.
+        InputError: a side is empty or not a matrix, dimensions differ, a row has NaN or infinity, an option is
+            unknown, or a margin would divide by a mean of both neighbourhoods that is zero or negative.
     """
-    if similarity not in ("csls", "cosine"):
-        raise InputError(f"similarity={similarity!r} is not known: use 'csls' or 'cosine'")
+    if similarity not in ("csls", "cosine", "margin"):
+        raise InputError(f"similarity={similarity!r} is not known: use 'csls', 'cosine' or 'margin'")
     if k < 1:
         raise InputError(f"k={k}: r is a mean over at least one neighbour")
     if legacy and similarity != "csls":
         raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
-    _check_shapes(source, target)
+    _check_shapes(source=source, target=target)
     device = torch.device(device) if device is not None else source.device
     source, target = (side.detach().to(device, torch.float32) for side in (source, target))
     with _plain_float32(device):
@@ -99,7 +107,8 @@ def nearest_neighbours(
             source_r, target_r = _mean_of_nearest(left, right, len(source), len(target), k)
             left[: len(source), -1] = source_r / -2
             right[: len(target), -2] = target_r / -2
-        best = _best(left, right, len(source), len(target))
+        margin = _margin_means(left, right, len(source), len(target), k) if similarity == "margin" else None
+        best = _best(left, right, len(source), len(target), margin)
         return _lowest_of_equals(best, source, target)
 
 
@@ -107,7 +116,7 @@ def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     # Here r(x) is not constant over what a query is compared with under the same scaling, so each direction has its
     # own matrix.
     source_unit, target_unit = _unit_rows(source, "source"), _unit_rows(target, "target")
-    source, target = (side / _norm(side).clamp_min(torch.finfo(torch.float32).tiny) for side in (source, target))
+    source, target = (_over_whole_norm(side) for side in (source, target))
     source_r, target_r = _mean_of_nearest(_extend(source, 0), _extend(target, 1), len(source), len(target), k)
     left, right = _extend(source_unit, 0), _extend(target, 1)
     right[: len(target), -2] = target_r / -2
@@ -118,8 +127,27 @@ def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     return _lowest_of_equals(Neighbours(source_to_target, target_to_source), source, target)
 
 
-def _check_shapes(source: Tensor, target: Tensor) -> None:
-    for name, side in (("source", source), ("target", target)):
+def _over_whole_norm(x: Tensor) -> Tensor:
+    norm = torch.linalg.vector_norm(x, dtype=torch.float64).float()
+    return x / norm.clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def _as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
+    """Vectors as they are given, or nested lists as float32."""
+    if isinstance(vectors, Tensor):
+        return vectors
+    try:
+        # NumPy turns nested lists into an array several times faster than torch does.
+        array = vectors if isinstance(vectors, np.ndarray) else np.asarray(vectors, dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{name} vectors: every row needs the same number of dimensions ({error})") from error
+    return torch.as_tensor(array)
+
+
+def _check_shapes(**sides: Tensor) -> None:
+    """Refuse what is no matrix of floats or empty, and other dimensions than those of the first side."""
+    (first, like), *_ = sides.items()
+    for name, side in sides.items():
         if side.ndim != 2 or not side.is_floating_point():
             raise InputError(
                 f"{name} vectors: expected a floating-point matrix (words, dimensions), got {side.dtype} of shape "
@@ -127,11 +155,11 @@ def _check_shapes(source: Tensor, target: Tensor) -> None:
             )
         if len(side) == 0:
             raise InputError(f"{name} vectors: no rows, so there is nothing to retrieve")
-    if source.shape[1] != target.shape[1]:
-        raise InputError(
-            f"source vectors have {source.shape[1]} dimensions and target vectors {target.shape[1]}: "
-            "both must come from the same layers of the same model"
-        )
+        if side.shape[1] != like.shape[1]:
+            raise InputError(
+                f"{first} vectors have {like.shape[1]} dimensions and {name} vectors {side.shape[1]}: "
+                "both must come from the same layers of the same model"
+            )
 
 
 @contextmanager
@@ -149,20 +177,22 @@ def _plain_float32(device: torch.device) -> Iterator[None]:
             backend.fp32_precision = precision
 
 
-def _norm(x: Tensor, dim: int | None = None) -> Tensor:
+def _norms(x: Tensor) -> Tensor:
+    """The length of every row: float32 (rows, 1)."""
     # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
-    return torch.linalg.vector_norm(x, dim=dim, keepdim=dim is not None, dtype=torch.float64).float()
+    parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
+    return torch.cat(parts).float()
 
 
 def _unit_rows(x: Tensor, name: str) -> Tensor:
     """Rows divided by their norm, zero rows kept."""
-    norm = _norm(x, dim=1)
+    norm = _norms(x)
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
         raise InputError(
             f"{name} vectors: row {int(bad[0, 0])} (of {len(x)}) holds NaN or infinity: check the model that gave it"
         )
-    return torch.where(norm > 0, x / norm, 0.0)
+    return x / torch.where(norm > 0, norm, 1.0)
 
 
 def _extend(x: Tensor, one: int) -> Tensor:
@@ -217,6 +247,19 @@ def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: in
     return top[0].mean(1), top[1].mean(1)
 
 
+def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
+    """r/2 of every row and column, of which no two add up to zero or less."""
+    source_r, target_r = _mean_of_nearest(left, right, rows, columns, k)
+    lowest = source_r.min() + target_r.min()
+    if lowest <= 0:
+        raise InputError(
+            f"margin: source row {int(source_r.argmin())} and target row {int(target_r.argmin())} have a mean cosine "
+            f"of {lowest.item() / 2:.3g} to their {k} nearest, and a ratio to zero or less has no meaning: are these "
+            "vectors zero? Otherwise use 'csls', which takes the difference"
+        )
+    return source_r / 2, target_r / 2
+
+
 def _keep_largest(running: Tensor, values: Tensor, maxima: Tensor) -> None:
     """Merge a tile's values (line, place, block) into `running` (line, k), the k largest of each line so far."""
     lines, k = running.shape
@@ -242,13 +285,23 @@ def _keep_largest(running: Tensor, values: Tensor, maxima: Tensor) -> None:
     running.copy_(torch.cat([running, entering], 1).topk(k).values)
 
 
-def _best(left: Tensor, right: Tensor, rows: int, columns: int) -> Neighbours:
-    """Index of the largest value of every row and every column of left @ right.T, the lowest among equal values."""
+def _best(
+    left: Tensor, right: Tensor, rows: int, columns: int, margin: tuple[Tensor, Tensor] | None = None
+) -> Neighbours:
+    """Index of the largest value of every row and every column of left @ right.T, the lowest among equal values.
+
+    With `margin` (rows,) and (columns,), the values are divided by the sum of theirs first.
+    """
     sides = [
         (left.new_full((n,), -torch.inf), torch.zeros(n, dtype=torch.int64, device=left.device))
         for n in (rows, columns)
     ]
     for i, j, tile in _tiles(left, right, "nearest neighbours"):
+        if margin is not None:
+            real = tile[: rows - i.start, : columns - j.start]
+            real.div_(margin[0][i, None] + margin[1][j])
+            # Divided, the padding need not be below every score.
+            tile[len(real) :], tile[:, real.shape[1] :] = -torch.inf, -torch.inf
         for (best, index), own, other, (values, maxima) in zip(sides, (i, j), (j, i), _blocks(tile)):
             _keep_best(best[own], index[own], values, maxima, other.start)
     return Neighbours(sides[0][1], sides[1][1])
@@ -284,12 +337,13 @@ def _first_equal(x: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1
     odd = odd.to(x.device)
-    bits = (x + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal rows, equal bits
-    # Int64 arithmetic wraps: a multiply-add hash of each row. In slices, because each makes an int64 copy.
-    hashed = torch.cat([(part * odd).sum(1) for part in bits.split(_TILE)])
+    # -0.0 becomes 0.0: equal rows, equal bits. Int64 arithmetic wraps: a multiply-add hash of each row.
+    hashed = torch.cat([((part + 0.0).view(torch.int32) * odd).sum(1) for part in x.split(_ROWS)])
     _, group = torch.unique(hashed, return_inverse=True)
     order = torch.arange(len(x), device=x.device)
     first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
     # Should two different rows ever share a hash, neither is merged.
-    same = torch.cat([(bits[a] == bits[b]).all(1) for a, b in zip(first.split(_TILE), order.split(_TILE))])
-    return torch.where(same, first, order)
+    later = (first != order).nonzero().squeeze(1)
+    same = torch.cat([(x[first[part]] == x[part]).all(1) for part in later.split(_TILE)])
+    first[later] = torch.where(same, first[later], later)
+    return first

@@ -292,20 +292,30 @@ def remove_top(model: PreTrainedModel) -> None:
         delattr(backbone, TOP_NAME)
 
 
+class LanguageAware:
+    """A model that itself has maps for each language, as a mapped encoder has; [`set_language`] finds it by this."""
+
+    _language: str | None
+
+    def set_language(self, language: str | None) -> None:
+        """The language of texts from here on; see [`set_language`]."""
+        raise NotImplementedError
+
+
 def set_language(model: nn.Module, language: str | None) -> None:
     """Say which language the following texts are in, for modules that have a map for each.
 
     Args:
-        model: an encoder, task model or `PeftModel` with such a module.
+        model: an encoder, task model or `PeftModel` with such a module, or a mapped encoder.
         language: its code, the pivot's for text that is to stay as it is, None to unset.
 
     Raises:
         InputError: the module has no map for it; or there is no such module.
     """
-    top = _top_with_maps(model)
-    if top is None:
+    owner = _owner_of_maps(model)
+    if owner is None:
         raise InputError(f"set_language({language!r}): this model has no maps for single languages")
-    top.set_language(language)
+    owner.set_language(language)
 
 
 @contextlib.contextmanager
@@ -315,22 +325,24 @@ def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
     Raises:
         InputError: the module has no map for it.
     """
-    top = _top_with_maps(model)
-    if top is None or language is None:
+    owner = _owner_of_maps(model)
+    if owner is None or language is None:
         yield
         return
-    before = top._language
-    top.set_language(language)
+    before = owner._language
+    owner.set_language(language)
     try:
         yield
     finally:
-        top.set_language(before)
+        owner.set_language(before)
 
 
-def _top_with_maps(model: nn.Module) -> TopLayer | None:
-    """The layer on top, where its active module has a map for each language."""
+def _owner_of_maps(model: nn.Module) -> TopLayer | LanguageAware | None:
+    """The layer on top, where its active module has a map for each language; or a mapped encoder."""
     top = find_top(model)
-    return top if top is not None and any(config.languages for config in top._active_configs()) else None
+    if top is not None and any(config.languages for config in top._active_configs()):
+        return top
+    return next((module for module in model.modules() if isinstance(module, LanguageAware)), None)
 
 
 def _stack_name(model: PreTrainedModel) -> str:

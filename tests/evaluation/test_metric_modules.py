@@ -16,10 +16,12 @@ import yaml
 import hf_xalign.metrics
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
+from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation.sentences import sentence_retrieval
 
 FOLDER = Path(hf_xalign.metrics.__file__).parent
-NAMES = ["alignment_error_rate", "word_retrieval"]
+NAMES = ["alignment_error_rate", "bilingual_lexicon_induction", "sentence_retrieval", "word_retrieval"]
 
 USER = """
 import doctest, json, sys
@@ -54,6 +56,22 @@ links = {"predictions": [[[0, 0], [1, 2]], []], "sure": [[[0, 0], [1, 1]], [[0, 
 aer = evaluate.load(f"{folder}/alignment_error_rate")
 result["aer"] = aer.compute(**links, possible=[[[1, 2]], []])
 result["aer_sure"] = aer.compute(**links)
+
+vectors = {side: given[side] for side in ("source_vectors", "target_vectors")}
+sentences = metrics.load("sentence_retrieval")
+result["sentences"] = sentences.compute(**vectors)
+for start in (0, 25):
+    sentences.add_batch(**{name: side[start : start + 25].tolist() for name, side in vectors.items()})
+result["sentences_csls"] = sentences.compute(similarity="csls", k=3)
+
+lexicon = metrics.load("bilingual_lexicon_induction")
+entries = [(f"s{n}", f"t{m}") for n in range(50) for m in (n, n + 1)]
+vocabularies = {f"{side}_words": [f"{side[0]}{n}" for n in range(40)] for side in ("source", "target")}
+result["lexicon"] = lexicon.compute(entries=entries, **vectors, **vocabularies)
+for part in (entries[:60], entries[60:]):
+    lexicon.add_batch(entries=part)
+options = {"ks": [2], "similarity": "cosine", "bootstrap": 50, "seed": 3}
+result["lexicon_cosine"] = lexicon.compute(**vectors, **vocabularies, **options)
 json.dump(result, open(out, "w"))
 """
 
@@ -105,8 +123,22 @@ def test_alignment_error_rate_is_the_librarys_score(seen_by_user):
     assert seen_by_user["aer_sure"] == alignment_error_rate(*links)
 
 
+def test_sentence_retrieval_is_the_librarys_score(seen_by_user, vectors):
+    assert seen_by_user["sentences"] == sentence_retrieval(*vectors)
+    assert seen_by_user["sentences_csls"] == sentence_retrieval(*vectors, similarity="csls", k=3)
+
+
+def test_lexicon_induction_is_the_librarys_score(seen_by_user, vectors):
+    words = [f"s{n}" for n in range(40)], [f"t{n}" for n in range(40)]
+    entries = [(f"s{n}", f"t{m}") for n in range(50) for m in (n, n + 1)]
+    assert seen_by_user["lexicon"] == lexicon_induction(*vectors, *words, entries)
+    assert seen_by_user["lexicon_cosine"] == lexicon_induction(
+        *vectors, *words, entries, ks=(2,), similarity="cosine", bootstrap=50, seed=3
+    )
+
+
 def test_unknown_name_lists_the_names():
-    with pytest.raises(InputError, match="no metric called 'bleu': there are alignment_error_rate, word_retrieval"):
+    with pytest.raises(InputError, match=f"no metric called 'bleu': there are {', '.join(NAMES)}"):
         hf_xalign.metrics.load("bleu")
 
 

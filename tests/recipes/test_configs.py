@@ -9,19 +9,23 @@ import pytest
 import hf_xalign.recipes.flow
 from hf_xalign.config import parse
 from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.mapping_arguments import MappingArguments
 from hf_xalign.trainers import FAOConfig, MAOConfig
 
 CONFIGS = Path(hf_xalign.recipes.flow.__file__).parent / "configs"
-CLASSES = {"fao": FAOConfig, "mao": MAOConfig}
+CLASSES = {"fao": FAOConfig, "mao": MAOConfig, "mapping": MappingArguments}
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_config_parses_and_says_how_to_run_it(path):
     text = path.read_text()
     method = path.stem.split("_")[0]
-    assert f"accelerate launch recipes/{method}.py --config recipes/configs/{path.name}" in text
+    launcher = "python" if method == "mapping" else "accelerate launch"
+    assert f"{launcher} recipes/{method}.py --config recipes/configs/{path.name}" in text
     assert "Hardware" in text
-    options = ["--config", str(path), "--use_cpu", "true", "--bf16", "false"]
+    options = ["--config", str(path)]
+    if method != "mapping":
+        options += ["--use_cpu", "true", "--bf16", "false"]
     data, args = parse((DataArguments, CLASSES[method]), options)
     assert args.output_dir == f"runs/{path.stem}"
     assert data.train_data

@@ -1,0 +1,67 @@
+"""Text of one language, a sentence a row, from files or the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+from datasets import Dataset
+
+from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
+from hf_xalign.data.readers import file_format
+from hf_xalign.errors import InputError
+
+# What `datasets` calls the formats it reads.
+_BUILDERS = {".txt": "text", ".jsonl": "json", ".parquet": "parquet"}
+
+
+def load_monolingual(
+    source: str | Path,
+    *,
+    split: str = "train",
+    text_column: str = "text",
+    max_sentences: int | None = None,
+    revision: str | None = None,
+) -> Dataset:
+    """Sentences of one language as a dataset with the column `text`; empty ones stay.
+
+    Args:
+        source: a file (.txt with a sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
+            owner/name or owner/name:config.
+        split: split of a Hub dataset; a file is read whole.
+        text_column: name of the column of text, of formats that have names.
+        max_sentences: keep only the first so many.
+        revision: branch, tag or commit of a Hub dataset.
+
+    Raises:
+        InputError: no such file or dataset, a format that is not read, a file that is not what its name says, or no
+            column of that name with text in it.
+    """
+    path = Path(source).expanduser()
+    if path.is_file():
+        found = _read(path)
+    elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
+        found = load_hub(str(source), split, revision)
+    else:
+        raise InputError(f"{source}: no such file{nearby(path)}")
+    column = "text" if file_format(path) == ".txt" else text_column
+    if column not in found.column_names or found.features[column].dtype not in ("string", "large_string"):
+        raise InputError(
+            f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}: name "
+            "one by text_column"
+        )
+    if max_sentences is not None:
+        found = found.select(range(min(max_sentences, len(found))))
+    found = found.select_columns([column])
+    return found if column == "text" else found.rename_column(column, "text")
+
+
+def _read(path: Path) -> Dataset:
+    kind = _BUILDERS.get(file_format(path))
+    if kind is None:
+        raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
+    try:
+        return datasets.load_dataset(kind, data_files=str(path), split="train")
+    except (datasets.exceptions.DatasetGenerationError, UnicodeDecodeError) as error:
+        reason = error.__cause__ or error
+        raise InputError(f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({reason})") from error

@@ -1,0 +1,161 @@
+"""Bilingual lexicon induction: is a word's translation among its nearest words of the other language?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.bootstrap import interval
+from hf_xalign.evaluation.csls import Similarity, _as_tensor, _check_shapes, _norms
+from hf_xalign.evaluation.ranking import nearest
+
+
+def lexicon_induction(
+    source_vectors: Tensor | ArrayLike,
+    target_vectors: Tensor | ArrayLike,
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    entries: Iterable[Sequence[str]],
+    *,
+    ks: Sequence[int] = (1, 5, 10),
+    similarity: Similarity = "csls",
+    k: int = 10,
+    device: str | torch.device | None = None,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, float | int]:
+    """Precision at K of translating the source words of a test dictionary into the whole target vocabulary.
+
+    A source word is answered correctly at K when any of its gold translations is among the K target words that are
+    nearest to it. Under CSLS r(x) is taken over all target words and r(y) over all source words, as MUSE and fastText
+    do. Equal scores are ranked in the order of `target_words`.
+
+    Published figures differ in what they do with words outside the vocabularies, so both ways are returned:
+
+    - `p@K`, MUSE's (`evaluation/word_translation.py`): an entry counts only if both of its words are in the
+      vocabularies, so the mean is over source words that have a vector and at least one gold with a vector; the others
+      are left out.
+    - `p@K_oov_wrong`, fastText's (`alignment/eval.py`, which has K = 1): the same correct answers, divided by *all*
+      source words of the dictionary, so a source word without a vector, or without any gold that has one, is wrong.
+
+    The first rises when a vocabulary loses its hard words; the second falls with the coverage. Compare systems on
+    vocabularies of the same text, and give the coverage.
+
+    Args:
+        source_vectors: (Ns, D) floats, one row for each word, already mapped where there is a map.
+        target_vectors: (Nt, D) floats.
+        source_words: the Ns words, each once.
+        target_words: the Nt words, each once; every one of them is a candidate.
+        entries: (source word, target word) pairs, several for several translations; a pair given twice counts once.
+            Words are matched letter by letter: with a lower-cased dictionary (MUSE's) make lower-cased vocabularies.
+            [`~hf_xalign.data.dictionary.load_dictionary`] gives (English word, other word): these are the entries of
+            English as the source; for the other direction turn them round, `[(other, en) for en, other in entries]`.
+        ks: the K of the precisions.
+        similarity: "csls" or "cosine".
+        k: neighbourhood size of CSLS.
+        device: where to compute; by default where the source vectors lie.
+        bootstrap: resamples of the 95% percentile intervals over source words; 0 for none.
+        seed: of the resampling.
+
+    Returns:
+        For each K `p@K` and `p@K_oov_wrong`, fractions from 0 to 1, each with the bounds of its interval, `p@K_low`,
+        `p@K_high`, `p@K_oov_wrong_low` and `p@K_oov_wrong_high`.
+        `coverage`: share of the entries of which both words have a vector. `coverage_words`: share of the dictionary's
+        source words that MUSE's way counts. Counts: `entries`, `entries_covered`, `test_words` (the dictionary's
+        source words), `queries` (those counted MUSE's way), `source_vocabulary`, `target_vocabulary`.
+
+    Raises:
+        InputError: no entry with both words in the vocabularies, an entry that is not a pair, unequal numbers
+            of words and vectors, a word given twice, a row with NaN or infinity, other dimensions, or an option out of
+            range.
+    """
+    if not ks or min(ks) < 1 or bootstrap < 0:
+        raise InputError(f"ks={tuple(ks)} must be numbers from 1 upwards, and bootstrap={bootstrap} not be negative")
+    source, target = _as_tensor(source_vectors, "source"), _as_tensor(target_vectors, "target")
+    _check_shapes(source=source, target=target)
+    source_row, target_row = _rows(source_words, source, "source"), _rows(target_words, target, "target")
+    pairs = _checked_entries(entries)
+    covered = [(one, other) for one, other in pairs if one in source_row and other in target_row]
+    if not covered:
+        raise InputError(_no_entry(pairs, source_row, target_row))
+    test_words = len({one for one, _ in pairs})
+    golds: dict[int, set[int]] = defaultdict(set)
+    for one, other in covered:
+        golds[source_row[one]].add(target_row[other])
+    queries = torch.tensor(list(golds), device=source.device)
+    found = nearest(
+        source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source, device=device
+    ).indices.tolist()
+    scores: dict[str, float | int] = {}
+    for depth in ks:
+        right = np.array([not gold.isdisjoint(row[:depth]) for gold, row in zip(golds.values(), found)], dtype=float)
+        everything = np.concatenate([right, np.zeros(test_words - len(right))])
+        for name, values in ((f"p@{depth}", right), (f"p@{depth}_oov_wrong", everything)):
+            scores[name] = float(values.mean())
+            if bootstrap:
+                scores[f"{name}_low"], scores[f"{name}_high"] = interval(values, resamples=bootstrap, seed=seed)
+    return scores | {
+        "coverage": len(covered) / len(pairs),
+        "coverage_words": len(golds) / test_words,
+        "entries": len(pairs),
+        "entries_covered": len(covered),
+        "test_words": test_words,
+        "queries": len(golds),
+        "source_vocabulary": len(source),
+        "target_vocabulary": len(target),
+    }
+
+
+def _checked_entries(entries: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
+    """The entries without repetitions."""
+    pairs: dict[tuple[str, str], None] = {}
+    for n, entry in enumerate(entries):
+        if isinstance(entry, str) or len(entry) != 2:
+            raise InputError(f"entry {n}: {entry!r} is not a pair (source word, target word)")
+        pairs[entry[0], entry[1]] = None
+    return list(pairs)
+
+
+def _rows(words: Sequence[str], vectors: Tensor, side: str) -> dict[str, int]:
+    """The row of every word."""
+    if len(words) != len(vectors):
+        raise InputError(f"{len(words)} {side} words for {len(vectors)} {side} vectors: one word a row is needed")
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        first = rows.setdefault(word, row)
+        if first != row:
+            raise InputError(
+                f"{side} words: {word!r} stands in row {first} and row {row}; keep one, the more frequent word's say"
+            )
+    bad = (~_norms(vectors).isfinite()).nonzero()
+    if len(bad):
+        row = int(bad[0, 0])
+        raise InputError(
+            f"{side} vectors: row {row} ({words[row]!r}) holds NaN or infinity: check the model or the file that "
+            "gave it"
+        )
+    return rows
+
+
+def _no_entry(pairs: Sequence[tuple[str, str]], source_row: dict[str, int], target_row: dict[str, int]) -> str:
+    if not pairs:
+        return "lexicon induction: the dictionary has no entries"
+    parts = []
+    for side, n, rows in (("source", 0, source_row), ("target", 1, target_row)):
+        words = dict.fromkeys(pair[n] for pair in pairs)
+        missing = [word for word in words if word not in rows]
+        part = f"{len(words) - len(missing)} of {len(words)} {side} words have a vector"
+        if missing:
+            part += f" (not {', '.join(repr(word) for word in missing[:3])})"
+        parts.append(part)
+    return (
+        f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {'; '.join(parts)}. "
+        "Entries are (source word, target word): are they the right way round? If so, make vectors from more text, or "
+        "lower-case the vocabularies as dictionaries do"
+    )

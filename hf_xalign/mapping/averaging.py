@@ -1,0 +1,274 @@
+"""Sums of contextual word vectors over many sentences, in one pass of the encoder that can be gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.mapping.cover import CountedText, FindCut, ranges, vocabulary_rows
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.pooling import Pooling, word_token_index
+from hf_xalign.modeling.top import TopLayer
+from hf_xalign.modeling.word_vectors import hidden_batches, word_spans
+
+# Sentences that are encoded at a time.
+_BLOCK = 10_000
+# Seconds between two marks of what is done: what a killed run may have to do again.
+_MARK_SECONDS = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """The chosen sentences as token ids, longest first, and where in them the words of the vocabulary are.
+
+    Attributes:
+        tokens: int32, token ids, sentence after sentence.
+        token_offsets: int64 (sentences + 1,).
+        offsets: int64 (sentences + 1,): sentence `s` has the occurrences `offsets[s]` to `offsets[s + 1]`.
+        spans: int32 (occurrences, 2), token span in its sentence.
+        words: int64 (occurrences,), row of the vocabulary.
+        weights: float32 (occurrences,), one over how often the word occurs in that sentence.
+        counts: int64 (vocabulary,), sentences of each word.
+    """
+
+    tokens: np.ndarray
+    token_offsets: np.ndarray
+    offsets: np.ndarray
+    spans: np.ndarray
+    words: np.ndarray
+    weights: np.ndarray
+    counts: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.offsets) - 1
+
+    def token_ids(self, start: int = 0) -> list[np.ndarray]:
+        """Token ids of each sentence from number `start` on."""
+        return np.split(self.tokens, self.token_offsets[1:-1])[start:] if len(self) else []
+
+    def fingerprint(self) -> str:
+        """Hash of all that the sums depend on beside the encoder."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+
+def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
+    """What finds the words that the length limit cuts off, encoding only sentences that may be too long.
+
+    A token stands for a byte at least, or for the start of a word. (Not so where a tokenizer spells a character out,
+    as some do with ﷺ: such a word may be chosen, and be found cut off when it is encoded.)
+    """
+    limit = min(max_length or position_limit(model.config), position_limit(model.config), tokenizer.model_max_length)
+    room = limit - tokenizer.num_special_tokens_to_add()
+
+    def find(sentences: list[list[str]]) -> dict[int, np.ndarray]:
+        long = [k for k, words in enumerate(sentences) if len("".join(words).encode()) + len(words) > room]
+        if not long:
+            return {}
+        chosen = [sentences[k] for k in long]
+        _, spans = word_spans(model, tokenizer, chosen, max_length=max_length, specials=False)
+        return {k: span[:, 1] == 0 for k, span in zip(long, spans, strict=True)}
+
+    return find
+
+
+def find_occurrences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    counted: CountedText,
+    vocabulary: np.ndarray,
+    sentences: np.ndarray,
+    *,
+    per_word: int,
+    max_length: int | None,
+) -> Occurrences:
+    """Encode the chosen sentences, and keep of every word those in its first `per_word` ones.
+
+    A sentence that is then needed for no word is left out.
+
+    Args:
+        model: the encoder.
+        tokenizer: its fast tokenizer.
+        counted: the text.
+        vocabulary: int64, types.
+        sentences: int64, numbers of the chosen sentences, ascending.
+        per_word: sentences a word at most.
+        max_length: tokens a sentence at most.
+    """
+    rows_of = vocabulary_rows(len(counted.types), vocabulary)
+    tokens, lengths, owners, words, spans = [], [], [], [], []
+    with tqdm(
+        total=len(sentences),
+        desc=f"Encoding sentences ({counted.lang})",
+        unit="sentence",
+        disable=int(os.environ.get("RANK", "0")) != 0,
+    ) as bar:
+        for start in range(0, len(sentences), _BLOCK):
+            block = sentences[start : start + _BLOCK]
+            ids, parts = word_spans(model, tokenizer, counted.split(block), max_length=max_length, specials=False)
+            tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
+            lengths.append(np.array([len(row) for row in ids]))
+            begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
+            rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
+            here = (rows >= 0) & (span[:, 1] > 0)
+            owners.append(np.repeat(np.arange(start, start + len(block)), counts)[here])
+            words.append(rows[here])
+            spans.append(span[here])
+            bar.update(len(block))
+    return _keep(
+        np.concatenate(tokens),
+        np.concatenate(lengths),
+        np.concatenate(owners),
+        np.concatenate(words),
+        np.concatenate(spans),
+        len(vocabulary),
+        per_word,
+    )
+
+
+def _keep(
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    owners: np.ndarray,
+    words: np.ndarray,
+    spans: np.ndarray,
+    size: int,
+    per_word: int,
+) -> Occurrences:
+    """Of occurrences in text order those in the first `per_word` sentences of their word, longest sentence first."""
+    pairs, pair_of, times = np.unique(words * len(lengths) + owners, return_inverse=True, return_counts=True)
+    word_of_pair = pairs // len(lengths)
+    totals = np.bincount(word_of_pair, minlength=size)
+    place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]  # of the sentence among its word's
+    kept = (place < per_word)[pair_of]
+    counts = np.bincount(owners[kept], minlength=len(lengths))
+    order = np.argsort(-lengths, kind="stable")
+    order = order[counts[order] > 0]
+    begins = np.cumsum(counts) - counts
+    chosen = np.flatnonzero(kept)[ranges(begins[order], counts[order])]
+    return Occurrences(
+        tokens[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
+        np.concatenate([[0], np.cumsum(lengths[order])]),
+        np.concatenate([[0], np.cumsum(counts[order])]),
+        spans[chosen],
+        words[chosen],
+        (1.0 / times[pair_of[chosen]]).astype(np.float32),
+        np.minimum(totals, per_word),
+    )
+
+
+def sum_vectors(
+    model: PreTrainedModel,
+    found: Occurrences,
+    layers: list[int],
+    *,
+    pooling: Pooling,
+    pad_token_id: int,
+    batch_size: int = 64,
+    dtype: torch.dtype | None = None,
+    progress: Path | None = None,
+    desc: str | None = None,
+) -> Tensor:
+    """The sum over a word's sentences of its vector in each, which is the mean of its occurrences there.
+
+    With `progress` a run that was cut short goes on where it was; on a CPU and with the same batches, the sums are
+    then the same bits as of one that was not.
+
+    Args:
+        model: the encoder.
+        found: the sentences.
+        layers: positions in `hidden_states`.
+        pooling: which subwords make a word's vector.
+        pad_token_id: the padding token.
+        batch_size: sentences a forward pass.
+        dtype: autocast dtype, or None.
+        progress: file of the sums so far, which is written every few minutes and removed by the caller.
+        desc: label of the progress bar, or None.
+
+    Returns:
+        float32 (vocabulary, layers, dim) on the CPU.
+
+    Raises:
+        InputError: the disk is full, or the file of the sums so far is broken.
+    """
+    device = next(model.parameters()).device
+    done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
+    if progress is not None and progress.exists():
+        done, sums = _read_progress(progress)
+    sums = sums.to(device)
+    marked = time.monotonic()
+    batches = hidden_batches(
+        model,
+        found.token_ids(done),
+        pad_token_id,
+        layers,
+        batch_size=batch_size,
+        dtype=dtype,
+        desc=desc,
+        # A module in hooks knows one batch at a time.
+        pooled_threads=not any(isinstance(module, TopLayer) for module in model.modules()),
+    )
+    with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
+        for rows, mask, states in batches:
+            # The sentences are longest first, as hidden_batches sorts them: a batch is a run of them.
+            bounds = found.offsets[done : done + len(rows) + 1]
+            here = slice(bounds[0], bounds[-1])
+            owners = np.repeat(np.arange(len(rows)), np.diff(bounds))
+            tokens = word_token_index(found.spans[here], owners, mask.shape[1], pooling).to(device)
+            words, weights = (torch.from_numpy(part[here]).to(device) for part in (found.words, found.weights))
+            if tokens.word is not None and tokens.counts is not None:
+                words, weights = words[tokens.word], (weights / tokens.counts)[tokens.word]
+            for k, hidden in enumerate(states):
+                vectors = hidden.flatten(0, 1).index_select(0, tokens.index).float()
+                sums[:, k].index_add_(0, words, vectors * weights.unsqueeze(-1))
+            done += len(rows)
+            if progress is not None and time.monotonic() - marked > _MARK_SECONDS:
+                write_tensors(progress, {"sums": sums.cpu()}, {"sentences": str(done)})
+                marked = time.monotonic()
+    return sums.cpu()
+
+
+def _read_progress(path: Path) -> tuple[int, Tensor]:
+    try:
+        with safe_open(path, "pt") as file:
+            return int(file.metadata()["sentences"]), file.get_tensor("sums")
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: cannot be read ({error}): remove it and run again") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(save(dict(tensors), metadata))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise InputError(f"{path}: cannot be written ({error.strerror}): make room and run again") from error
+    finally:
+        partial.unlink(missing_ok=True)

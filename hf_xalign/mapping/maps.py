@@ -1,0 +1,339 @@
+"""Maps between the vector spaces of two languages: what every method of this room returns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:  # a map needs nothing of what the package of the data loads
+    from hf_xalign.data.collators import Side
+
+Step = Literal["unit", "centre"]
+
+_FORMAT = "hf_xalign.map"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, eq=False)
+class SideMap:
+    """What is done to the vectors of one language: the steps in their order, then x -> W x + b.
+
+    Attributes:
+        weight: W, float (layers, out, in).
+        offset: b, float (layers, out), or None.
+        steps: `unit` divides each vector by its length (a zero vector stays), `centre` takes the next mean off.
+        means: for each `centre` step float (layers, in).
+    """
+
+    weight: Tensor
+    offset: Tensor | None = None
+    steps: tuple[Step, ...] = ()
+    means: tuple[Tensor, ...] = ()
+
+    @classmethod
+    def identity(cls, layers: int, size: int, like: Tensor) -> SideMap:
+        """The map that changes nothing, of the dtype and on the device of `like`."""
+        eye = torch.eye(size, dtype=like.dtype, device=like.device)
+        return cls(eye.expand(layers, size, size).contiguous())
+
+    def normalize(self, vectors: Tensor) -> Tensor:
+        """The steps alone: float (n, layers, in) to the same."""
+        means = iter(self.means)
+        for step in self.steps:
+            vectors = unit(vectors) if step == "unit" else vectors - next(means).to(vectors)
+        return vectors
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Map float (n, layers, in) to (n, layers, out)."""
+        mapped = torch.einsum("nli,loi->nlo", self.normalize(vectors), self.weight.to(vectors))
+        return mapped if self.offset is None else mapped + self.offset.to(vectors)
+
+    def undo(self, vectors: Tensor) -> Tensor:
+        """The x that the map takes to `vectors` float (n, layers, out); with a `unit` step x as normalised.
+
+        Raises:
+            InputError: W has no inverse.
+        """
+        shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
+        found = torch.einsum("nlo,lio->nli", shifted, self._inverse().to(vectors))
+        if "unit" in self.steps:
+            return found
+        return found + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """W and b of the whole map as one x -> W x + b: float (layers, out, in) and (layers, out).
+
+        Raises:
+            InputError: a step divides by the length.
+        """
+        if "unit" in self.steps:
+            raise InputError(
+                "this map divides vectors by their length, so it is no affine map that a model could have: learn it "
+                "with steps=() or steps=('centre',)"
+            )
+        offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
+        for mean in self.means:
+            offset = offset - torch.einsum("loi,li->lo", self.weight, mean)
+        return self.weight, offset
+
+    def _inverse(self) -> Tensor:
+        wide = self.weight.double()
+        if wide.shape[1] != wide.shape[2]:
+            raise InputError(f"a map from {wide.shape[2]} to {wide.shape[1]} dimensions has no inverse")
+        singular = torch.linalg.svdvals(wide)
+        if bool((singular[:, -1] <= singular[:, 0] * torch.finfo(torch.float32).eps).any()):
+            raise InputError("this map has no inverse: its matrix is singular to the precision of float32")
+        return torch.linalg.inv(wide)
+
+    def _select(self, rows: Sequence[int]) -> SideMap:
+        keep = list(rows)
+        offset = None if self.offset is None else self.offset[keep]
+        return SideMap(self.weight[keep], offset, self.steps, tuple(mean[keep] for mean in self.means))
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageMap:
+    """A map from the vectors of one language to those of another, for one layer or several.
+
+    Both languages may be changed (VecMap does): `source` and `target` take each to the space in which they are
+    compared ([`project`]). Where `target` is None this is the target's own space.
+
+    Attributes:
+        source: the source language's side.
+        target: the target language's, or None where it stays as it is.
+        method: the method's name and options, for people.
+        layers: the layers the map was learnt on, as numbered by whoever learnt it (-1 is the last); one for each
+            matrix.
+        source_lang: language code, or None.
+        target_lang: language code, or None.
+    """
+
+    source: SideMap
+    target: SideMap | None = None
+    method: str = ""
+    layers: tuple[int, ...] = (-1,)
+    source_lang: str | None = None
+    target_lang: str | None = None
+
+    def __post_init__(self):
+        if len(self.layers) != len(self.source.weight):
+            raise InputError(
+                f"layers={self.layers}: {len(self.source.weight)} matrices need as many layers; say which they are of"
+            )
+        if self.target is not None and self.target.weight.shape[:2] != self.source.weight.shape[:2]:
+            raise InputError(
+                f"matrices of shapes {tuple(self.source.weight.shape)} and {tuple(self.target.weight.shape)}: both "
+                "sides need as many layers, and to be taken to as many dimensions"
+            )
+
+    def project(self, vectors: Tensor, side: Side = "source") -> Tensor:
+        """Take vectors of one language to the space in which the languages are compared.
+
+        Args:
+            vectors: float (n, layers, dim), or (n, dim) for a map of one layer.
+            side: whose they are.
+
+        Returns:
+            The same shape and dtype (with the size of that space).
+
+        Raises:
+            InputError: another size or another number of layers than the map's.
+        """
+        part = self.source if side == "source" else self.target
+        if part is None:
+            self._checked(vectors, self.source.weight.shape[1], side)
+            return vectors
+        return self._shaped(part, vectors, part.weight.shape[2], side)
+
+    def apply(self, vectors: Tensor) -> Tensor:
+        """Take vectors of the source language to the target language's own space.
+
+        Where the target's vectors are normalised before they are compared (VecMap), the result lies in the space of
+        those normalised vectors: lengths that were divided away cannot be given back.
+
+        Args:
+            vectors: as of [`project`].
+
+        Raises:
+            InputError: as of [`project`], or the target's map has no inverse.
+        """
+        mapped = self.project(vectors)
+        if self.target is None:
+            return mapped
+        return self.target.undo(mapped) if mapped.dim() == 3 else self.target.undo(mapped.unsqueeze(1))[:, 0]
+
+    def inverse(self) -> LanguageMap:
+        """The map from the target language to the source language; they are compared in the same space as before.
+
+        Raises:
+            InputError: a matrix that has no inverse.
+        """
+        self.source._inverse()
+        target = self.target
+        if target is None:
+            target = SideMap.identity(len(self.layers), self.source.weight.shape[1], self.source.weight)
+        return replace(
+            self, source=target, target=self.source, source_lang=self.target_lang, target_lang=self.source_lang
+        )
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """The map of [`apply`] as x -> W x + b: float (layers, dim, dim) and (layers, dim).
+
+        Raises:
+            InputError: a step divides by the length, or the target's map has no inverse.
+        """
+        weight, offset = self.source.affine()
+        if self.target is None:
+            return weight, offset
+        _, shift = self.target.affine()
+        back = self.target._inverse()
+        offset = torch.einsum("lio,lo->li", back, offset.double() - shift.double())
+        return (back @ weight.double()).to(weight), offset.to(weight)
+
+    def of(self, layers: Iterable[int]) -> LanguageMap:
+        """The map of some of its layers.
+
+        Raises:
+            InputError: a layer that it was not learnt on.
+        """
+        wanted = tuple(layers)
+        missing = [layer for layer in wanted if layer not in self.layers]
+        if missing:
+            raise InputError(f"a map of layers {self.layers} has none for layer {missing[0]}")
+        rows = [self.layers.index(layer) for layer in wanted]
+        target = None if self.target is None else self.target._select(rows)
+        return replace(self, source=self.source._select(rows), target=target, layers=wanted)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the map to one safetensors file, whole or not at all."""
+        path = Path(path)
+        sides = {"source": self.source, **({} if self.target is None else {"target": self.target})}
+        tensors: dict[str, Tensor] = {}
+        for name, side in sides.items():
+            tensors[f"{name}.weight"] = side.weight
+            if side.offset is not None:
+                tensors[f"{name}.offset"] = side.offset
+            tensors |= {f"{name}.mean.{k}": mean for k, mean in enumerate(side.means)}
+        # Copies: safetensors refuses a tensor that stands in two places, as one mean for both sides does.
+        tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+        about = {
+            "layers": self.layers,
+            "method": self.method,
+            "source_lang": self.source_lang,
+            "target_lang": self.target_lang,
+            "steps": {name: side.steps for name, side in sides.items()},
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            save_file(tensors, partial, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(about)})
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> LanguageMap:
+        """Read a file of [`save`]; every number is the same bits.
+
+        Raises:
+            InputError: the file is missing, broken, or something else.
+        """
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path}: no map that could be read ({error})") from error
+        if metadata.get("format") != _FORMAT:
+            raise InputError(f"{path}: not a map of this library; one is written by LanguageMap.save")
+        if metadata.get("version") != _VERSION:
+            raise InputError(
+                f"{path}: a map in version {metadata.get('version')} of this library's format, and this hf_xalign "
+                f"reads version {_VERSION}: use the one that wrote it"
+            )
+        about = json.loads(metadata["map"])
+        sides = {
+            name: SideMap(
+                tensors[f"{name}.weight"],
+                tensors.get(f"{name}.offset"),
+                tuple(steps),
+                tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("centre"))),
+            )
+            for name, steps in about["steps"].items()
+        }
+        return cls(
+            sides["source"],
+            sides.get("target"),
+            about["method"],
+            tuple(about["layers"]),
+            about["source_lang"],
+            about["target_lang"],
+        )
+
+    def _shaped(self, part: SideMap, vectors: Tensor, size: int, side: str) -> Tensor:
+        self._checked(vectors, size, side)
+        return part(vectors) if vectors.dim() == 3 else part(vectors.unsqueeze(1))[:, 0]
+
+    def _checked(self, vectors: Tensor, size: int, side: str) -> None:
+        flat = vectors.dim() == 2 and len(self.layers) == 1
+        whole = vectors.dim() == 3 and vectors.shape[1] == len(self.layers)
+        if not (flat or whole) or vectors.shape[-1] != size or not vectors.is_floating_point():
+            raise InputError(
+                f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map is for floats of shape "
+                f"(n, {len(self.layers)}, {size}), layers {self.layers}"
+            )
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors float (..., dim) divided by their lengths; a zero vector stays."""
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return torch.where(length > 0, vectors / length, vectors)
+
+
+def matched(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Check the matched vectors that a map is learnt from, and give both three dimensions.
+
+    Args:
+        source: float (pairs, layers, dim) or (pairs, dim).
+        target: as many vectors of the other language; the number of dimensions may be another.
+
+    Returns:
+        Both as (pairs, layers, dim).
+
+    Raises:
+        InputError: unequal numbers of pairs or layers, no pair, or a vector with NaN or infinity (its row is named).
+    """
+    sides = []
+    for name, side in (("source", source), ("target", target)):
+        if side.dim() not in (2, 3) or not side.is_floating_point():
+            raise InputError(
+                f"{name} vectors: expected floats of shape (pairs, dim) or (pairs, layers, dim), got {side.dtype} of "
+                f"shape {tuple(side.shape)}"
+            )
+        if not len(side):
+            raise InputError(f"{name} vectors: no pair to learn a map from")
+        bad = (~side.isfinite()).flatten(1).any(1).nonzero()
+        if len(bad):
+            raise InputError(
+                f"{name} vectors: row {int(bad[0, 0])} (of {len(side)}) holds NaN or infinity: check the model or "
+                "the file that gave it"
+            )
+        sides.append(side if side.dim() == 3 else side.unsqueeze(1))
+    one, other = sides
+    if one.shape[:2] != other.shape[:2]:
+        raise InputError(
+            f"{len(one)} source vectors of {one.shape[1]} layers for {len(other)} target vectors of {other.shape[1]}: "
+            "they are to be matched one by one"
+        )
+    return one, other

@@ -1,0 +1,160 @@
+"""The matched vectors that maps are learnt from: of linked words, or of the entries of a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.collators import SIDES
+from hf_xalign.errors import InputError
+from hf_xalign.mapping.anchors import Anchors
+from hf_xalign.modeling.pooling import Pooling
+from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.word_vectors import extract_word_vectors
+
+# Pairs whose words are in memory at a time; of the others only the linked words are.
+_PAIRS = 10_000
+
+
+class Matched(NamedTuple):
+    """Vectors of words and of their translations, row by row.
+
+    Attributes:
+        source: float32 (pairs, layers, dim).
+        target: float32 (pairs, layers, dim).
+        source_words: the words as strings.
+        target_words: the words as strings.
+    """
+
+    source: Tensor
+    target: Tensor
+    source_words: list[str]
+    target_words: list[str]
+
+
+class Coverage(NamedTuple):
+    """What of a dictionary could be used.
+
+    Attributes:
+        entries: entries of the dictionary.
+        source: entries whose source word has an anchor.
+        target: entries whose target word has one.
+        used: entries with both.
+    """
+
+    entries: int
+    source: int
+    target: int
+    used: int
+
+
+def linked_vectors(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    dataset: Dataset,
+    *,
+    layers: Sequence[int] = (-1,),
+    pooling: Pooling = "mean",
+    batch_size: int = 64,
+    max_length: int | None = None,
+    desc: str | None = None,
+) -> Matched:
+    """Parallel supervision: the contextual vectors of linked words (ROTATE, METHODS section 3).
+
+    Args:
+        model: the encoder; one with a map for each language is told whose text it reads.
+        tokenizer: its fast tokenizer.
+        dataset: word-linked pairs of one language pair (columns of `align_words`).
+        layers: which layers: -1 the last, 0 the embeddings.
+        pooling: which subwords make a word's vector.
+        batch_size: sentences a forward pass.
+        max_length: tokens a sentence at most; a link whose word was cut off, or has no subword, is left out.
+        desc: label of the progress bar, or None.
+
+    Raises:
+        InputError: pairs of several languages, or no link.
+    """
+    spoken: dict[str, str | None] = dict.fromkeys(SIDES)
+    for side in SIDES:
+        if f"{side}_lang" not in dataset.column_names:
+            continue
+        codes = sorted(dataset.unique(f"{side}_lang"))
+        if len(codes) > 1:
+            raise InputError(f"{side}_lang is {', '.join(codes)}: a map is of one language pair; select one")
+        spoken[side] = codes[0]
+    parts: dict[str, list[Tensor]] = {side: [] for side in SIDES}
+    words: dict[str, list[str]] = {side: [] for side in SIDES}
+    for start in range(0, len(dataset), _PAIRS):
+        rows = dataset[start : start + _PAIRS]
+        found = {}
+        for side in SIDES:
+            with speaking(model, spoken[side]):
+                found[side] = extract_word_vectors(
+                    model,
+                    tokenizer,
+                    rows[f"{side}_words"],
+                    layers=layers,
+                    pooling=pooling,
+                    batch_size=batch_size,
+                    max_length=max_length,
+                    desc=desc and f"{desc} ({side})",
+                )
+        starts = np.stack([found[side].offsets[:-1].numpy() for side in SIDES], axis=1)
+        counts = [len(links) for links in rows["links"]]
+        if not sum(counts):
+            continue
+        links = np.concatenate([np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in rows["links"]])
+        places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
+        whole = found["source"].present[places[:, 0]] & found["target"].present[places[:, 1]]
+        for k, side in enumerate(SIDES):
+            parts[side].append(found[side].vectors[places[whole, k]])
+            flat = [word for sentence in rows[f"{side}_words"] for word in sentence]
+            words[side].extend(flat[row] for row in places[whole, k].tolist())
+    if not words["source"]:
+        raise InputError("no linked words to learn a map from: give more text, or another aligner")
+    return Matched(torch.cat(parts["source"]), torch.cat(parts["target"]), words["source"], words["target"])
+
+
+def dictionary_vectors(
+    entries: Sequence[tuple[str, str]], source: Anchors, target: Anchors
+) -> tuple[Matched, Coverage]:
+    """Dictionary supervision: the anchors of both words of each entry.
+
+    Args:
+        entries: (source word, target word); an entry that is there twice counts once.
+        source: anchors of the source language.
+        target: anchors of the target language, of as many layers; the encoder may be another.
+
+    Returns:
+        The vectors of the entries that both have an anchor, in their order, and how many that are.
+
+    Raises:
+        InputError: anchors of unequal numbers of layers, or no usable entry.
+    """
+    if source.vectors.shape[1] != target.vectors.shape[1]:
+        raise InputError(
+            f"source anchors of layers {source.layers} and target anchors of {target.layers}: make both of as many"
+        )
+    entries = list(dict.fromkeys(entries))
+    rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)
+    found = rows >= 0
+    usable = found.all(1)
+    coverage = Coverage(len(entries), int(found[:, 0].sum()), int(found[:, 1].sum()), int(usable.sum()))
+    if not coverage.used:
+        missing = ", ".join(word for (word, _), there in zip(entries[:1000], found[:, 0].tolist()) if not there)[:60]
+        raise InputError(
+            f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
+            f"{coverage.source}, target {coverage.target} words found; not there: {missing} ...): give more text, "
+            "a larger max_words, or a dictionary of these two languages in this order"
+        )
+    rows = rows[usable]
+    kept = [entry for entry, use in zip(entries, usable.tolist()) if use]
+    return Matched(
+        source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], [a for a, _ in kept], [b for _, b in kept]
+    ), coverage

@@ -1,0 +1,37 @@
+"""Small monolingual texts, and the choice of sentences by a slow loop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+WORDS = ["the", "cat", "dog", "house", "open", "file", "kat", "hund", "haus", "spielen", "öffnen", "zwei"]
+
+
+def random_text(sentences=40, words=12, seed=0):
+    """Sentences of 1 to 8 words, some words much more frequent than others, a few repeated within a sentence."""
+    rng = np.random.default_rng(seed)
+    weights = 1 / np.arange(1, words + 1)
+    return [
+        " ".join(WORDS[i] for i in rng.choice(words, size=rng.integers(1, 9), p=weights / weights.sum()))
+        for _ in range(sentences)
+    ]
+
+
+def slow_cover(sentences, per_word):
+    """Numbers of the chosen sentences, ascending.
+
+    Args:
+        sentences: one set of words each.
+        per_word: sentences a word.
+    """
+    total = {word: sum(word in sentence for sentence in sentences) for word in set().union(*sentences)}
+    chosen = {k for k, sentence in enumerate(sentences) if any(total[word] <= per_word for word in sentence)}
+
+    def lacking(sentence):
+        return sum(sum(word in sentences[c] for c in chosen) < min(per_word, total[word]) for word in sentence)
+
+    while True:
+        gains = [0 if k in chosen else lacking(sentence) for k, sentence in enumerate(sentences)]
+        if not any(gains):
+            return sorted(chosen)
+        chosen.add(gains.index(max(gains)))

@@ -31,7 +31,10 @@ class MappingArguments:
     )
     centre: bool = field(
         default=True,
-        metadata={"help": "procrustes, least_squares: take the means off (NormRotateAlign).", "group": "Map"},
+        metadata={
+            "help": "procrustes, least_squares, rcsls: take the means off (NormRotateAlign); VecMap always does.",
+            "group": "Map",
+        },
     )
     whiten: bool = field(
         default=True,
@@ -137,5 +140,9 @@ class MappingArguments:
         }
         if self.method == "vecmap" and not self.whiten:
             return "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
-        centred = self.centre and self.method in ("procrustes", "least_squares")
-        return formulas[self.method] + ("; applied as e -> W (e - mean_s) + mean_t" if centred else "")
+        centred = {
+            "procrustes": "; applied as e -> W (e - mean_s) + mean_t",
+            "least_squares": "; applied as e -> W (e - mean_s) + mean_t",
+            "rcsls": ", centred and unit again",
+        }
+        return formulas[self.method] + (centred.get(self.method, "") if self.centre else "")

@@ -201,6 +201,7 @@ def learn(material: Material, language: str, args: MappingArguments) -> tuple[La
             epochs=args.rcsls_epochs,
             learning_rate=args.rcsls_learning_rate,
             spectral=args.spectral,
+            steps=("unit", "centre", "unit") if args.centre else ("unit",),
             layers=layers,
             **candidates,
         )

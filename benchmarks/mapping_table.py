@@ -69,12 +69,13 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
     from hf_xalign.recipes.mapping_material import gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.mapping_sources import read_sources
     from hf_xalign.recipes.text import load_text
 
     model, tokenizer = load_any_encoder(data, args)
     linked = load_text(data, model, tokenizer, eval_links=None)
     start = time.perf_counter()
-    material = gather(model, tokenizer, linked, data, args)
+    material = gather(model, tokenizer, linked, read_sources(args), data, args)
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():

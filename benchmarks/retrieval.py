@@ -92,7 +92,7 @@ def dense_check(source: Tensor, target: Tensor, k: int = 10) -> tuple[float, flo
 
 def bare_product(source: Tensor, target: Tensor) -> None:
     """One product of all rows with all rows, tile by tile into one buffer."""
-    for _ in csls._tiles(source, target, "bare product"):
+    for _ in csls.tiles(source, target, "bare product"):
         pass
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hf_xalign.data import align_words, load_parallel, predict_links
     from hf_xalign.evaluation import encode_sentences, encode_words
     from hf_xalign.loading import load
-    from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
+    from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer, PPAConfig, PPATrainer
 
 _HOME = {
     "align_words": "hf_xalign.data",
@@ -26,6 +26,8 @@ _HOME = {
     "FAOTrainer": "hf_xalign.trainers",
     "MAOConfig": "hf_xalign.trainers",
     "MAOTrainer": "hf_xalign.trainers",
+    "PPAConfig": "hf_xalign.trainers",
+    "PPATrainer": "hf_xalign.trainers",
 }
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "FAOTrainer",
     "MAOConfig",
     "MAOTrainer",
+    "PPAConfig",
+    "PPATrainer",
     "__version__",
     "align_words",
     "encode_sentences",

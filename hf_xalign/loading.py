@@ -56,7 +56,10 @@ def load(
     name = embedded.resolve_model(str(name_or_path))
     kwargs.setdefault("dtype", torch.float32)
     hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
-    adapter = find_adapter_config_file(name, revision=revision, **hub)
+    try:
+        adapter = find_adapter_config_file(name, revision=revision, **hub)
+    except OSError as error:  # neither a folder nor a name that the Hub could have
+        raise InputError(_nowhere(name)) from error
     if adapter is None:
         model: PreTrainedModel | PeftModel = _load_model(name, revision, **kwargs)
     elif cached_file(name, CONFIG_NAME, revision=revision, _raise_exceptions_for_missing_entries=False, **hub):
@@ -64,6 +67,13 @@ def load(
     else:
         model = _load_adapter(name, revision, **kwargs)
     return model.eval()
+
+
+def _nowhere(name: str) -> str:
+    return (
+        f"{name} is neither a folder here nor a model that can be had from the Hub (is it offline, or the name "
+        "mistyped?)"
+    )
 
 
 def _load_as_one(name: str, revision: str | None, **kwargs: Any) -> PreTrainedModel:
@@ -125,10 +135,7 @@ def _load_model(
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"{name} holds no model that transformers knows ({reason})"
-            if Path(name).is_dir()
-            else f"{name} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
-            "name mistyped?)"
+            f"{name} holds no model that transformers knows ({reason})" if Path(name).is_dir() else _nowhere(name)
         ) from error
     named = config.architectures or [] if architectures is None else architectures
     task = next((kind for kind in named if kind.endswith(_TASKS) and hasattr(transformers, kind)), None)

@@ -85,3 +85,77 @@ class _Gram(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         (vectors,) = ctx.saved_tensors
         return (gradient + gradient.T) @ vectors
+
+
+def moco_infonce(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    queue_keys: torch.Tensor,
+    *,
+    temperature: float,
+    pairs: torch.Tensor | None = None,
+    queue_pairs: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
+
+    Query i loses -log exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over the queue of exp(q_i . k / T)). The vectors
+    are taken as they are: what is normalised, and when, is the head's matter.
+
+    Args:
+        queries: float (n, dim).
+        keys: float (n, dim), the key of each query, without gradient.
+        queue_keys: float (K, dim), the queue before the step's own keys are in it.
+        temperature: T.
+        pairs: int64 (n,), the pair of each query: a key of the same pair in the queue, from an epoch before, is then
+            no negative. None, the published form: it is. Needs `queue_pairs`.
+        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, never a negative. None:
+            every slot has a key.
+
+    Returns:
+        float (n,), at least float32, also under autocast; 0 where there is no negative.
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        queries, keys, queue_keys = _at_least_float32(queries, keys, queue_keys)
+        queries = queries / temperature
+        negatives = queries @ queue_keys.T
+        if queue_pairs is not None:
+            left_out = (queue_pairs == -1).unsqueeze(0)
+            if pairs is not None:
+                left_out = left_out | (pairs.unsqueeze(1) == queue_pairs)
+            negatives = negatives.masked_fill(left_out, float("-inf"))
+        elif pairs is not None:
+            raise ValueError("moco_infonce: pairs says nothing without queue_pairs")
+        logits = torch.cat([(queries * keys).sum(-1, keepdim=True), negatives], dim=1)
+        return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64), reduction="none")
+
+
+def sentence_infonce(
+    source: torch.Tensor, target: torch.Tensor, *, temperature: float, pairs: torch.Tensor | None = None
+) -> torch.Tensor:
+    """InfoNCE of sentences within a batch, in both directions.
+
+    Source i loses -log exp(x_i . y_i / T) / sum over j of exp(x_i . y_j / T), and target i the same with x and y
+    exchanged. As in [`moco_infonce`], the vectors are taken as they are.
+
+    Args:
+        source: float (n, dim); those of all processes for candidates from all of them, see
+            [`~hf_xalign.distributed.gather_rows`].
+        target: float (n, dim), row i the translation of source i.
+        temperature: T.
+        pairs: int64 (n,), the same number for pairs that are the same, or share a text: they are then no candidates
+            for each other.
+
+    Returns:
+        float (2 n,), at least float32, also under autocast: the loss of each source, then of each target.
+    """
+    with torch.autocast(source.device.type, enabled=False):
+        source, target = _at_least_float32(source, target)
+        logits = (source / temperature) @ target.T
+        if pairs is not None:
+            logits = logits.masked_fill((pairs.unsqueeze(1) == pairs).fill_diagonal_(False), float("-inf"))
+        own = torch.arange(len(source), device=source.device)
+        return torch.cat([nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T)])
+
+
+def _at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    return [tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]

@@ -7,7 +7,8 @@ Layout (schema 1; every value is plain JSON, a number that is not finite is null
     settings         {field: value}: every setting that differs from its default
     base_model       {name, hub_id}: hub_id is null for a folder and for `embedded`
     languages        {pivot, others}
-    data             {train: [...], eval: [...]}: one {source, hub_id, ...} a source, with fingerprint and pair count
+    data             {train, eval}, of mapping also dictionary, test_dictionary, text: of each [{source, hub_id, ...}],
+                     with fingerprint and number of pairs, entries or sentences
     links            {language: {statistic: value}}: what word alignment kept and dropped
     objective, paper {title, id, bibtex}, license
     versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}

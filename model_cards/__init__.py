@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hf_xalign.model_cards.card import render_card, write_card
+from hf_xalign.model_cards.card import interval_rows, render_card, write_card
 
-__all__ = ["render_card", "write_card"]
+__all__ = ["interval_rows", "render_card", "write_card"]

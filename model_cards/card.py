@@ -23,7 +23,17 @@ from hf_xalign.record import cost_lines, is_count, score_columns, score_rows, to
 _EMBEDDED_BASE = "intfloat/multilingual-e5-small, 4-bit dequantised"
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # hf_xalign.modeling.tuner's, which takes seconds to import
+# What `data` of a record may hold, as the card calls it; and what a method learns from.
+_DATA = {
+    "train": "training",
+    "dictionary": "training dictionary",
+    "text": "text of the anchors",
+    "eval": "evaluation",
+    "test_dictionary": "test dictionary",
+}
+_LEARNT_FROM = ("train", "dictionary", "text")
 _ARXIV = re.compile(r"\d{4}\.\d{4,5}")
+_DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]+")
 _ANTHOLOGY = re.compile(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+")
 
 
@@ -46,18 +56,19 @@ def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, rep
 
 
 def _card_data(record: Mapping[str, Any]) -> ModelCardData:
-    base, languages = record["base_model"]["hub_id"], record["languages"]
+    base, languages, data = record["base_model"]["hub_id"], record["languages"], record["data"]
     results = _eval_results(record)
     adapter = record.get("adapter")
     return ModelCardData(
         language=[_line(code) for code in (*languages["others"], languages["pivot"])],
         license=record["license"] and _line(record["license"]),
-        library_name="peft" if adapter else "transformers",
+        library_name="peft" if adapter else "hf_xalign" if record.get("maps") else "transformers",
         pipeline_tag="feature-extraction",
         base_model=base and _line(base),
-        base_model_relation=("adapter" if adapter else "finetune") if base else None,
-        datasets=sorted({_line(s["hub_id"]) for s in record["data"]["train"] if s["hub_id"]}) or None,
-        tags=["hf_xalign", _line(record["method"])],
+        base_model_relation=("adapter" if adapter or record.get("maps") else "finetune") if base else None,
+        datasets=sorted({_line(s["hub_id"]) for name in _LEARNT_FROM for s in data.get(name, []) if s["hub_id"]})
+        or None,
+        tags=["hf_xalign", _line(record["method"]), *([_line(_method(record))] if _is_map(record) else [])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=_title(record),
         eval_results=results or None,
@@ -66,18 +77,20 @@ def _card_data(record: Mapping[str, Any]) -> ModelCardData:
 
 def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
     """One result a language and score; the data it was taken on is the source of that language, or the only one."""
-    pivot, sources = record["languages"]["pivot"], record["data"]["eval"]
+    pivot, data = record["languages"]["pivot"], record["data"]
     results = []
     for language, scores in record["scores"]["after"].items():
-        own = [s for s in sources if s.get("language") == language] or sources[:1]
-        source: Mapping[str, Any] = own[0] if own else {"source": "evaluation data", "hub_id": None}
         for metric, value in scores.items():
             if value is None or is_count(metric):
                 continue
+            task = _task(metric)
+            sources = data.get("test_dictionary", []) if metric.startswith("bli_") else data["eval"]
+            own = [s for s in sources if s.get("language") == language] or sources[:1]
+            source: Mapping[str, Any] = own[0] if own else {"source": "evaluation data", "hub_id": None}
             results.append(
                 EvalResult(
                     task_type="feature-extraction",
-                    task_name="Bilingual lexicon induction" if metric.startswith("bli_") else "Word retrieval",
+                    task_name=task[0].upper() + task[1:],
                     dataset_type=_line(source["hub_id"] or re.sub(r"[^\w.-]+", "-", source["source"]).strip("-")),
                     dataset_name=_line(source["source"]),
                     dataset_config=_line(f"{language}-{pivot}"),
@@ -91,10 +104,16 @@ def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
     return results
 
 
+def _task(metric: str) -> str:
+    """What a metric scores."""
+    tasks = {"bli_": "bilingual lexicon induction", "sentence_": "sentence retrieval"}
+    return next((task for prefix, task in tasks.items() if metric.startswith(prefix)), "word retrieval")
+
+
 def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     """What the template shows, every text ready to stand in Markdown."""
     base, times, git, drift = record["base_model"], record["times"], record["git"], record["drift"]
-    paper = record["paper"] or {}
+    paper, preset = record["paper"] or {}, record["preset"]
     name = _code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
     if base["name"] == "embedded":
         name = f"the encoder embedded in hf_xalign ({_EMBEDDED_BASE})"
@@ -105,14 +124,17 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     return {
         "title": _text(_title(record)),
         "base": name,
-        "method": _code(record["method"]) + (f" (preset {_code(record['preset'])})" if record["preset"] else ""),
+        "learnt": _is_map(record),
+        "method": _code(_method(record)) + (f" (preset {_code(preset)})" if preset and not _is_map(record) else ""),
         "others": ", ".join(_code(code) for code in record["languages"]["others"]),
         "pivot": _code(record["languages"]["pivot"]),
         "load_from": _literal(repo_id or "path/to/this/folder"),
-        **_adapter(record),
         **_maps(record, repo_id),
+        **_adapter(record),
         "scores": _table(columns, rows, numbers=len(columns) - 2),
         "untrained": "untrained" in columns,
+        "tasks": " and ".join(dict.fromkeys(_task(metric) for _, metric, *_ in score_rows(record))),
+        "unit": "sentence" if record["method"] == "ppa" else "word",
         "induction": any(metric.startswith("bli_") for _, metric, *_ in score_rows(record)),
         "intervals": _intervals(record),
         "word_view": any(metric.startswith("retrieval_words") for _, metric, *_ in score_rows(record)),
@@ -120,7 +142,7 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         "compared": bool(record.get("comparison")),
         "domains": "; ".join(_text(domain) for domain in _domains(record["data"]["eval"])),
         "objective": _fence(record["objective"], "text") if record["objective"] else "",
-        "sources": [(what, _source(s)) for what in ("train", "eval") for s in record["data"][what]],
+        "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],
         "links": _links(record["links"]),
         "settings": _fence(_yaml(record["settings"]), "yaml") if record["settings"] else "",
         "command": _fence(shlex.join(record["command"]), "bash"),
@@ -139,7 +161,16 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
 def _title(record: Mapping[str, Any]) -> str:
     base = record["base_model"]
     name = "multilingual-e5-small" if base["name"] == "embedded" else os.path.basename(base["name"].rstrip("/\\"))
-    return _line(f"{name} aligned with {record['method']} ({', '.join(record['languages']['others'])})")
+    return _line(f"{name} aligned with {_method(record)} ({', '.join(record['languages']['others'])})")
+
+
+def _is_map(record: Mapping[str, Any]) -> bool:
+    """Whether maps were learnt, and nothing trained; the preset then names how."""
+    return record["method"] == "mapping"
+
+
+def _method(record: Mapping[str, Any]) -> str:
+    return record["preset"] if _is_map(record) else record["method"]
 
 
 def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,20 +198,22 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
-    """What the template says of maps that no adapter stands for."""
+    """What the template says of maps: their files, and where no adapter stands for them how they are used."""
     maps = record.get("maps")
-    if not maps or record.get("adapter"):
+    if not maps:
         return {"maps": ""}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
+    layers = [int(layer) for layer in settings.get("layers", [-1])]
     return {
         "maps": ", ".join(_code(name) for name in maps["files"].values()),
         "maps_on_hub": repo_id is not None,
+        "several_layers": len(layers) > 1,
         "map_file": _literal(file),
         "map_lang": _literal(language),
         "map_side": _literal("source" if to_pivot else "target"),
-        "map_layers": str([int(layer) for layer in settings.get("layers", [-1])]),
+        "map_layers": str(layers),
         "map_pooling": _literal(settings.get("pooling", "mean")),
         "base_from": '"embedded"'
         if base["name"] == "embedded"
@@ -188,17 +221,29 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     }
 
 
-def _intervals(record: Mapping[str, Any]) -> str:
-    """The intervals of lexicon induction's headline, before and after, as a table; empty without any."""
+def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """(language, metric, before, after) of the intervals of lexicon induction's P@1, in percent, as text."""
     stages = record.get("intervals") or {}
     rows = []
     for language, found in stages.get("after", {}).items():
         for metric, bounds in found.items():
             if metric.split(",")[0] in ("bli_p@1_to_pivot", "bli_p@1_from_pivot"):
                 before = stages.get("before", {}).get(language, {}).get(metric)
-                shown = (f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair else "-" for pair in (before, bounds))
-                rows.append((_code(language, table=True), _code(metric, table=True), *shown))
-    return _table(("language", "metric", "before", "after"), rows, numbers=2) if rows else ""
+                rows.append((language, metric, _bounds(before), _bounds(bounds)))
+    return rows
+
+
+def _bounds(pair: Sequence[float] | None) -> str:
+    return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair else "-"
+
+
+def _intervals(record: Mapping[str, Any]) -> str:
+    """[`interval_rows`] as a table; empty without any."""
+    rows = [
+        (_code(language, table=True), _code(metric, table=True), *rest)
+        for language, metric, *rest in interval_rows(record)
+    ]
+    return _table(("language", "metric", "before", "after"), rows, numbers=2)
 
 
 def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -244,6 +289,8 @@ def _paper(paper: Mapping[str, str]) -> str:
         address = f"https://arxiv.org/abs/{paper['id']}"
     elif _ANTHOLOGY.fullmatch(paper["id"]):
         address = f"https://aclanthology.org/{paper['id']}"
+    elif _DOI.fullmatch(paper["id"]):
+        address = f"https://doi.org/{paper['id']}"
     return f"[{_text(paper['title'])}]({address})" if address else f"{_text(paper['title'])} ({_text(paper['id'])})"
 
 

@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class DataArguments:
-    """The encoder, the text and the word links of a run."""
+class TextArguments:
+    """The encoder and the text of a run."""
 
     model_name_or_path: str = field(
         default="embedded",
@@ -62,6 +62,29 @@ class DataArguments:
             "group": "Model and data",
         },
     )
+    compare_with: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of another run on the same pairs, whose time this run's is set against.",
+            "group": "Run",
+        },
+    )
+    dry_run: bool = field(
+        default=False,
+        metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},
+    )
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults."""
+        from hf_xalign.config import non_default_fields
+
+        return non_default_fields(self)
+
+
+@dataclass
+class DataArguments(TextArguments):
+    """The encoder, the text and the word links of a run."""
+
     aligner: str = field(
         default="fast_align",
         metadata={
@@ -90,27 +113,19 @@ class DataArguments:
             "group": "Word links",
         },
     )
-    compare_with: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of another run on the same pairs, whose time this run's is set against.",
-            "group": "Run",
-        },
-    )
-    dry_run: bool = field(
-        default=False,
-        metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},
-    )
-
-    def changed(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults."""
-        from hf_xalign.config import non_default_fields
-
-        return non_default_fields(self)
 
 
-def run(main: Callable[[], None]) -> None:
-    """Run a recipe's `main`: bad input ends it with one line and status 2, a full disk with 1, Ctrl-C with 130."""
+def run(
+    main: Callable[[], None],
+    *,
+    when_interrupted: str = "resume_from_checkpoint=true goes on from the last complete checkpoint",
+) -> None:
+    """Run a recipe's `main`: bad input ends it with one line and status 2, a full disk with 1, Ctrl-C with 130.
+
+    Args:
+        main: the recipe.
+        when_interrupted: how to go on after Ctrl-C.
+    """
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
@@ -139,7 +154,7 @@ def run(main: Callable[[], None]) -> None:
         )
         sys.exit(1)
     except KeyboardInterrupt:
-        print("interrupted; resume_from_checkpoint=true goes on from the last complete checkpoint", file=sys.stderr)
+        print(f"interrupted; {when_interrupted}", file=sys.stderr)
         sys.exit(130)
 
 

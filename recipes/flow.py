@@ -1,29 +1,33 @@
-"""What a recipe of word alignment does from its command line to its model card."""
+"""What a recipe that trains does from its command line to its model card."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Read when torch, tokenizers and W&B are first imported, so before any of them is.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import DataArguments, settle_cpu
+from hf_xalign.recipes.common import DataArguments, TextArguments, settle_cpu
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers import WordAlignmentConfig, WordAlignmentTrainer
+    from hf_xalign.trainers.base import AlignmentTrainer
+    from hf_xalign.trainers.presets import PresetConfig
 
 
 def train_and_score(
     argv: list[str] | None,
-    config_class: type[WordAlignmentConfig],
-    trainer_class: type[WordAlignmentTrainer],
+    config_class: type[PresetConfig],
+    trainer_class: type[AlignmentTrainer],
     *,
     method: str,
     description: str | None,
+    arguments: type[TextArguments] = DataArguments,
+    load: Callable[..., Any] | None = None,
 ) -> None:
     """Train by one method, and leave the model, its scores before and after, and its card in the output folder.
 
@@ -31,10 +35,13 @@ def train_and_score(
 
     Args:
         argv: the arguments; the command line's where None.
-        config_class: the method's settings, which share the command line with [`DataArguments`].
+        config_class: the method's settings, which share the command line with `arguments`.
         trainer_class: the method's trainer.
         method: the method's name in the record.
         description: the head of `--help`.
+        arguments: what names the encoder and the text.
+        load: makes of them what is trained and scored on; by default word-linked text,
+            [`~hf_xalign.recipes.material.load_material`].
 
     Raises:
         InputError: the arguments, or what they name, cannot be used; nothing has been trained then.
@@ -43,7 +50,7 @@ def train_and_score(
     from hf_xalign.config import parse
     from hf_xalign.trainers.checkpoints import check_output_dir, resolve_resume
 
-    data, args = parse((DataArguments, config_class), argv, description=description)
+    data, args = parse((arguments, config_class), argv, description=description)
     resume = args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         resume = resume.lower() == "true"
@@ -54,8 +61,7 @@ def train_and_score(
     from transformers import set_seed
 
     from hf_xalign.evaluation.drift import vector_drift
-    from hf_xalign.evaluation.frozen_links import write_links
-    from hf_xalign.recipes.material import EVAL_LINKS, load_material
+    from hf_xalign.recipes.material import load_material
     from hf_xalign.recipes.report import (
         announce,
         compare,
@@ -82,7 +88,7 @@ def train_and_score(
         paper=trainer_class._paper,
     )
     with phase(record, "loading and linking"):
-        material = load_material(data, args, resume=resolve_resume(resume, args.output_dir))
+        material: Any = (load or load_material)(data, args, resume=resolve_resume(resume, args.output_dir))
     record["languages"]["others"] = material.languages
     record["data"] = material.sources
     record["links"] = material.link_counts
@@ -97,7 +103,7 @@ def train_and_score(
     folder = Path(args.output_dir)
     if args.should_save:
         folder.mkdir(parents=True, exist_ok=True)
-        write_links(material.evaluation, folder / EVAL_LINKS)
+        material.keep(folder)
     with phase(record, "scoring"), args.main_process_first(desc="scoring"):
         if args.should_save:
             record["scores"]["before"] = material.score(args, "before")
@@ -117,8 +123,8 @@ def train_and_score(
     if args.should_save:
         with phase(record, "scoring"):
             record["scores"]["after"] = material.score(args, "after")
-            fill_words(record["scores"], args.pooling)
+            fill_words(record["scores"], getattr(args, "pooling", ""))
             record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
         if data.compare_with and not resume:  # a resumed run knows the time of its last part only
             record["comparison"] = compare(record, other)
-        finish(record, folder)
+        finish(record, folder, material.export(folder))

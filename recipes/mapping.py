@@ -13,7 +13,9 @@ With dictionaries, which also score bilingual lexicon induction, and text for th
 `--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. It ends with what was saved where and
 the scores before and after. The folder holds the maps (`maps/de-en.safetensors`, for
 `hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card; and, of an affine map of
-the last layer of a plain encoder, an adapter that `hf_xalign.load` puts on its encoder.
+the last layer of a plain encoder, an adapter that `hf_xalign.load` puts on its encoder. All of it is written at the
+end, `results.json` last. A dictionary has an entry a line, the word of the pivot (`--target_lang`) first, a tab, the
+other word; a sentence's `--text` is a line. `--dry_run` reads everything, and says what there is to learn from.
 """
 
 from __future__ import annotations
@@ -33,58 +35,72 @@ def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
-    from hf_xalign.trainers.checkpoints import check_output_dir
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("maps are learnt in one process: leave --num_processes out, or set it to 1")
     data, args = parse((DataArguments, MappingArguments), argv, description=__doc__)
-    if not data.dry_run:
-        check_output_dir(args.output_dir, resume=False, overwrite=args.overwrite_output_dir)
+    if data.compare_with:
+        raise InputError("compare_with sets training times against each other, and a map is not trained: leave it out")
 
-    from hf_xalign.evaluation.frozen_links import write_links
-    from hf_xalign.recipes.mapping_material import gather, learn, load_any_encoder, score
-    from hf_xalign.recipes.mapping_report import announce, finish, save_maps
-    from hf_xalign.recipes.material import EVAL_LINKS
+    from hf_xalign.data.parallel import parse_source
+    from hf_xalign.recipes.mapping_material import check_spoken, gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.mapping_papers import paper_of
+    from hf_xalign.recipes.mapping_report import announce, check_folder, finish, save
+    from hf_xalign.recipes.mapping_sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.text import load_text
     from hf_xalign.record import phase, start_record
 
+    folder = Path(args.output_dir)
+    if not data.dry_run:
+        check_folder(folder, data.model_name_or_path, overwrite=args.overwrite_output_dir)
+    pivot = data.target_lang
     record = start_record(
         method="mapping",
         preset=args.method,
         seed=args.seed,
         base_model=data.model_name_or_path,
         languages=[],
-        pivot=data.target_lang,
+        pivot=pivot,
         settings={**data.changed(), **args.changed()},
         objective=args.formula(),
+        paper=paper_of(args),
     )
     with phase(record, "loading and linking"):
+        sources = read_sources(args)
+        # Before words are linked, where the arguments say the languages; else rows do.
+        named = [parse_source(item).source_lang for item in data.train_data]
+        known = sorted({language for language in named if language})
+        if None not in named:
+            check_languages(sources, known, pivot, args)
         model, tokenizer = load_any_encoder(data, args)
+        check_spoken(model, [*known, pivot])
         settle_cpu(model.device.type)
         linked = load_text(data, model, tokenizer, eval_links=data.eval_links, seed=args.seed)
-    record["languages"]["others"] = sorted(linked.train.unique("source_lang"))
-    record["data"], record["links"] = linked.sources, linked.link_counts
-    announce(record, linked, args)
+        languages = sorted(linked.train.unique("source_lang"))
+        check_languages(sources, languages, pivot, args)
+        check_spoken(model, languages)
+        check_pairs(sources, linked, model.config.hidden_size, args)
+        vocabulary = check_dictionaries(sources, linked, pivot, args)
+    record["languages"]["others"] = languages
+    record["data"], record["links"] = linked.sources | sources.used(args), linked.link_counts
+    announce(record, linked, sources, vocabulary, args)
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
         return
-    folder = Path(args.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_links(linked.evaluation, folder / EVAL_LINKS)
     with phase(record, "vectors"):
-        material = gather(model, tokenizer, linked, data, args)
+        material = gather(model, tokenizer, linked, sources, data, args)
     with phase(record, "scoring"):
         record["scores"]["before"], before = score(material, args)
     maps, coverage = {}, {}
     with phase(record, "mapping"):
-        for language in record["languages"]["others"]:
+        for language in languages:
             maps[language], coverage[language] = learn(material, language, args)
     with phase(record, "scoring"):
         record["scores"]["after"], after = score(material, args, maps)
     record["intervals"] = {"before": before, "after": after}
-    saved = save_maps(record, material, maps, coverage, folder)
+    saved = save(record, material, linked.evaluation, maps, coverage, folder)
     finish(record, folder, saved)
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, when_interrupted="nothing was saved; anchors made so far are kept for the same command")

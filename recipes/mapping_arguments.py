@@ -9,6 +9,17 @@ from hf_xalign.errors import InputError
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
 
+# Settings that single methods have, and the least values of numbers.
+_METHODS_OF: dict[str, tuple[Method, ...]] = {
+    "centre": ("procrustes", "least_squares", "rcsls"),
+    "whiten": ("vecmap", "self_learning"),
+    "spectral": ("rcsls",),
+    "rcsls_epochs": ("rcsls",),
+    "rcsls_learning_rate": ("rcsls",),
+    "refine": ("procrustes",),
+}
+_LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 1, "batch_size": 1, "seed": 0}
+
 
 @dataclass
 class MappingArguments:
@@ -19,7 +30,8 @@ class MappingArguments:
         metadata={"help": "Folder of the run; one that holds a run is refused.", "group": "Run"},
     )
     overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Write into a folder that holds another run.", "group": "Run"}
+        default=False,
+        metadata={"help": "Lose the run that the folder holds, once this one is done.", "group": "Run"},
     )
     method: Method = field(
         default="procrustes",
@@ -39,8 +51,8 @@ class MappingArguments:
     whiten: bool = field(
         default=True,
         metadata={
-            "help": "vecmap: whiten and re-weight; false is the orthogonal variant of 2016, for fewer pairs than "
-            "dimensions.",
+            "help": "vecmap, self_learning: whiten and re-weight; false is the orthogonal variant of 2016, for fewer "
+            "pairs than dimensions.",
             "group": "Map",
         },
     )
@@ -77,13 +89,16 @@ class MappingArguments:
     dictionary: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Training dictionaries in MUSE's format, LANG=FILE, the pivot's word first.",
+            "help": "Training dictionaries in MUSE's format, LANG=FILE: an entry a line, the pivot's word first.",
             "group": "Dictionaries",
         },
     )
     test_dictionary: list[str] = field(
         default_factory=list,
-        metadata={"help": "Dictionaries to score lexicon induction on, LANG=FILE.", "group": "Dictionaries"},
+        metadata={
+            "help": "Dictionaries to score lexicon induction on, LANG=FILE, the pivot's word first here too.",
+            "group": "Dictionaries",
+        },
     )
     text: list[str] = field(
         default_factory=list,
@@ -106,19 +121,28 @@ class MappingArguments:
     seed: int = field(default=0, metadata={"help": "Of self_learning and of bootstrap intervals.", "group": "Run"})
 
     def __post_init__(self) -> None:
+        for name, methods in _METHODS_OF.items():
+            if self.method not in methods and getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise InputError(
+                    f"{name}={getattr(self, name)} is of method={' or '.join(methods)}: leave it out with "
+                    f"method={self.method}"
+                )
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name}={getattr(self, name)}: it is at least {least}")
+        if not self.layers or len(set(self.layers)) < len(self.layers):
+            raise InputError(f"layers={self.layers}: each layer once, and at least one")
         if self.method == "self_learning" and (self.supervision != "dictionary" or len(self.layers) > 1):
             raise InputError(
                 "method=self_learning starts from a seed dictionary, on one layer: set supervision=dictionary, "
                 "dictionary=LANG=FILE and one of layers"
             )
-        if self.supervision == "dictionary" and not self.dictionary:
-            raise InputError("supervision=dictionary: name the training dictionaries by dictionary=LANG=FILE")
-        if self.refine and (self.method != "procrustes" or self.supervision != "dictionary" or len(self.layers) > 1):
+        if self.refine and (self.supervision != "dictionary" or len(self.layers) > 1):
             raise InputError(
                 "refine: MUSE's refinement is for method=procrustes with supervision=dictionary, on one layer"
             )
-        if len(set(self.layers)) < len(self.layers):
-            raise InputError(f"layers={self.layers}: each layer once")
+        if self.supervision == "dictionary" and not self.dictionary:
+            raise InputError("supervision=dictionary: name the training dictionaries by dictionary=LANG=FILE")
 
     def changed(self) -> dict[str, Any]:
         """The settings that differ from their defaults, without the folder."""
@@ -136,7 +160,8 @@ class MappingArguments:
             "(W x).y_i], unit vectors, N = the 10 nearest",
             "vecmap": "W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z unit, "
             "centred, unit",
-            "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last whiten and re-weight",
+            "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last "
+            + ("whiten and re-weight" if self.whiten else "rotate"),
         }
         if self.method == "vecmap" and not self.whiten:
             return "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
@@ -145,4 +170,5 @@ class MappingArguments:
             "least_squares": "; applied as e -> W (e - mean_s) + mean_t",
             "rcsls": ", centred and unit again",
         }
-        return formulas[self.method] + (centred.get(self.method, "") if self.centre else "")
+        refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
+        return formulas[self.method] + (centred.get(self.method, "") if self.centre else "") + refined

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, cast
 
-import numpy as np
 import torch
-from datasets import Dataset
-from torch import Tensor, nn
+from peft import PeftModel
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
-from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.collators import SIDES
 from hf_xalign.data.embedded import resolve_model
-from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import parse_source
+from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
@@ -29,12 +27,15 @@ from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.tuner import backbone_of, speaking
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.recipes.mapping_arguments import MappingArguments
+from hf_xalign.recipes.mapping_sources import Entries, Sources, pairs_of
 from hf_xalign.recipes.text import LinkedText
 
-Entries = list[tuple[str, str]]
-"""(pivot's word, other word) pairs."""
+Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Of vectors of a language and of the pivot."""
 
 Scores = dict[str, dict[str, float]]
 
@@ -68,100 +69,89 @@ class Material:
 
 
 def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An encoder, or an adapter (MAO's, say) on its encoder, on the run's device.
+    """An encoder, or an adapter (MAO's, say) on its encoder, on the run's device; of a task model its encoder.
 
     Raises:
-        InputError: there is none of that name, or it cannot be read.
+        InputError: there is none of that name, or it cannot be read; a task model with an adapter; no fast tokenizer,
+            no such layer or device.
     """
-    model = cast(Any, hf_xalign.load(data.model_name_or_path, revision=data.model_revision, dtype=torch.float32))
-    path = resolve_model(data.model_name_or_path)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    device = args.device or str(torch.accelerator.current_accelerator() or "cpu")
-    cast(nn.Module, model).to(device).eval()
-    return model, tokenizer
+    device = _device(args.device)
+    name = data.model_name_or_path
+    model = cast(Any, hf_xalign.load(name, revision=data.model_revision, dtype=torch.float32))
+    inner: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+    if backbone_of(inner) is not inner:
+        if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+            raise InputError(f"model_name_or_path={name}: a task model with an adapter; name the encoder or adapter")
+        model = backbone_of(inner)
+    layer_index(args.layers, model.config.num_hidden_layers)  # raises where it has no such layer
+    path = resolve_model(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"model_name_or_path={name}: no tokenizer that can be read ({reason})") from error
+    word_tokenizer(tokenizer)  # raises for a slow one
+    return model.to(device).eval(), tokenizer
 
 
-def read_dictionaries(items: Sequence[str], field: str) -> dict[str, Entries]:
-    """The dictionaries of `LANG=FILE` items, by language.
+def _device(name: str | None) -> torch.device:
+    """The device of that name, by default the accelerator, if there is one."""
+    if name is None:
+        return torch.accelerator.current_accelerator() or torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device={name}: not to be had here ({str(error).splitlines()[0]})") from error
+
+
+def check_spoken(model: PreTrainedModel, languages: Iterable[str]) -> None:
+    """Refuse languages that an encoder with a map for each language has none for.
 
     Raises:
-        InputError: an item without language, or a file that cannot be read.
+        InputError: naming the language.
     """
-    found: dict[str, Entries] = {}
-    for item in items:
-        source, language = parse_source(item)
-        if language is None:
-            raise InputError(f"{field}={item}: say the language of the other side, as in de={item}")
-        found.setdefault(language, []).extend(load_dictionary(source))
-    return found
-
-
-def load_texts(items: Sequence[str]) -> dict[str, list[Dataset]]:
-    """The monolingual text of `LANG=SOURCE` items, by language.
-
-    Raises:
-        InputError: an item without language, or text that cannot be read.
-    """
-    found: dict[str, list[Dataset]] = {}
-    for item in items:
-        source, language = parse_source(item)
-        if language is None:
-            raise InputError(f"text={item}: say its language, as in de={item}")
-        found.setdefault(language, []).append(load_monolingual(source))
-    return found
+    for language in languages:
+        with speaking(model, language):
+            pass
 
 
 def gather(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     linked: LinkedText,
+    sources: Sources,
     data: DataArguments,
     args: MappingArguments,
 ) -> Material:
-    """Run the encoder over everything that the maps are learnt from and scored on.
-
-    Raises:
-        InputError: a language that one of the sources lacks, or text that nothing can be learnt from.
-    """
+    """Run the encoder over everything that the maps are learnt from and scored on."""
     pivot = data.target_lang
-    languages = sorted(set(linked.train.unique("source_lang")))
-    dictionaries = read_dictionaries(args.dictionary, "dictionary")
-    tests = read_dictionaries(args.test_dictionary, "test_dictionary")
-    texts = load_texts(args.text)
-    if args.supervision == "dictionary" and (missing := sorted(set(languages) - set(dictionaries))):
-        raise InputError(f"dictionary: none for {', '.join(missing)}, which train_data has; name one as {missing[0]}=")
-    if args.direction == "from_pivot" and len(languages) > 1:
-        raise InputError(
-            f"direction=from_pivot maps {pivot} into the space of one language, and train_data has "
-            f"{', '.join(languages)}: choose one"
-        )
     options: dict[str, Any] = {
         "layers": args.layers,
         "pooling": args.pooling,
         "batch_size": args.batch_size,
     }
     training, held_out = {}, {}
-    for language in languages:
-        own = _of(linked.evaluation, language)
+    for language in sorted(linked.train.unique("source_lang")):
+        own = pairs_of(linked.evaluation, language)
         held_out[language] = linked_vectors(model, tokenizer, own, desc=f"Held-out words, {language}", **options)
         if args.supervision == "parallel":
-            own = _of(linked.train, language)
+            own = pairs_of(linked.train, language)
             training[language] = linked_vectors(model, tokenizer, own, desc=f"Linked words, {language}", **options)
     anchors = {}
-    if dictionaries or tests:
-        for language in [*languages, pivot]:
-            rows = linked.train["target"] if language == pivot else _of(linked.train, language)["source"]
-            parts = [part["text"][:] for part in texts.get(language, [])]
+    if anchored := sources.anchored(args):
+        for language in [*sorted(anchored), pivot]:
             anchors[language] = make_anchors(
                 model,
                 tokenizer,
-                list(chain(*parts, rows[:])),
+                sources.sentences(language, linked, pivot),
                 lang=language,
                 max_words=args.max_words,
                 sentences_per_word=args.sentences_per_word,
                 **options,
             )
-    return Material(model, tokenizer, pivot, training, held_out, anchors, dictionaries, tests)
+    return Material(
+        model, tokenizer, pivot, training, held_out, anchors, sources.dictionaries, sources.test_dictionaries
+    )
 
 
 def learn(material: Material, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
@@ -172,8 +162,15 @@ def learn(material: Material, language: str, args: MappingArguments) -> tuple[La
         dictionary it was learnt from.
 
     Raises:
-        InputError: what the method refuses.
+        InputError: what the method refuses, with the language.
     """
+    try:
+        return _learn(material, language, args)
+    except InputError as error:
+        raise InputError(f"the map of {language}: {error}") from error
+
+
+def _learn(material: Material, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
     coverage = None
     if args.supervision == "dictionary":
         anchors, pivot = material.anchors[language], material.anchors[material.pivot]
@@ -233,13 +230,11 @@ def score(
         scores[language], intervals[language] = {}, {}
         whole = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
-            one = None if whole is None else whole.of([layer])
-            if one is not None and args.direction == "from_pivot":
-                one = one.inverse()
-            found = _retrieval(words, k, one, f"retrieval_{args.pooling}")
+            project = _projection(None if whole is None else whole.of([layer]), args)
+            found = _retrieval(words, k, project, f"retrieval_{args.pooling}")
             bounds: dict[str, list[float]] = {}
             if language in material.test_dictionaries:
-                induced, bounds = _induction(material, language, k, one, args.seed)
+                induced, bounds = _induction(material, language, k, project, args.seed)
                 found |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in found.items()}
@@ -247,8 +242,8 @@ def score(
     return scores, intervals
 
 
-def _retrieval(words: Matched, layer: int, one: LanguageMap | None, name: str) -> dict[str, float]:
-    source, target = _mapped(words.source[:, layer], words.target[:, layer], one)
+def _retrieval(words: Matched, layer: int, project: Projection, name: str) -> dict[str, float]:
+    source, target = project(words.source[:, layer], words.target[:, layer])
     rows = torch.arange(len(source)).unsqueeze(1).expand(-1, 2)
     found = word_retrieval(source, target, rows, source_words=words.source_words, target_words=words.target_words)
     return {
@@ -261,11 +256,13 @@ def _retrieval(words: Matched, layer: int, one: LanguageMap | None, name: str) -
 
 
 def _induction(
-    material: Material, language: str, layer: int, one: LanguageMap | None, seed: int
+    material: Material, language: str, layer: int, project: Projection, seed: int
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     own, pivot = material.anchors[language], material.anchors[material.pivot]
-    source, target = _mapped(own.vectors[:, layer], pivot.vectors[:, layer], one)
-    entries = [(other, word) for word, other in material.test_dictionaries[language]]
+    source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
+    test = material.test_dictionaries[language]
+    # As anchors are called, so that a test entry finds its words as a training entry does.
+    entries = list(zip(_named([other for _, other in test], own), _named([word for word, _ in test], pivot)))
     to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, seed=seed)
     entries = [(word, other) for other, word in entries]
     from_pivot = lexicon_induction(target, source, pivot.words, own.words, entries, seed=seed)
@@ -281,12 +278,15 @@ def _induction(
     return scores, bounds
 
 
-def _mapped(source: Tensor, target: Tensor, one: LanguageMap | None) -> tuple[Tensor, Tensor]:
-    return (source, target) if one is None else (one.project(source), one.project(target, "target"))
+def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:
+    """What takes vectors of a language and of the pivot to where they are compared."""
+    if one is None:
+        return lambda source, target: (source, target)
+    own, pivot = SIDES if args.direction == "to_pivot" else SIDES[::-1]
+    return lambda source, target: (one.project(source, own), one.project(target, pivot))
 
 
-def _of(dataset: Dataset, language: str) -> Dataset:
-    rows = np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language)
-    if not len(rows):
-        raise InputError(f"eval_data has no pairs in {language}, which train_data has: name some")
-    return dataset.select(rows)
+def _named(words: Sequence[str], anchors: Anchors) -> list[str]:
+    """Words as the anchors have them; one without an anchor as it is."""
+    rows = anchors.lookup(words).tolist()
+    return [word if row < 0 else anchors.words[row] for word, row in zip(words, rows)]

@@ -2,49 +2,107 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.frozen_links import write_links
 from hf_xalign.mapping.align_matrix import map_adapter
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.mapping.supervision import Coverage
-from hf_xalign.model_cards import write_card
+from hf_xalign.model_cards import interval_rows, write_card
 from hf_xalign.recipes.mapping_arguments import MappingArguments
 from hf_xalign.recipes.mapping_material import Material
+from hf_xalign.recipes.mapping_sources import Known, Sources
 from hf_xalign.recipes.material import EVAL_LINKS
 from hf_xalign.recipes.text import LinkedText
 from hf_xalign.record import finish_record, format_table, write_record
+from hf_xalign.trainers.checkpoints import clear_run, signs_of_run
 
 MAPS = "maps"
 
 
-def announce(record: Mapping[str, Any], linked: LinkedText, args: MappingArguments) -> None:
-    """Print the data and what will be learnt from it."""
+def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
+    """Refuse a folder that holds another run, or that cannot be written to.
+
+    Args:
+        folder: the folder.
+        encoder: the encoder's name or folder, which must be another.
+        overwrite: take one that holds a run, which stays until there is a new result.
+
+    Raises:
+        InputError: it holds a run or the encoder, or cannot be written to.
+    """
+    if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
+        raise InputError(f"output_dir={folder} holds the encoder that the maps belong to: give another output_dir")
+    found = [*signs_of_run(folder), *(f"{MAPS}/{path.name}" for path in _maps_in(folder))]
+    if found and not overwrite:
+        raise InputError(
+            f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
+            "overwrite_output_dir=true to lose it"
+        )
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(
+            f"output_dir={folder}: {nearest} is no folder that can be written to; give another output_dir"
+        )
+
+
+def announce(
+    record: Mapping[str, Any],
+    linked: LinkedText,
+    sources: Sources,
+    vocabulary: Mapping[str, Known],
+    args: MappingArguments,
+) -> None:
+    """Print the data and what will be learnt from it, and what of it will not be used."""
     layers = ", ".join(map(str, args.layers))
+    languages = record["languages"]["others"]
     print(f"encoder  {record['base_model']['name']}, layers {layers}, {args.pooling} pooling")
     for pair, counts in record["links"].items():
         print(f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items()))
     print(f"held out {len(linked.evaluation)} pairs, {sum(map(len, linked.evaluation['links'][:]))} links")
+    for language, known in vocabulary.items():
+        covered = (
+            f"; {usable:,} of {total:,} entries of {name} have both words there"
+            for name, (total, usable) in known.entries.items()
+        )
+        print(f"anchors  {language}: of {known.sentences:,} sentences, {known.words:,} words" + "".join(covered))
     print(f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}")
+    if args.dictionary and args.supervision == "parallel":
+        print("unused   dictionary: supervision=parallel; set supervision=dictionary to learn from it")
+    for language in sorted(set(linked.evaluation.unique("source_lang")) - set(languages)):
+        print(f"unused   eval_data in {language}: train_data has none, so there is no map")
+    tested = sources.test_dictionaries
+    if tested and (untested := [language for language in languages if language not in tested]):
+        print(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
 
 
-def save_maps(
+def save(
     record: dict[str, Any],
     material: Material,
+    evaluation: Dataset,
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
     folder: Path,
 ) -> dict[str, str]:
-    """Write the maps, and the adapter where there can be one; note both in the record.
+    """Write links, maps and, where there can be one, an adapter in the place of an earlier run, and note them.
 
     An adapter is an affine map of the last layer, on an encoder that has no adapter yet.
 
     Returns:
         What was saved where.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_run(folder)
+    for path in _maps_in(folder):
+        path.unlink()
+    write_links(evaluation, folder / EVAL_LINKS)
     files = {}
     for language, one in maps.items():
         file = folder / MAPS / f"{one.source_lang}-{one.target_lang}.safetensors"
@@ -61,8 +119,9 @@ def save_maps(
     except InputError as error:
         print(f"adapter  none: {error}")
         return saved
-    adapter.save_pretrained(str(folder))
     config = adapter.active_peft_config
+    config.revision = record["settings"].get("model_revision")  # where `hf_xalign.load` looks for the encoder
+    adapter.save_pretrained(str(folder))
     record["adapter"] = {
         "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
         "languages": list(config.languages or ()),
@@ -71,8 +130,12 @@ def save_maps(
     return {"adapter": str(folder), **saved}
 
 
+def _maps_in(folder: Path) -> list[Path]:
+    return sorted((folder / MAPS).glob("*.safetensors"))
+
+
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
-    """Write `results.json` and the model card, and print the table and the intervals."""
+    """Write the model card, then `results.json`, which says that the run is whole; print table and intervals."""
     finish_record(
         record,
         {
@@ -82,6 +145,10 @@ def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> No
             "evaluation links": str(folder / EVAL_LINKS),
         },
     )
-    write_record(folder, record)
     write_card(folder, record)
+    write_record(folder, record)
     print("\n" + format_table(record))
+    if rows := interval_rows(record):
+        print("\n95% intervals by the bootstrap over source words, before and after")
+        for language, metric, before, after in rows:
+            print(f"{language}  {metric}: {before}, {after}")

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.embedded import resolve_model
+from hf_xalign.evaluation.frozen_links import write_links
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.tuner import XAlignConfig, speaking
@@ -55,6 +56,26 @@ class Material:
         for batch in self.train.select_columns(["source_lang"]).iter(100_000):
             found.update(batch["source_lang"])
         return sorted(found)
+
+    def describe(self) -> list[str]:
+        """The text and its links, a line a language pair."""
+        counted = {
+            pair: ", ".join(f"{value} {name}" for name, value in counts.items())
+            for pair, counts in self.link_counts.items()
+        }
+        links = sum(map(len, self.evaluation["links"][:]))
+        return [
+            *(f"text     {pair}: {counts}" for pair, counts in counted.items()),
+            f"held out {len(self.evaluation)} pairs, {links} links",
+        ]
+
+    def keep(self, folder: Path) -> None:
+        """Write down what the run is scored on, before it begins."""
+        write_links(self.evaluation, folder / EVAL_LINKS)
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """What the folder holds beside the model, record and card: what, and where."""
+        return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
         """The headline score for each language: mean and last-subword pooling, linked and all occurrences.

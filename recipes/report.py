@@ -12,9 +12,10 @@ from peft import PeftModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
-from hf_xalign.recipes.material import EVAL_LINKS, Material
+from hf_xalign.recipes.material import Material
+from hf_xalign.recipes.sentences import SentenceMaterial
 from hf_xalign.record import finish_record, format_table, read_record, write_record
-from hf_xalign.trainers.word import WordAlignmentTrainer
+from hf_xalign.trainers.base import AlignmentTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5
@@ -22,18 +23,16 @@ _TIMED_STEPS = 5
 _SAMPLE_PAIRS = 200
 
 
-def announce(record: dict[str, Any], material: Material) -> None:
-    """Print the data and the links, on the main process."""
+def announce(record: dict[str, Any], material: Material | SentenceMaterial) -> None:
+    """Print the encoder and the text, on the main process."""
     if int(torch.distributed.is_initialized() and torch.distributed.get_rank()):
         return
     parameters = sum(p.numel() for p in material.model.parameters())
     print(f"encoder  {record['base_model']['name']}: {parameters / 1e6:.1f} million parameters")
-    for pair, counts in record["links"].items():
-        print(f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items()))
-    print(f"held out {len(material.evaluation)} pairs, {sum(map(len, material.evaluation['links'][:]))} links")
+    print("\n".join(material.describe()))
 
 
-def describe_module(record: dict[str, Any], trainer: WordAlignmentTrainer) -> None:
+def describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
     """Put what is trained into the record, and print how much it is, on the main process."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -101,7 +100,7 @@ def compare(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def estimate(trainer_class: type[WordAlignmentTrainer], material: Material, args: Any) -> None:
+def estimate(trainer_class: type[Any], material: Material | SentenceMaterial, args: Any) -> None:
     """Print the size of the cache of word vectors and the time that training would take; nothing is trained or kept.
 
     A sample of the pairs is encoded and cached, and a few batches are run forward and backward without an optimizer
@@ -142,15 +141,15 @@ def estimate(trainer_class: type[WordAlignmentTrainer], material: Material, args
     print("dry run: nothing was trained or saved; scoring comes on top")
 
 
-def finish(record: dict[str, Any], folder: Path) -> None:
-    """Write `results.json` and the model card, and print the table."""
+def finish(record: dict[str, Any], folder: Path, more: dict[str, str]) -> None:
+    """Write `results.json` and the model card, and print the table with what was saved where, and `more` of it."""
     finish_record(
         record,
         {
             "model": str(folder),
             "scores and settings": str(folder / "results.json"),
             "model card": str(folder / "README.md"),
-            "evaluation links": str(folder / EVAL_LINKS),
+            **more,
         },
     )
     write_record(folder, record)

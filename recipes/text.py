@@ -11,7 +11,7 @@ from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, load_sources, parse_source
 from hf_xalign.data.word_alignment import align_words, link_statistics
 from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
-from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.common import DataArguments, TextArguments
 from hf_xalign.record import hub_id
 
 
@@ -53,14 +53,14 @@ def load_text(
     Raises:
         InputError: anything that the data arguments name is missing or malformed, or does not go together.
     """
-    train, train_sources = _load(data.train_data, data.train_split, data.max_train_pairs, data)
+    train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
     for side in ("source", "target"):
         check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
     if eval_links:
         evaluation = read_links(eval_links)
         eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
     else:
-        test, eval_sources = _load(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         evaluation = make_evaluation_links(test, train)
     text = train
     if subwords:
@@ -81,10 +81,20 @@ def load_text(
     return LinkedText(linked, evaluation, counts, {"train": train_sources, "eval": eval_sources})
 
 
-def _load(
-    items: list[str], split: str, max_pairs: int | None, data: DataArguments
+def load_parts(
+    items: list[str], split: str, max_pairs: int | None, data: TextArguments
 ) -> tuple[Dataset, list[dict[str, Any]]]:
-    """The text of some sources as one corpus, and the record's entry of each."""
+    """The text of some sources as one corpus, and the record's entry of each.
+
+    Args:
+        items: what `train_data` or `eval_data` names.
+        split: of embedded and Hub data.
+        max_pairs: of each source.
+        data: the pivot, and what becomes of empty sides.
+
+    Raises:
+        InputError: anything named is missing or malformed, or there is nothing.
+    """
     parts, entries = [], []
     for item in items:
         part = load_sources(

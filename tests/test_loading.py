@@ -153,6 +153,8 @@ def test_from_the_hub(one, adapter, base, tmp_path):
     assert torch.equal(run(hf_xalign.load("someone/adapter", cache_dir=cache, revision="main")), expected)
     with pytest.raises(InputError, match="someone/nothing is neither a folder here"):
         hf_xalign.load("someone/nothing", cache_dir=cache)
+    with pytest.raises(InputError, match="no/such/folder is neither a folder here"):
+        hf_xalign.load(cache / "no/such/folder")
 
 
 def test_a_base_that_is_gone(base, adapter):

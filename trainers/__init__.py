@@ -6,6 +6,9 @@ from hf_xalign.trainers.fao import FAOTrainer
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.mao import MAOTrainer
 from hf_xalign.trainers.mao_config import MAOConfig
+from hf_xalign.trainers.ppa import PPATrainer
+from hf_xalign.trainers.ppa_config import PPAConfig
+from hf_xalign.trainers.presets import PresetConfig
 from hf_xalign.trainers.word import WordAlignmentTrainer
 from hf_xalign.trainers.word_config import WordAlignmentConfig
 
@@ -17,6 +20,9 @@ __all__ = [
     "MAOConfig",
     "MAOTrainer",
     "NonFiniteLossError",
+    "PPAConfig",
+    "PPATrainer",
+    "PresetConfig",
     "WordAlignmentConfig",
     "WordAlignmentTrainer",
 ]

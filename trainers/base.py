@@ -21,7 +21,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_che
 
 from hf_xalign.data.sampling import LanguageSampling, PairSampler
 from hf_xalign.errors import InputError, NonFiniteLossError
-from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.precision import cpu_has_bfloat16
@@ -148,6 +148,8 @@ class AlignmentTrainer(Trainer):
     loss_is_scaled_for_ga = True
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
+    # Whether training begins from random weights, so that the scores before it are not those of the untouched encoder.
+    random_start: bool = False
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
@@ -273,7 +275,7 @@ class AlignmentTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """Word retrieval (CSLS, linked words only) for each language of the evaluation set.
+        """The method's score for each language of the evaluation set: word retrieval (CSLS, linked words only).
 
         Every process computes the same scores, so that all take the same decision about early stopping.
 
@@ -283,16 +285,8 @@ class AlignmentTrainer(Trainer):
         """
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
-            raise InputError("evaluate() needs an eval_dataset of word-linked pairs")
-        scores = score_retrieval(
-            self.accelerator.unwrap_model(self.model),
-            self.processing_class,
-            dataset,
-            poolings=(self.args.eval_pooling,),
-            batch_size=self.args.per_device_eval_batch_size,
-            dtype=torch.bfloat16 if self.args.bf16 else None,
-        )
-        name = f"retrieval_{self.args.eval_pooling}"
+            raise InputError("evaluate() needs an eval_dataset")
+        scores, name = self._score(dataset)
         metrics = {
             f"{metric_key_prefix}_{language}_{key}": values[key]
             for language, values in scores.items()
@@ -302,6 +296,18 @@ class AlignmentTrainer(Trainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _score(self, dataset: Dataset) -> tuple[Scores, str]:
+        """The scores of each language, and the name of the headline among them."""
+        scores = score_retrieval(
+            self.accelerator.unwrap_model(self.model),
+            self.processing_class,
+            dataset,
+            poolings=(self.args.eval_pooling,),
+            batch_size=self.args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if self.args.bf16 else None,
+        )
+        return scores, f"retrieval_{self.args.eval_pooling}"
 
     # ---- Checkpoints ----
 

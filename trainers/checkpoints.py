@@ -103,12 +103,16 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None
     checkpoint = resolve_resume(resume, folder)
     if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return
-    found = sorted(p.name for p in folder.glob("*") if p.name in _SIGNS or _STEP.search(p.name))
-    if found:
+    if found := signs_of_run(folder):
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
             "resume_from_checkpoint=true to go on with it, or overwrite_output_dir=true to lose it"
         )
+
+
+def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
+    """Names of what says that the folder holds a run, whole or not: checkpoints, a model, an adapter, a record."""
+    return sorted(p.name for p in Path(output_dir).glob("*") if p.name in _SIGNS or _STEP.search(p.name))
 
 
 def clear_run(output_dir: str | os.PathLike) -> None:

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.checks import check_fao
-from hf_xalign.trainers.word_config import CAO_SCHEDULE, WordAlignmentConfig, by_preset, own
+from hf_xalign.trainers.presets import by_preset, own
+from hf_xalign.trainers.word_config import CAO_SCHEDULE, WordAlignmentConfig
 
 _MAO: dict[str, Any] = {
     **CAO_SCHEDULE,

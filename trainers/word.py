@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.losses import word_distance, word_infonce
 from hf_xalign.modeling.feature_cache import CachedVectors
 from hf_xalign.modeling.limits import position_limit
@@ -37,8 +38,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
     args: WordAlignmentConfig
     # The aligned layers, as indices into the hidden states.
     layers: list[int]
-    # Whether training begins from random weights, so that the scores before it are not those of the untouched encoder.
-    random_start: bool = False
     # Whether `link_pairs` are numbers of the corpus and not of the batch.
     _pairs_are_numbered: bool = False
     # f0 where it is a model of its own; a `PeftModel` has it in itself.
@@ -128,33 +127,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
             return self._contrast(self._project(vectors), inputs["link_pairs"], links)
 
     def _contrast(self, vectors: torch.Tensor, pairs: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
-        """InfoNCE over the source words, then target words, of all processes' links.
-
-        Every process computes the loss of all anchors, with only its own vectors carrying a gradient: the gradients
-        that DDP then averages are the shares of the whole loss, and only their number has to be put back.
-        """
+        """InfoNCE over the source words, then target words, of all processes' links."""
         size = len(vectors) // 2
         source, target = vectors[:size], vectors[size:]
-        if self.args.world_size > 1:
-            source, target = self._gather_links(source), self._gather_links(target)
-            if not self._pairs_are_numbered:
-                # The same number on another process is another sentence pair.
-                pairs = pairs * self.args.world_size + self.args.process_index
-            pairs = self._gather_links(pairs)
+        if not self._pairs_are_numbered:
+            # The same number on another process is another sentence pair.
+            pairs = pairs * self.args.world_size + self.args.process_index
+        source, target, pairs = gather_rows(source), gather_rows(target), gather_rows(pairs)
         groups = pairs if self.args.negatives == "other_sentences" else None
         loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups).sum() / (2 * links)
-        # The value is the whole loss already; the gradient is this process's share, of which DDP takes the mean.
-        return loss + (self.args.world_size - 1) * (loss - loss.detach())
-
-    def _gather_links(self, vectors: torch.Tensor) -> torch.Tensor:
-        """(links, ...) of every process, in their order; only this process's own have a gradient."""
-        counts = self.accelerator.gather(torch.tensor([len(vectors)], device=vectors.device)).tolist()
-        padded = vectors.detach().new_zeros(max(counts), *vectors.shape[1:])
-        padded[: len(vectors)] = vectors.detach()
-        parts = list(self.accelerator.gather(padded).split(max(counts)))
-        parts = [part[:count] for part, count in zip(parts, counts, strict=True)]
-        parts[self.args.process_index] = vectors
-        return torch.cat(parts)
+        return whole_loss(loss)
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.config import non_default_fields
 from hf_xalign.data.collators import LinkedTokens, Side
 from hf_xalign.data.sampling import LanguageSampling
 from hf_xalign.errors import InputError
 from hf_xalign.losses import Norm
 from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.record import to_plain
-from hf_xalign.trainers.base import AlignmentConfig
 from hf_xalign.trainers.checks import check_encoder
+from hf_xalign.trainers.presets import PresetConfig, by_preset, own
 
 # What Cao's script does, and the papers that build on it say they follow: Adam (0.9, 0.98), eps 1e-9, no decay, no
 # clipping, linear warm-up over a tenth of the run, then constant.
@@ -33,26 +30,13 @@ CAO_SCHEDULE: dict[str, Any] = {
 }
 
 
-def by_preset(group: str, help: str) -> Any:
-    """A field whose value, where none is given, is the preset's; its type is that of the finished config."""
-    return field(default=None, metadata={"help": f"{help} Default: by preset.", "group": group})
-
-
-def own(default: Any, group: str, help: str) -> Any:
-    """A field with a default of its own."""
-    return field(default=default, metadata={"help": help, "group": group})
-
-
 @dataclass
-class WordAlignmentConfig(AlignmentConfig):
+class WordAlignmentConfig(PresetConfig):
     """Settings of a [`WordAlignmentTrainer`]; a field left at None takes the preset's value.
 
     A method subclasses it, names its published variants in `PRESETS` and gives `preset` a default.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    preset: str = own("", "Objective", "Published variant.")
     objective: Literal["l2", "infonce"] = own(
         "l2",
         "Objective",
@@ -92,22 +76,9 @@ class WordAlignmentConfig(AlignmentConfig):
     cache_dir: str | None = own(
         None, "Data", "Folder of cached word vectors; one that holds others is refused. Default: in the user's cache."
     )
-    learning_rate: float = by_preset("Schedule", "Peak learning rate.")
-    num_train_epochs: float = by_preset("Schedule", "Epochs.")
-    per_device_train_batch_size: int = by_preset("Schedule", "Sentence pairs a device and micro-batch.")
-    lr_scheduler_type: SchedulerType | str = by_preset("Schedule", "Schedule.")
-    warmup_steps: float = by_preset("Schedule", "Warm-up steps, below 1 a share of the run.")
-    adam_beta1: float = by_preset("Schedule", "Adam's beta1.")
-    adam_beta2: float = by_preset("Schedule", "Adam's beta2.")
-    adam_epsilon: float = by_preset("Schedule", "Adam's epsilon.")
-    weight_decay: float = by_preset("Schedule", "Decoupled weight decay.")
-    max_grad_norm: float = by_preset("Schedule", "Clip the gradient to this norm; 0 for none.")
 
     def __post_init__(self) -> None:
-        if self.preset not in self.PRESETS:
-            near = difflib.get_close_matches(self.preset, self.PRESETS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(self.PRESETS)}"
-            raise InputError(f"preset={self.preset}: {hint}")
+        self.check_preset()
         if self.objective is None:
             self.objective = self.PRESETS[self.preset]["objective"]
         if self.objective == "infonce":
@@ -115,9 +86,7 @@ class WordAlignmentConfig(AlignmentConfig):
                 raise InputError("align_target=frozen goes with objective=l2: infonce contrasts tuned words")
             self.align_target = "tuned"
             self.regularizer_weight = 0.0 if self.regularizer_weight is None else self.regularizer_weight
-        for name, value in self.PRESETS[self.preset].items():
-            if getattr(self, name) is None:
-                setattr(self, name, value)
+        self.fill_from_preset()
         self.check_settings()
         if self.subword_links and self.pooling != "mean":
             self.pooling = "mean"  # a token is its own only subword: every pooling is the same
@@ -139,10 +108,7 @@ class WordAlignmentConfig(AlignmentConfig):
         Raises:
             InputError: naming the field and the way out.
         """
-        for name, hint in get_type_hints(type(self)).items():
-            value = getattr(self, name, None)
-            if get_origin(hint) is Literal and value not in get_args(hint):
-                raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
+        self.check_choices()
         if self.mean_over_dims and self.norm == "l2":
             raise InputError("mean_over_dims=true goes with norm=squared_l2")
 
@@ -154,14 +120,10 @@ class WordAlignmentConfig(AlignmentConfig):
         """
         check_encoder(model, tokenizer, self)
 
-    def changed(self) -> dict[str, Any]:
-        """The settings that differ from the preset's and from the defaults, as plain JSON and without credentials."""
-        preset = {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}
-        derived = {"do_eval", "dataloader_pin_memory"}  # TrainingArguments sets them by eval_strategy and use_cpu
-        found = non_default_fields(self).items()
-        if self.objective == "infonce":
-            preset["regularizer_weight"] = 0.0  # what it is then, unless given
-        return {k: v for k, v in found if k not in derived and (k not in preset or preset[k] != v)}
+    def preset_values(self) -> dict[str, Any]:
+        """What the preset sets, as plain JSON."""
+        # InfoNCE has no regulariser, unless one is given.
+        return super().preset_values() | ({"regularizer_weight": 0.0} if self.objective == "infonce" else {})
 
     def formula(self) -> str:
         """The objective in force and what f is in it, as plain text."""

@@ -22,7 +22,7 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
     entries = []
     row = 0
     try:
-        with open(path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8-sig") as lines:  # editors on Windows put a byte order mark first
             for row, line in enumerate(lines, start=1):
                 if not line.strip():
                     continue
@@ -30,7 +30,8 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
                 fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
                 if len(fields) != 2 or not all(fields):
                     raise InputError(
-                        f"{path}, row {row}: {text!r} has not two fields; write English word, tab, other word"
+                        f"{path}, row {row}: {text!r} has not two fields; write the pivot's word (English), a tab, "
+                        "the other word"
                     )
                 entries.append((fields[0], fields[1]))
     except OSError as error:

@@ -34,18 +34,21 @@ def load_monolingual(
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
-        InputError: no such file or dataset, a format that is not read, a file that is not what its name says, or no
-            column of that name with text in it.
+        InputError: no such file or dataset, a format that is not read, a file that is empty or not what its name says,
+            or no column of that name with text in it.
     """
     path = Path(source).expanduser()
     if path.is_file():
         found = _read(path)
+    elif path.is_dir():
+        raise InputError(f"{source} is a folder; name a file in it")
     elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
         found = load_hub(str(source), split, revision)
     else:
-        raise InputError(f"{source}: no such file{nearby(path)}")
+        raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
     column = "text" if file_format(path) == ".txt" else text_column
-    if column not in found.column_names or found.features[column].dtype not in ("string", "large_string"):
+    # A column of structs has a dict for its feature, without a dtype.
+    if getattr(found.features.get(column), "dtype", None) not in ("string", "large_string"):
         raise InputError(
             f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}: name "
             "one by text_column"
@@ -60,6 +63,8 @@ def _read(path: Path) -> Dataset:
     kind = _BUILDERS.get(file_format(path))
     if kind is None:
         raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
+    if not path.stat().st_size:
+        raise InputError(f"{path}: the file is empty; there is to be a sentence a line")
     try:
         return datasets.load_dataset(kind, data_files=str(path), split="train")
     except (datasets.exceptions.DatasetGenerationError, UnicodeDecodeError) as error:

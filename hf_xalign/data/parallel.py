@@ -203,14 +203,14 @@ def _embedded_file(name: str, split: str) -> Path:
     return Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))
 
 
-def nearby(path: Path) -> str:
-    """Files in the same folder with a similar name, as the end of an error message."""
+def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:
+    """Files in the same folder with a similar name, or what could be named, as the end of an error message."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"
     close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))
     if close:
         return "; did you mean " + " or ".join(str(path.parent / name) for name in close) + "?"
-    return "; name a file, embedded:de, or a Hub dataset as owner/name"
+    return f"; {otherwise}"
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:

@@ -36,7 +36,7 @@ Similarity = Literal["csls", "cosine"]
 # measured up to twice as slow on CPU). Maxima of 16 leave a sixteenth of each tile to the passes that cannot be
 # vectorised.
 _TILE = 4096
-_BLOCK = 16
+BLOCK = 16
 # What rows added to fill the last block score against real ones: below every real score, which lies in [-2, 2].
 _PADDING = -8.0
 # Rows that are widened to 64 bits at once: the copy stays in the processor's cache (measured on 50,000 x 384: 19
@@ -95,13 +95,13 @@ def nearest_neighbours(
         raise InputError(f"k={k}: r is a mean over at least one neighbour")
     if legacy and similarity != "csls":
         raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
-    _check_shapes(source=source, target=target)
+    check_shapes(source=source, target=target)
     device = torch.device(device) if device is not None else source.device
     source, target = (side.detach().to(device, torch.float32) for side in (source, target))
-    with _plain_float32(device):
+    with plain_float32(device):
         if legacy:
             return _legacy(source, target, k)
-        source, target = _unit_rows(source, "source"), _unit_rows(target, "target")
+        source, target = unit_rows(source, "source"), unit_rows(target, "target")
         left, right = _extend(source, 0), _extend(target, 1)
         if similarity == "csls":
             source_r, target_r = _mean_of_nearest(left, right, len(source), len(target), k)
@@ -115,7 +115,7 @@ def nearest_neighbours(
 def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     # Here r(x) is not constant over what a query is compared with under the same scaling, so each direction has its
     # own matrix.
-    source_unit, target_unit = _unit_rows(source, "source"), _unit_rows(target, "target")
+    source_unit, target_unit = unit_rows(source, "source"), unit_rows(target, "target")
     source, target = (_over_whole_norm(side) for side in (source, target))
     source_r, target_r = _mean_of_nearest(_extend(source, 0), _extend(target, 1), len(source), len(target), k)
     left, right = _extend(source_unit, 0), _extend(target, 1)
@@ -132,7 +132,7 @@ def _over_whole_norm(x: Tensor) -> Tensor:
     return x / norm.clamp_min(torch.finfo(torch.float32).tiny)
 
 
-def _as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
+def as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
     """Vectors as they are given, or nested lists as float32."""
     if isinstance(vectors, Tensor):
         return vectors
@@ -144,7 +144,7 @@ def _as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
     return torch.as_tensor(array)
 
 
-def _check_shapes(**sides: Tensor) -> None:
+def check_shapes(**sides: Tensor) -> None:
     """Refuse what is no matrix of floats or empty, and other dimensions than those of the first side."""
     (first, like), *_ = sides.items()
     for name, side in sides.items():
@@ -163,7 +163,7 @@ def _check_shapes(**sides: Tensor) -> None:
 
 
 @contextmanager
-def _plain_float32(device: torch.device) -> Iterator[None]:
+def plain_float32(device: torch.device) -> Iterator[None]:
     """Float32 products in float32: no autocast, no TF32, no bfloat16, whatever the training around has set."""
     backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     before = [backend.fp32_precision for backend in backends]
@@ -177,16 +177,16 @@ def _plain_float32(device: torch.device) -> Iterator[None]:
             backend.fp32_precision = precision
 
 
-def _norms(x: Tensor) -> Tensor:
+def norms(x: Tensor) -> Tensor:
     """The length of every row: float32 (rows, 1)."""
     # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
     parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
     return torch.cat(parts).float()
 
 
-def _unit_rows(x: Tensor, name: str) -> Tensor:
+def unit_rows(x: Tensor, name: str) -> Tensor:
     """Rows divided by their norm, zero rows kept."""
-    norm = _norms(x)
+    norm = norms(x)
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
         raise InputError(
@@ -201,14 +201,14 @@ def _extend(x: Tensor, one: int) -> Tensor:
     Two such matrices multiply to the plain product; -r/2 written into the 0 column of each makes it F.
     """
     rows, dim = x.shape
-    out = x.new_zeros(-(-rows // _BLOCK) * _BLOCK, dim + 2)
+    out = x.new_zeros(-(-rows // BLOCK) * BLOCK, dim + 2)
     out[:rows, :dim] = x
     out[:rows, dim + one] = 1.0
     out[rows:, dim + 1 - one] = _PADDING
     return out
 
 
-def _tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
+def tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
     """All tiles of left @ right.T, row by row and in one buffer, with the slices of rows and columns they cover."""
     corners = [(i, j) for i in range(0, len(left), _TILE) for j in range(0, len(right), _TILE)]
     buffer = left.new_empty(min(_TILE, len(left)) * min(_TILE, len(right)))
@@ -228,9 +228,9 @@ def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     element).
     """
     rows, columns = tile.shape
-    by_row = tile.view(rows, _BLOCK, columns // _BLOCK)
+    by_row = tile.view(rows, BLOCK, columns // BLOCK)
     yield by_row, by_row.amax(1)
-    by_column = tile.view(_BLOCK, rows // _BLOCK, columns)
+    by_column = tile.view(BLOCK, rows // BLOCK, columns)
     # Reducing the permuted view instead would be twenty times slower.
     yield by_column.permute(2, 0, 1), by_column.amax(0).T
 
@@ -241,7 +241,7 @@ def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: in
         left.new_full((rows, min(k, columns)), -torch.inf),
         left.new_full((columns, min(k, rows)), -torch.inf),
     )
-    for i, j, tile in _tiles(left, right, "CSLS: neighbourhoods"):
+    for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
         for running, (values, maxima) in zip((top[0][i], top[1][j]), _blocks(tile)):
             _keep_largest(running, values[: len(running)], maxima[: len(running)])
     return top[0].mean(1), top[1].mean(1)
@@ -296,7 +296,7 @@ def _best(
         (left.new_full((n,), -torch.inf), torch.zeros(n, dtype=torch.int64, device=left.device))
         for n in (rows, columns)
     ]
-    for i, j, tile in _tiles(left, right, "nearest neighbours"):
+    for i, j, tile in tiles(left, right, "nearest neighbours"):
         if margin is not None:
             real = tile[: rows - i.start, : columns - j.start]
             real.div_(margin[0][i, None] + margin[1][j])
@@ -326,13 +326,13 @@ def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neig
     A product may round the scores of two equal rows differently (they can fall into differently shaped parts of it),
     so ties between them must not be left to the scores.
     """
-    first_source, first_target = _first_equal(source), _first_equal(target)
+    first_source, first_target = first_equal(source), first_equal(target)
     return Neighbours(
         first_target[found.source_to_target][first_source], first_source[found.target_to_source][first_target]
     )
 
 
-def _first_equal(x: Tensor) -> Tensor:
+def first_equal(x: Tensor) -> Tensor:
     """For each row the index of the first row equal to it: int64 (rows,)."""
     generator = torch.Generator().manual_seed(0)
     odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1

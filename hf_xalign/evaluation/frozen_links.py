@@ -41,8 +41,8 @@ def read_links(path: str | os.PathLike) -> Dataset:
     """Read the file of [`write_links`].
 
     Raises:
-        InputError: there is no such file, or a row is not JSON, lacks a column or has a link out of range; the
-            message names file and row.
+        InputError: there is no such file, or a row is not JSON, lacks a column, or has a link out of range or
+            that is not 1-to-1; the message names file and row.
     """
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file of evaluation links")
@@ -61,6 +61,13 @@ def read_links(path: str | os.PathLike) -> Dataset:
                 if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
                     raise InputError(
                         f"{path}, row {number}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)"
+                    )
+            for side, own in enumerate(zip(*row["links"])):
+                if len(set(own)) < len(own):
+                    word = next(i for k, i in enumerate(own) if i in own[:k])
+                    raise InputError(
+                        f"{path}, row {number}: {('source', 'target')[side]} word {word} has two links, and word "
+                        "retrieval needs 1-to-1 links; leave these out"
                     )
             rows.append(row)
     return Dataset.from_list(rows)

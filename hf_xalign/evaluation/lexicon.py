@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.bootstrap import interval
-from hf_xalign.evaluation.csls import Similarity, _as_tensor, _check_shapes, _norms
+from hf_xalign.evaluation.csls import Similarity, as_tensor, check_shapes, norms
 from hf_xalign.evaluation.ranking import nearest
 
 
@@ -77,8 +77,8 @@ def lexicon_induction(
     """
     if not ks or min(ks) < 1 or bootstrap < 0:
         raise InputError(f"ks={tuple(ks)} must be numbers from 1 upwards, and bootstrap={bootstrap} not be negative")
-    source, target = _as_tensor(source_vectors, "source"), _as_tensor(target_vectors, "target")
-    _check_shapes(source=source, target=target)
+    source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
+    check_shapes(source=source, target=target)
     source_row, target_row = _rows(source_words, source, "source"), _rows(target_words, target, "target")
     pairs = _checked_entries(entries)
     covered = [(one, other) for one, other in pairs if one in source_row and other in target_row]
@@ -133,7 +133,7 @@ def _rows(words: Sequence[str], vectors: Tensor, side: str) -> dict[str, int]:
             raise InputError(
                 f"{side} words: {word!r} stands in row {first} and row {row}; keep one, the more frequent word's say"
             )
-    bad = (~_norms(vectors).isfinite()).nonzero()
+    bad = (~norms(vectors).isfinite()).nonzero()
     if len(bad):
         row = int(bad[0, 0])
         raise InputError(

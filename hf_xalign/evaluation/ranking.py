@@ -18,13 +18,13 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.csls import (
-    _BLOCK,
+    BLOCK,
     Similarity,
-    _check_shapes,
-    _first_equal,
-    _plain_float32,
-    _tiles,
-    _unit_rows,
+    check_shapes,
+    first_equal,
+    plain_float32,
+    tiles,
+    unit_rows,
 )
 
 # Blocks looked into at once: 2**18 blocks are 16 MiB of values. Only many equal scores, or a long list, need more
@@ -99,10 +99,10 @@ def nearest(
     given = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         given["neighbourhood"] = neighbourhood
-    _check_shapes(**given)
+    check_shapes(**given)
     device = torch.device(device) if device is not None else queries.device
-    with _plain_float32(device):
-        units = {name: _unit_rows(side.detach().to(device, torch.float32), name) for name, side in given.items()}
+    with plain_float32(device):
+        units = {name: unit_rows(side.detach().to(device, torch.float32), name) for name, side in given.items()}
         # A product may round the scores of equal rows differently, so each is ranked once and answers for its copies.
         x, list_of = _distinct(units["query"])
         y, copy_of = _distinct(units["candidate"])
@@ -117,7 +117,7 @@ def nearest(
 
 def _distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """The rows without those that are equal to one before, and for every row its place in there, int64 (rows,)."""
-    first = _first_equal(x)
+    first = first_equal(x)
     itself = first == torch.arange(len(x), device=x.device)
     return x if itself.all() else x[itself], (itself.cumsum(0) - 1)[first]
 
@@ -152,10 +152,10 @@ def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
 
 def _padded_tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
     """Tiles of left @ right.T whose columns fill whole blocks, the added ones with -inf, which enters no list."""
-    added = -len(right) % _BLOCK
+    added = -len(right) % BLOCK
     if added:
         right = torch.cat([right, right.new_zeros(added, right.shape[1])])
-    for rows, columns, tile in _tiles(left, right, what):
+    for rows, columns, tile in tiles(left, right, what):
         tile[:, len(right) - added - columns.start :] = -torch.inf
         yield rows, columns, tile
 
@@ -186,7 +186,7 @@ def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
 
     Tiles come in the order of their columns, so an equal score of a later tile does not enter.
     """
-    values = tile.view(len(tile), _BLOCK, -1)  # interleaved blocks, see csls._blocks
+    values = tile.view(len(tile), BLOCK, -1)  # interleaved blocks, see csls._blocks
     _enter_blocks(keys, values, values.amax(1), offset)
 
 

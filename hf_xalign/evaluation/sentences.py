@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Similarity, _as_tensor, nearest_neighbours
+from hf_xalign.evaluation.csls import Similarity, as_tensor, nearest_neighbours
 
 # Neighbours as in the papers: Conneau et al. 2018, Artetxe and Schwenk 2019.
 NEIGHBOURS = {"csls": 10, "margin": 4}
@@ -47,7 +47,7 @@ def sentence_retrieval(
         InputError: unequal numbers of rows, or anything that
             [`~hf_xalign.evaluation.csls.nearest_neighbours`] refuses.
     """
-    source, target = _as_tensor(source, "source"), _as_tensor(target, "target")
+    source, target = as_tensor(source, "source"), as_tensor(target, "target")
     if len(source) != len(target):
         raise InputError(f"{len(source)} source and {len(target)} target sentences: row i must be row i's translation")
     k = NEIGHBOURS.get(similarity, 1) if k is None else k

@@ -9,10 +9,13 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.words import split_words
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index
 from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
+
+SENTENCE_POOLINGS = ("mean", "cls")
 
 
 class EncodedText(NamedTuple):
@@ -71,7 +74,7 @@ def encode_sentences(
     batch_size: int = 64,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Sentence vectors of texts, float32 (texts, layers, dim) on the CPU.
+    """Sentence vectors of texts under one pooling, float32 (texts, layers, dim) on the CPU.
 
     Args:
         model: the encoder, on any device.
@@ -85,16 +88,55 @@ def encode_sentences(
     Raises:
         ValueError: an unknown pooling, or a layer that the encoder does not have.
     """
-    if pooling not in ("mean", "cls"):
-        raise ValueError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
+    return encode_pooled_sentences(
+        model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
+    )[pooling]
+
+
+def encode_pooled_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: str | Sequence[str],
+    layers: Sequence[int] = (-1,),
+    poolings: Sequence[str] = SENTENCE_POOLINGS,
+    *,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> dict[str, torch.Tensor]:
+    """Sentence vectors under several poolings from one pass of the encoder.
+
+    Args:
+        model: the encoder, on any device.
+        tokenizer: its tokenizer.
+        texts: one text or several; longer ones are cut at `max_length` tokens (default the model's limit).
+        layers: which layers: -1 the last, 0 the embeddings.
+        poolings: any of `mean` over all tokens (special ones too) and `cls`, the first token.
+        batch_size: texts a forward pass.
+        max_length: tokens a text at most.
+        dtype: autocast dtype of the forward passes, or None. Pooling is float32 in any case.
+        desc: label of the progress bar, or None.
+
+    Returns:
+        For each pooling float32 (texts, layers, dim), on the CPU.
+
+    Raises:
+        InputError: an unknown pooling, or a layer that the encoder does not have.
+    """
+    for pooling in poolings:
+        if pooling not in SENTENCE_POOLINGS:
+            raise InputError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
     texts = [texts] if isinstance(texts, str) else list(texts)
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids
     index = layer_index(layers, model.config.num_hidden_layers)
-    vectors = torch.zeros(len(texts), len(index), model.config.hidden_size)
-    for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size):
+    vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
+    batches = hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size, dtype=dtype, desc=desc)
+    for rows, mask, states in batches:
         weights = mask.unsqueeze(-1)
-        for k, hidden in enumerate(states):
-            pooled = hidden[:, 0] if pooling == "cls" else (hidden.float() * weights).sum(1) / weights.sum(1)
-            vectors[torch.from_numpy(rows), k] = pooled.float().cpu()
+        for pooling, found in vectors.items():
+            for k, hidden in enumerate(states):
+                pooled = hidden[:, 0] if pooling == "cls" else (hidden.float() * weights).sum(1) / weights.sum(1)
+                found[torch.from_numpy(rows), k] = pooled.float().cpu()
     return vectors

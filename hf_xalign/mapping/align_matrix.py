@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.maps import LanguageMap
-from hf_xalign.mapping.rotated import common_pivot, place
+from hf_xalign.mapping.rotated import check_bare, common_pivot, place
 from hf_xalign.modeling.top import LinearTop
 from hf_xalign.modeling.tuner import XAlignConfig, find_top
 
@@ -33,8 +33,10 @@ def map_adapter(
         pivot: the language without a map; default the one that the maps say they lead to, if they do.
 
     Raises:
-        InputError: a map of another size or language, without the last layer, or that is not affine.
+        InputError: a map of another size or language, without the last layer, or that is not affine; or the encoder is
+            not a bare encoder.
     """
+    check_bare(encoder)
     languages = None
     if isinstance(maps, LanguageMap):
         if pivot is not None:

@@ -16,16 +16,14 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import torch
-from filelock import FileLock
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir
+from hf_xalign.cache import cache_dir, locked
 from hf_xalign.data.encoding import check_vocabulary, word_tokenizer
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.averaging import cut_finder, find_occurrences, sum_vectors, write_tensors
+from hf_xalign.mapping.averaging import cut_finder, find_occurrences, sum_vectors
 from hf_xalign.mapping.cover import (
     CountedText,
     CoverReport,
@@ -35,6 +33,7 @@ from hf_xalign.mapping.cover import (
     distinct_words,
     lower_word,
 )
+from hf_xalign.mapping.files import read_tensors, write_tensors
 from hf_xalign.modeling.pooling import Pooling, layer_index
 from hf_xalign.modeling.reference import model_fingerprint
 from hf_xalign.modeling.tuner import find_top, speaking
@@ -118,10 +117,12 @@ class Anchors:
         """Write one safetensors file, whole or not at all: the vocabulary is in it, as lines of UTF-8.
 
         Raises:
-            InputError: the disk is full.
+            InputError: a word that has a line end, or a full disk.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if broken := [word for word in self.words if "\n" in word]:
+            raise InputError(
+                f"{path}: the word {broken[0]!r} has a line end, which the file cannot hold; leave it out"
+            )
         about = {
             "layers": self.layers,
             "pooling": self.pooling,
@@ -132,8 +133,8 @@ class Anchors:
         }
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {
-            "vectors": self.vectors.contiguous(),
-            "counts": self.counts.contiguous(),
+            "vectors": self.vectors,
+            "counts": self.counts,
             "words": torch.from_numpy(words.copy()),
         }
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(about)})
@@ -145,14 +146,7 @@ class Anchors:
         Raises:
             InputError: the file is missing, broken, or something else.
         """
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: no anchors that could be read ({error})") from error
-        if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
-            raise InputError(f"{path}: no anchors of this library; they are written by Anchors.save")
+        tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         about = json.loads(metadata["anchors"])
         words = tensors["words"].numpy().tobytes().decode().split("\n")
         layers, cover = tuple(about.pop("layers")), about.pop("cover")
@@ -251,7 +245,7 @@ def make_anchors(
         key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
         home = Path(folder) / key if folder else cache_dir("anchors", key)
         home.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(FileLock(home / "lock"))
+        stack.enter_context(locked(home))
         path, progress = home / "anchors.safetensors", home / "progress.safetensors"
         if path.exists():
             logger.info("using the anchors in %s", path)

@@ -6,20 +6,19 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.errors import InputError
 from hf_xalign.mapping.cover import CountedText, FindCut, ranges, vocabulary_rows
+from hf_xalign.mapping.files import write_tensors
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, word_token_index
 from hf_xalign.modeling.top import TopLayer
@@ -251,24 +250,3 @@ def _read_progress(path: Path) -> tuple[int, Tensor]:
             return int(file.metadata()["sentences"]), file.get_tensor("sums")
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: cannot be read ({error}): remove it and run again") from error
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all.
-
-    Raises:
-        InputError: the disk is full.
-    """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(save(dict(tensors), metadata))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        raise InputError(f"{path}: cannot be written ({error.strerror}): make room and run again") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -6,15 +6,14 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from hf_xalign.errors import InputError
+from hf_xalign.mapping.files import read_tensors, write_tensors
 
 if TYPE_CHECKING:  # a map needs nothing of what the package of the data loads
     from hf_xalign.data.collators import Side
@@ -56,7 +55,10 @@ class SideMap:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Map float (n, layers, in) to (n, layers, out)."""
-        mapped = torch.einsum("nli,loi->nlo", self.normalize(vectors), self.weight.to(vectors))
+        normal = self.normalize(vectors)
+        # Also under autocast: a rotation that is rounded to bfloat16 is none.
+        with torch.autocast(vectors.device.type, enabled=False):
+            mapped = torch.einsum("nli,loi->nlo", normal, self.weight.to(vectors))
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
     def undo(self, vectors: Tensor) -> Tensor:
@@ -66,7 +68,8 @@ class SideMap:
             InputError: W has no inverse.
         """
         shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
-        found = torch.einsum("nlo,lio->nli", shifted, self._inverse().to(vectors))
+        with torch.autocast(vectors.device.type, enabled=False):
+            found = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
         if "unit" in self.steps:
             return found
         return found + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
@@ -82,12 +85,20 @@ class SideMap:
                 "this map divides vectors by their length, so it is no affine map that a model could have: learn it "
                 "with steps=() or steps=('centre',)"
             )
+        # In float64: means are long, and what is left of their difference is short.
         offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
+        offset = offset.double()
         for mean in self.means:
-            offset = offset - torch.einsum("loi,li->lo", self.weight, mean)
-        return self.weight, offset
+            offset = offset - torch.einsum("loi,li->lo", self.weight.double(), mean.double())
+        return self.weight, offset.to(self.weight)
 
-    def _inverse(self) -> Tensor:
+    @cached_property
+    def inverted(self) -> Tensor:
+        """The inverse of W, float64 (layers, in, out).
+
+        Raises:
+            InputError: W has none.
+        """
         wide = self.weight.double()
         if wide.shape[1] != wide.shape[2]:
             raise InputError(f"a map from {wide.shape[2]} to {wide.shape[1]} dimensions has no inverse")
@@ -179,7 +190,7 @@ class LanguageMap:
         Raises:
             InputError: a matrix that has no inverse.
         """
-        self.source._inverse()
+        _ = self.source.inverted  # raises here rather than at the first use
         target = self.target
         if target is None:
             target = SideMap.identity(len(self.layers), self.source.weight.shape[1], self.source.weight)
@@ -197,7 +208,7 @@ class LanguageMap:
         if self.target is None:
             return weight, offset
         _, shift = self.target.affine()
-        back = self.target._inverse()
+        back = self.target.inverted
         offset = torch.einsum("lio,lo->li", back, offset.double() - shift.double())
         return (back @ weight.double()).to(weight), offset.to(weight)
 
@@ -216,8 +227,11 @@ class LanguageMap:
         return replace(self, source=self.source._select(rows), target=target, layers=wanted)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the map to one safetensors file, whole or not at all."""
-        path = Path(path)
+        """Write the map to one safetensors file, whole or not at all.
+
+        Raises:
+            InputError: the disk is full.
+        """
         sides = {"source": self.source, **({} if self.target is None else {"target": self.target})}
         tensors: dict[str, Tensor] = {}
         for name, side in sides.items():
@@ -234,13 +248,7 @@ class LanguageMap:
             "target_lang": self.target_lang,
             "steps": {name: side.steps for name, side in sides.items()},
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        try:
-            save_file(tensors, partial, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(about)})
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(about)})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> LanguageMap:
@@ -249,19 +257,7 @@ class LanguageMap:
         Raises:
             InputError: the file is missing, broken, or something else.
         """
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: no map that could be read ({error})") from error
-        if metadata.get("format") != _FORMAT:
-            raise InputError(f"{path}: not a map of this library; one is written by LanguageMap.save")
-        if metadata.get("version") != _VERSION:
-            raise InputError(
-                f"{path}: a map in version {metadata.get('version')} of this library's format, and this hf_xalign "
-                f"reads version {_VERSION}: use the one that wrote it"
-            )
+        tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
         about = json.loads(metadata["map"])
         sides = {
             name: SideMap(
@@ -298,42 +294,4 @@ class LanguageMap:
 def unit(vectors: Tensor) -> Tensor:
     """Vectors float (..., dim) divided by their lengths; a zero vector stays."""
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return torch.where(length > 0, vectors / length, vectors)
-
-
-def matched(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Check the matched vectors that a map is learnt from, and give both three dimensions.
-
-    Args:
-        source: float (pairs, layers, dim) or (pairs, dim).
-        target: as many vectors of the other language; the number of dimensions may be another.
-
-    Returns:
-        Both as (pairs, layers, dim).
-
-    Raises:
-        InputError: unequal numbers of pairs or layers, no pair, or a vector with NaN or infinity (its row is named).
-    """
-    sides = []
-    for name, side in (("source", source), ("target", target)):
-        if side.dim() not in (2, 3) or not side.is_floating_point():
-            raise InputError(
-                f"{name} vectors: expected floats of shape (pairs, dim) or (pairs, layers, dim), got {side.dtype} of "
-                f"shape {tuple(side.shape)}"
-            )
-        if not len(side):
-            raise InputError(f"{name} vectors: no pair to learn a map from")
-        bad = (~side.isfinite()).flatten(1).any(1).nonzero()
-        if len(bad):
-            raise InputError(
-                f"{name} vectors: row {int(bad[0, 0])} (of {len(side)}) holds NaN or infinity: check the model or "
-                "the file that gave it"
-            )
-        sides.append(side if side.dim() == 3 else side.unsqueeze(1))
-    one, other = sides
-    if one.shape[:2] != other.shape[:2]:
-        raise InputError(
-            f"{len(one)} source vectors of {one.shape[1]} layers for {len(other)} target vectors of {other.shape[1]}: "
-            "they are to be matched one by one"
-        )
-    return one, other
+    return vectors / torch.where(length > 0, length, 1.0)

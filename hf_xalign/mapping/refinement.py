@@ -11,7 +11,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import nearest_neighbours
+from hf_xalign.evaluation.csls import nearest_neighbours, plain_float32
+from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.induction import check_cutoff, dictionary_of
 from hf_xalign.mapping.maps import LanguageMap, unit
 from hf_xalign.mapping.procrustes import procrustes
@@ -19,7 +20,6 @@ from hf_xalign.mapping.procrustes import procrustes
 logger = logging.getLogger(__name__)
 
 
-@torch.no_grad()
 def refine(
     source: Tensor,
     target: Tensor,
@@ -63,7 +63,13 @@ def refine(
             f"a map by {language_map.method!r} stretches the target's space, where no rotation of the source can "
             "follow: refine a map by procrustes or vecmap(whiten=False), or use self_learning"
         )
-    source, target = source[:cutoff], target[:cutoff]
+    for side, name in ((source, "source vectors"), (target, "target vectors")):
+        check_vectors(side, name)
+    with plain_float32(source.device):
+        return _refined(source[:cutoff], target[:cutoff].to(source.device), language_map, iterations, k)
+
+
+def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iterations: int, k: int) -> LanguageMap:
     goal = language_map.project(target, "target")
     shift = language_map.source.offset
     partners = goal if shift is None else goal - shift[0].to(goal)

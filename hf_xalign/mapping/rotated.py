@@ -23,11 +23,12 @@ from transformers.utils.generic import can_return_tuple
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.modeling.checkpoint import without_pooler
+from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tuner import LanguageAware, backbone_of
 
-Language = str | Sequence[str] | Tensor
+_OWNER = "this encoder"
 
 
 class RotatedConfig(PreTrainedConfig):
@@ -72,8 +73,7 @@ class RotatedConfig(PreTrainedConfig):
     @property
     def language_numbers(self) -> dict[str, int]:
         """The number of each language for `language=`: its maps' place from 1 on, 0 for the pivot that has none."""
-        numbers = {language: k for k, language in enumerate(self.languages, start=1)}
-        return {**numbers, **({self.pivot: 0} if self.pivot else {})}
+        return number_languages(self.languages, self.pivot)
 
 
 class _Maps(nn.Module):
@@ -154,20 +154,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             InputError: a map of another size, of a layer that the encoder has not, of another language, or that is not
                 affine; maps of different layers, or to different languages; or the encoder is not a bare encoder.
         """
-        if not isinstance(encoder, PreTrainedModel) or any(
-            isinstance(module, BaseTunerLayer) for module in encoder.modules()
-        ):
-            raise InputError(
-                f"{type(encoder).__name__}: maps go into an encoder without adapters; fold LoRA's in by "
-                "hf_xalign.modeling.merge"
-            )
-        if isinstance(encoder, RotatedModel):
-            raise InputError("this encoder has maps already: give the one inside, model.unmapped")
-        if backbone_of(encoder) is not encoder:
-            raise InputError(
-                f"{type(encoder).__name__} has a task head: maps go into the encoder alone, as AutoModel or "
-                "hf_xalign.load gives it"
-            )
+        check_bare(encoder)
         pivot = common_pivot(maps, pivot)
         placed = {language: place(one, encoder, f"maps[{language!r}]") for language, one in maps.items()}
         [layers, *others] = {tuple(one.layers): None for one in placed.values()}
@@ -237,7 +224,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     def set_language(self, language: str | None) -> None:
         """The language of texts from here on; see [`hf_xalign.modeling.set_language`]."""
         if language is not None:
-            self._number(language)
+            language_number(language, self.config.language_numbers, _OWNER)
         self._language = language
 
     def get_input_embeddings(self) -> nn.Module:
@@ -250,32 +237,13 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
     def _parts(self, language: Language | None, rows: int) -> list[tuple[int, slice | Tensor]]:
         """The rows that each map is for."""
-        given = self._language if language is None else language
-        if given is None:
-            known = list(self.config.language_numbers)
-            raise InputError(
-                "this encoder has maps for each language: say which one the text is in, by "
-                f"hf_xalign.modeling.set_language(model, {known[0]!r}) or language=... ({', '.join(known)})"
-            )
+        given, known = self._language if language is None else language, self.config.language_numbers
         if isinstance(given, str):
-            number = self._number(given)
+            number = language_number(given, known, _OWNER)
             return [(number - 1, slice(None))] if number else []
-        numbers = given if isinstance(given, Tensor) else torch.tensor([self._number(name) for name in given])
-        if numbers.shape != (rows,):
-            raise InputError(
-                f"language: {tuple(numbers.shape)} languages for {rows} rows; name one, or one for each row"
-            )
-        strange = set(numbers.tolist()) - set(self.config.language_numbers.values())
-        if strange:
-            raise InputError(f"language: number {min(strange)}; the numbers are {self.config.language_numbers}")
+        numbers = row_numbers(given, known, (rows,), _OWNER)
         parts = ((k, (numbers == k + 1).nonzero()[:, 0].to(self.device)) for k in range(len(self.config.languages)))
         return [(k, own) for k, own in parts if len(own)]
-
-    def _number(self, language: str) -> int:
-        numbers = self.config.language_numbers
-        if language not in numbers:
-            raise InputError(f"language={language!r}: this encoder has maps for {', '.join(numbers)}")
-        return numbers[language]
 
     # Called for the maps alone; the encoder has its own.
     @torch.no_grad()
@@ -283,6 +251,28 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         if isinstance(module, _Maps):
             init.copy_(module.weight, torch.eye(module.weight.shape[-1]).expand_as(module.weight))
             init.zeros_(module.offset)
+
+
+def check_bare(encoder: PreTrainedModel) -> None:
+    """Refuse what maps cannot be put on.
+
+    Raises:
+        InputError: it has adapters, maps or a task head, or is no encoder.
+    """
+    if not isinstance(encoder, PreTrainedModel) or any(
+        isinstance(module, BaseTunerLayer) for module in encoder.modules()
+    ):
+        raise InputError(
+            f"{type(encoder).__name__}: maps go on an encoder without adapters; fold LoRA's in by "
+            "hf_xalign.modeling.merge"
+        )
+    if isinstance(encoder, RotatedModel):
+        raise InputError("this encoder has maps already: give the one inside, model.unmapped")
+    if backbone_of(encoder) is not encoder:
+        raise InputError(
+            f"{type(encoder).__name__} has a task head: maps go on the encoder alone, as AutoModel or "
+            "hf_xalign.load gives it"
+        )
 
 
 class Placed(NamedTuple):

@@ -17,10 +17,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Neighbours
+from hf_xalign.evaluation.csls import Neighbours, plain_float32
+from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.induction import Direction, check_cutoff, check_direction, dictionary_of
 from hf_xalign.mapping.maps import LanguageMap, Step, unit
-from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, check_vocabulary, take_steps, vecmap
+from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, take_steps, vecmap
 
 logger = logging.getLogger(__name__)
 
@@ -87,14 +88,17 @@ def self_learning(
         The map, see [`~hf_xalign.mapping.vecmap.vecmap`].
 
     Raises:
-        InputError: seed pairs that are none or out of range, fewer words than dimensions with `whiten`, NaN, an
-            option out of range, or no pair left by the dropout.
+        InputError: seed pairs that are none or out of range, fewer words than dimensions with `whiten`, several
+            layers, NaN, an option out of range, or no pair left by the dropout.
     """
     checked = check_steps(steps)
     check_direction(direction)
     check_cutoff(cutoff)
-    _check_options(keep=keep, k=k, patience=patience, max_iterations=max_iterations)
+    _check_options(keep=keep, threshold=threshold, k=k, patience=patience, max_iterations=max_iterations)
+    if len(layers) != 1:
+        raise InputError(f"layers={layers}: self-learning is of one layer at a time; name it")
     _check_vectors(source, target, cutoff, whiten)
+    target = target.to(source.device)
     pairs = _check_seeds(seed_pairs, len(source), len(target)).to(source.device)
 
     x, z = (take_steps(side.double(), checked)[0].float() for side in (source, target))
@@ -103,7 +107,10 @@ def self_learning(
     generator = torch.Generator().manual_seed(seed)
     schedule = _Schedule(keep, patience, threshold)
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar:
+    with (
+        plain_float32(x.device),
+        tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar,
+    ):
         while schedule.turns < max_iterations and not schedule.finished:
             onto_x, onto_z = _rotations(matched_x, matched_z)
             dropout = Dropout(len(x), len(z), schedule.keep, generator, x.device) if schedule.keep < 1 else None
@@ -186,9 +193,11 @@ class Dropout:
         return mixed > self.last_kept
 
 
-def _check_options(*, keep: float, k: int, patience: int, max_iterations: int) -> None:
+def _check_options(*, keep: float, threshold: float, k: int, patience: int, max_iterations: int) -> None:
     if not 0 < keep <= 1:
         raise InputError(f"keep={keep}: it is the share of similarities that stay, above 0 and at most 1")
+    if not 0 <= threshold < math.inf:
+        raise InputError(f"threshold={threshold}: progress is a rise by more than 0 or a positive number")
     for name, value in (("k", k), ("patience", patience), ("max_iterations", max_iterations)):
         if value < 1:
             raise InputError(f"{name}={value}: at least 1 is needed")
@@ -196,7 +205,7 @@ def _check_options(*, keep: float, k: int, patience: int, max_iterations: int) -
 
 def _check_vectors(source: Tensor, target: Tensor, cutoff: int, whiten: bool) -> None:
     for name, side in (("source", source), ("target", target)):
-        check_vocabulary(side, name)
+        check_vectors(side, f"{name} vectors")
         if side.dim() != 2:
             raise InputError(f"{name} vectors of shape {tuple(side.shape)}: give one layer, (words, dim)")
     words, size = min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1])
@@ -212,13 +221,14 @@ def _check_seeds(pairs: Tensor, source: int, target: int) -> Tensor:
         raise InputError(
             f"seed pairs: expected integers of shape (pairs, 2), got {pairs.dtype} of shape {tuple(pairs.shape)}"
         )
+    pairs = pairs.long()
     bad = ((pairs < 0) | (pairs >= pairs.new_tensor([source, target]))).any(1).nonzero()
     if len(bad):
         row = int(bad[0, 0])
         raise InputError(
             f"seed pairs: row {row} is {pairs[row].tolist()}, but there are {source} source and {target} target words"
         )
-    return pairs.long()
+    return pairs
 
 
 def _rotations(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:

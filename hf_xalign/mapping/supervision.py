@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 # Pairs whose words are in memory at a time; of the others only the linked words are.
-_PAIRS = 10_000
+_PAIRS = 4_000
 
 
 class Matched(NamedTuple):
@@ -78,8 +79,15 @@ def linked_vectors(
         desc: label of the progress bar, or None.
 
     Raises:
-        InputError: pairs of several languages, or no link.
+        InputError: columns that are missing, pairs of several languages, a link to a word that is not there, or no
+            link.
     """
+    missing = [name for name in ("source_words", "target_words", "links") if name not in dataset.column_names]
+    if missing:
+        raise InputError(
+            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): run "
+            "hf_xalign.data.align_words on it first"
+        )
     spoken: dict[str, str | None] = dict.fromkeys(SIDES)
     for side in SIDES:
         if f"{side}_lang" not in dataset.column_names:
@@ -110,6 +118,14 @@ def linked_vectors(
         if not sum(counts):
             continue
         links = np.concatenate([np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in rows["links"]])
+        sizes = np.stack([[len(sentence) for sentence in rows[f"{side}_words"]] for side in SIDES], axis=1)
+        outside = np.flatnonzero(((links < 0) | (links >= np.repeat(sizes, counts, axis=0))).any(axis=1))
+        if len(outside):
+            row = np.repeat(np.arange(len(counts)), counts)[outside[0]]
+            raise InputError(
+                f"row {start + row}: link {links[outside[0]].tolist()} points outside the sentence ({sizes[row, 0]} "
+                f"source and {sizes[row, 1]} target words): run align_words on this dataset again"
+            )
         places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
         whole = found["source"].present[places[:, 0]] & found["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):
@@ -147,7 +163,9 @@ def dictionary_vectors(
     usable = found.all(1)
     coverage = Coverage(len(entries), int(found[:, 0].sum()), int(found[:, 1].sum()), int(usable.sum()))
     if not coverage.used:
-        missing = ", ".join(word for (word, _), there in zip(entries[:1000], found[:, 0].tolist()) if not there)[:60]
+        side = 0 if coverage.source <= coverage.target else 1
+        absent = (entry[side] for entry, there in zip(entries, found[:, side].tolist()) if not there)
+        missing = ", ".join(islice(absent, 5))
         raise InputError(
             f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
             f"{coverage.source}, target {coverage.target} words found; not there: {missing} ...): give more text, "

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.maps import LanguageMap, SideMap, Step, matched, unit
+from hf_xalign.mapping.checks import check_vectors, matched, rounding_noise
+from hf_xalign.mapping.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
 
@@ -66,20 +67,22 @@ def vecmap(
 
     Returns:
         A map that changes both languages (the target's side of `whiten=False` has the steps alone, and is None without
-        steps); its numbers have the dtype and device of each side's vectors.
+        steps); each side's numbers have the dtype of its vectors, on the device of `source`.
 
     Raises:
         InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;
-            an unknown step; a negative p; or see [`~hf_xalign.mapping.maps.matched`].
+            an unknown step; a negative p; or see [`~hf_xalign.mapping.checks.matched`].
     """
-    x, z = matched(source, target)
+    x, z = matched(source, target, layers)
     checked = check_steps(steps)
-    if reweight < 0:
+    if not 0 <= reweight < float("inf"):
         raise InputError(f"reweight={reweight}: a power of at least 0 is needed, 0.5 is VecMap's")
     if whiten:
         _enough(len(x), max(x.shape[2], z.shape[2]))
-    source_words = _vocabulary(source_candidates, x, "source")
-    target_words = _vocabulary(target_candidates, z, "target")
+    source_words, target_words = (
+        None if words is None else check_vectors(words, f"{name} candidates", pairs)
+        for name, words, pairs in (("source", source_candidates, x), ("target", target_candidates, z))
+    )
 
     source_parts, target_parts = [], []
     for layer in range(x.shape[1]):
@@ -134,38 +137,6 @@ def take_steps(
     return vectors, taken
 
 
-def check_vocabulary(vectors: Tensor, name: str) -> None:
-    """Refuse what is not float (words, ...), or has no word, NaN or infinity (its row is named).
-
-    Raises:
-        InputError: see above.
-    """
-    if not vectors.is_floating_point() or not vectors.numel():
-        raise InputError(
-            f"{name} vectors: expected floats for each word, got {vectors.dtype} of shape {tuple(vectors.shape)}"
-        )
-    bad = (~vectors.isfinite()).flatten(1).any(1).nonzero()
-    if len(bad):
-        raise InputError(
-            f"{name} vectors: row {int(bad[0, 0])} (of {len(vectors)}) holds NaN or infinity: check the model or the "
-            "file that gave it"
-        )
-
-
-def _vocabulary(candidates: Tensor | None, pairs: Tensor, name: str) -> Tensor | None:
-    """All vectors of a language as (words, layers, dim), where they are given."""
-    if candidates is None:
-        return None
-    check_vocabulary(candidates, f"{name} candidate")
-    wide = candidates if candidates.dim() == 3 else candidates.unsqueeze(1)
-    if wide.shape[1:] != pairs.shape[1:]:
-        raise InputError(
-            f"{name} candidates: {tuple(wide.shape[1:])} (layers, dimensions) a word, but the pairs have "
-            f"{tuple(pairs.shape[1:])}"
-        )
-    return wide
-
-
 def _normalized(
     pairs: Tensor, words: Tensor | None, layer: int, steps: tuple[Step, ...]
 ) -> tuple[Tensor, list[Tensor]]:
@@ -191,7 +162,7 @@ def _whitened(x: Tensor, z: Tensor, reweight: float, dewhiten: bool) -> tuple[Te
     white_z, colour_z = _whitening(z, "target")
     u, s, vh = torch.linalg.svd(white_x @ (x.T @ z) @ white_z, full_matrices=False)
     # A correlation of 0 to rounding would leave the map without an inverse.
-    s = s.clamp(min=_precision(max(len(u), vh.shape[1])))
+    s = s.clamp(min=rounding_noise(max(len(u), vh.shape[1])))
     sides = []
     for white, colour, basis in ((white_x, colour_x, u), (white_z, colour_z, vh.T)):
         weight = white @ basis * s**reweight
@@ -205,13 +176,12 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
     They come from the singular values of X (those of R in X = Q R), not from X^T X, whose eigenvalues are their
     squares and so would lose the small ones.
 
-    A final layer norm leaves vectors one dimension short: with its gain g and bias b, sum((h - b) / g) = 0. What is
-    left of such a direction is rounding noise, and whitening would give it the weight of the others. So a direction
-    below the precision of the vectors is scaled like the smallest one above it: the noise stays noise.
+    Whitening would give a direction of rounding noise ([`~hf_xalign.mapping.checks.rounding_noise`]) the weight of the
+    others. So such a direction is scaled like the smallest one above it: the noise stays noise.
     """
     size = x.shape[1]
     _, s, vh = torch.linalg.svd(torch.linalg.qr(x, mode="r").R)
-    rank = int((s > s[0] * _precision(size)).sum())
+    rank = int((s > s[0] * rounding_noise(size)).sum())
     if rank < size:
         different = len(x.unique(dim=0))
         if different < size:
@@ -230,8 +200,3 @@ def _enough(pairs: int, size: int) -> None:
             f"whitening: {pairs} pairs are fewer than the {size} dimensions; give at least as many pairs, or use "
             "whiten=False, the orthogonal variant"
         )
-
-
-def _precision(size: int) -> float:
-    """The relative rounding noise of vectors, which are float32 at best and come from sums over `size` products."""
-    return size * torch.finfo(torch.float32).eps

@@ -17,7 +17,8 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 
-from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.cache import replacing
+from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import Anchors
 
 logger = logging.getLogger(__name__)
@@ -48,21 +49,11 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
         )
     vectors = anchors.vectors[:, anchors.layers.index(layer)]
     row = "%s" + " %.9g" * vectors.shape[1] + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with _open(partial, "w", compressed=path.suffix == ".gz") as file:
-            file.write(f"{len(anchors)} {vectors.shape[1]}\n")
-            for start in range(0, len(anchors), _ROWS):
-                block = zip(anchors.words[start : start + _ROWS], vectors[start : start + _ROWS].tolist())
-                file.writelines(row % (word, *numbers) for word, numbers in block)
-        os.replace(partial, path)
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        raise InputError(f"{path}: cannot be written ({error.strerror}): make room and run again") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, _open(partial, "w", compressed=path.suffix == ".gz") as file:
+        file.write(f"{len(anchors)} {vectors.shape[1]}\n")
+        for start in range(0, len(anchors), _ROWS):
+            block = zip(anchors.words[start : start + _ROWS], vectors[start : start + _ROWS].tolist())
+            file.writelines(row % (word, *numbers) for word, numbers in block)
 
 
 def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: str | None = None) -> Anchors:

@@ -8,20 +8,19 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir
+from hf_xalign.cache import cache_dir, disk_errors, locked
 from hf_xalign.data.collators import LinkedTokens, Side
-from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.feature_plan import FeaturePlan, Needed, plan_features
 from hf_xalign.modeling.pooling import Pooling, pool_words, word_token_index
 from hf_xalign.modeling.reference import model_fingerprint
@@ -35,6 +34,7 @@ _SCHEMA = 1
 _BLOCK = 16_384
 # Batches between two marks of how far the file is surely on disk: what a killed run may have to do again.
 _MARK_EVERY = 50
+_ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
 class CachedVectors:
@@ -137,7 +137,8 @@ def cache_features(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
-    with _locked(folder), _disk_errors(folder):
+    way_out = f"make room and run again, which goes on from there; or remove this folder and {_ELSEWHERE}"
+    with locked(folder), disk_errors(folder, way_out):
         _check_identity(folder, identity)
         if vectors.path.exists():
             logger.info("using the cached word vectors in %s", folder)
@@ -261,37 +262,6 @@ def _encoder_fingerprint(model: PreTrainedModel) -> str:
     }
     text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        logger.info("%s: another process is writing this cache; waiting for it", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    """Say a full disk, quota or file-size limit as an [`InputError`]."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        raise InputError(
-            f"{folder}: writing the word vectors stopped ({error.strerror}). Make room and run again, which goes on "
-            f"from there; or remove this folder and {_ELSEWHERE}"
-        ) from error
-
-
-_ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
 def _check_room(folder: Path, size: int, dtype: torch.dtype) -> None:

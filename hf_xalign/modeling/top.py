@@ -10,10 +10,13 @@ from torch import nn
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.bottleneck import XAlignLayer
+from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
 from hf_xalign.modeling.pooling import Pooling, pool_spans
 
 if TYPE_CHECKING:
     from hf_xalign.modeling.tuner import XAlignConfig
+
+_OWNER = "this module"
 
 
 class Rotation(nn.Module):
@@ -219,21 +222,22 @@ class TopLayer(XAlignLayer):
         """The language of texts from here on; see [`set_language`]."""
         if language is not None:
             for config in self._active_configs():
-                _language_number(config, language)
+                if config.languages:
+                    language_number(language, language_numbers(config), _OWNER)
         self._language = language
 
     def transform(
         self,
         vectors: torch.Tensor,
         mask: torch.Tensor | None = None,
-        language: str | Sequence[str] | torch.Tensor | None = None,
+        language: Language | None = None,
     ) -> torch.Tensor:
         """The active modules' output, float (rows, width, d) in the modules' precision; off, `vectors` themselves.
 
         Args:
             vectors: float (rows, width, d).
             mask: bool (rows, width), False at padding.
-            language: of all rows, of each, or their numbers (0 is the pivot).
+            language: of all rows, of each, or their numbers (0 is the pivot), also int64 (rows, width).
         """
         if self.disable_adapters:
             return vectors
@@ -241,7 +245,10 @@ class TopLayer(XAlignLayer):
             if name not in self.xalign_top:
                 continue
             module, config = self.xalign_top[name], self._configs[name]
-            numbers = self._language_numbers(config, language, vectors) if config.languages else None
+            numbers = None
+            if config.languages:
+                given = self._language if language is None else language
+                numbers = row_numbers(given, language_numbers(config), vectors.shape[:2], _OWNER).to(vectors.device)
             # In the module's own precision, also under autocast: it is small, and a rotation in bfloat16 is none.
             with torch.autocast(vectors.device.type, enabled=False):
                 vectors = module(vectors.to(next(module.parameters()).dtype), mask, numbers)
@@ -266,23 +273,6 @@ class TopLayer(XAlignLayer):
                 "(rows, tokens)"
             )
         return None
-
-    def _language_numbers(
-        self, config: XAlignConfig, language: str | Sequence[str] | torch.Tensor | None, vectors: torch.Tensor
-    ) -> torch.Tensor:
-        given = self._language if language is None else language
-        if given is None:
-            languages = list(language_numbers(config))
-            raise InputError(
-                "this module has a map for each language: say which one the text is in, by "
-                f"hf_xalign.modeling.set_language(model, {languages[0]!r}) or language=... ({', '.join(languages)})"
-            )
-        if isinstance(given, torch.Tensor):
-            return given.to(vectors.device)
-        names = [given] * len(vectors) if isinstance(given, str) else list(given)
-        if len(names) != len(vectors):
-            raise InputError(f"language: {len(names)} languages for {len(vectors)} rows; name one, or one a row")
-        return torch.tensor([_language_number(config, name) for name in names], device=vectors.device)
 
     def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
@@ -326,12 +316,4 @@ class TopLayer(XAlignLayer):
 
 def language_numbers(config: XAlignConfig) -> dict[str, int]:
     """The number of each language for `language=`: its map's place from 1 on, 0 for the pivot that has none."""
-    numbers = {language: k for k, language in enumerate(config.languages or (), start=1)}
-    return {**numbers, **({config.pivot: 0} if config.pivot else {})}
-
-
-def _language_number(config: XAlignConfig, language: str) -> int:
-    numbers = language_numbers(config)
-    if config.languages and language not in numbers:
-        raise InputError(f"language={language!r}: this module has maps for {', '.join(numbers)}")
-    return numbers.get(language, 0)
+    return number_languages(config.languages or (), config.pivot)

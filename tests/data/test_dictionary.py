@@ -20,6 +20,10 @@ def test_reads_tabs_blanks_and_several_translations(tmp_path):
     assert load_dictionary(path) == entries
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    assert load_dictionary(_write(tmp_path, "the\tder\n", "utf-8-sig")) == [("the", "der")]
+
+
 def test_entries_become_nfc(tmp_path):
     decomposed = unicodedata.normalize("NFD", "Öl")
     assert decomposed != "Öl"

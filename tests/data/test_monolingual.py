@@ -65,6 +65,17 @@ def test_a_file_that_is_broken(tmp_path):
         load_monolingual(tmp_path / "b.txt")
 
 
+def test_a_file_without_text(tmp_path):
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(InputError, match=r"a\.txt: the file is empty"):
+        load_monolingual(tmp_path / "a.txt")
+    (tmp_path / "a.jsonl").write_text('{"text": {"de": "eins"}}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: no column 'text' with text"):
+        load_monolingual(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match="is a folder; name a file in it"):
+        load_monolingual(tmp_path)
+
+
 def test_a_dataset_of_the_hub(monkeypatch):
     asked = []
 

@@ -126,7 +126,7 @@ class TestAgainstLoops:
 
 def test_mean_of_nearest_is_the_loops_value():
     source, target = vectors(14, 45, hubs=True), vectors(15, 37, hubs=True)
-    units = [csls._unit_rows(side, "side") for side in (source, target)]
+    units = [csls.unit_rows(side, "side") for side in (source, target)]
     r_source, r_target = csls._mean_of_nearest(csls._extend(units[0], 0), csls._extend(units[1], 1), 45, 37, 10)
     wanted = [loop_mean_of_nearest(x, target.double().numpy(), 10) for x in source.double().numpy()]
     assert np.allclose(r_source.numpy(), wanted, atol=1e-6)
@@ -136,7 +136,7 @@ def test_mean_of_nearest_is_the_loops_value():
 
 def test_equal_rows_are_found_whatever_the_sign_of_zero():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [0.5, 0.5]])
-    assert csls._first_equal(x).tolist() == [0, 1, 0, 1, 4]
+    assert csls.first_equal(x).tolist() == [0, 1, 0, 1, 4]
 
 
 def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
@@ -170,7 +170,7 @@ def test_reduced_precision_is_suspended_and_put_back():
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        with csls._plain_float32(torch.device("cpu")):
+        with csls.plain_float32(torch.device("cpu")):
             seen = [backend.fp32_precision for backend in backends]
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

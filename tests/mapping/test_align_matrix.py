@@ -7,11 +7,11 @@ import sys
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import PeftModel, get_peft_model
 from tiny import make_tokenizer
 from tiny_adapters import TEXT, close, make_base, states
 from tiny_families import save_base
-from tiny_maps import by_hand, make_map
+from tiny_maps import by_hand, make_map, make_rotated
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
@@ -19,7 +19,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.mapping.align_matrix import map_adapter
 from hf_xalign.mapping.maps import LanguageMap, SideMap
-from hf_xalign.modeling import merge, set_language, with_alignment
+from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 
 some_families = pytest.mark.parametrize("family", ["bert", "xlm-roberta", "modernbert"])
 
@@ -208,3 +208,16 @@ def test_refused():
     refuse(make_map(), "one map alone is for all text", pivot="de")
     refuse({"en": make_map()}, "pivot=en", pivot="en")
     refuse({}, "no maps")
+
+
+def test_encoders_that_do_not_fit():
+    adapted = get_peft_model(make_base(), XAlignConfig())
+    task = make_base(auto_class=AutoModelForSequenceClassification)
+    for encoder, message in [
+        (adapted, "PeftModel.*without adapters"),
+        (adapted.get_base_model(), "without adapters"),
+        (make_rotated(), "has maps already"),
+        (task, "has a task head"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            map_adapter(encoder, make_map())

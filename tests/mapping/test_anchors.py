@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -17,6 +19,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping import averaging
 from hf_xalign.mapping.anchors import Anchors, make_anchors
 from hf_xalign.modeling import set_language
+from hf_xalign.modeling.word_vectors import word_spans
 
 TEXT = [*random_text(), "Haus offen", "das Haus, das HAUS", "Haus offen"]
 
@@ -105,6 +108,16 @@ def test_words_that_are_cut_off_do_not_count(max_length, tmp_path):
     expected, counts = slow_anchors(texts, got.words, 100, (2,), "mean", max_length=max_length)
     torch.testing.assert_close(got.vectors, expected, atol=1e-5, rtol=1e-4)
     assert got.counts.tolist() == counts
+
+
+@pytest.mark.parametrize("max_length", range(4, 16))
+def test_words_to_be_cut_are_found_beforehand(max_length):
+    model, tokenizer = make_encoder(), make_tokenizer()
+    sentences = [text.split() for text in random_text(60, seed=2)]
+    found = averaging.cut_finder(model, tokenizer, max_length)(sentences)
+    _, spans = word_spans(model, tokenizer, sentences, max_length=max_length, specials=False)
+    for k, span in enumerate(spans):
+        assert found.get(k, np.zeros(len(span), dtype=bool)).tolist() == (span[:, 1] == 0).tolist()
 
 
 def test_the_encoders_own_limit_holds(tmp_path):
@@ -335,14 +348,15 @@ def test_lookup_takes_the_word_itself_first_then_another_case():
 def test_save_and_load_are_bitwise(tmp_path):
     made = make(tmp_path / "cache", layers=(0, -1), pooling="last")
     bare = some(["ein Wort", "বাংলা"])
-    for k, anchors in enumerate((made, bare)):
+    views = replace(bare, vectors=torch.randn(3, 2, 2).permute(2, 1, 0), counts=torch.arange(9)[3:8:4])
+    for k, anchors in enumerate((made, bare, views)):
         anchors.save(tmp_path / "new" / f"{k}.safetensors")
         found = Anchors.load(tmp_path / "new" / f"{k}.safetensors")
         assert torch.equal(found.vectors, anchors.vectors) and torch.equal(found.counts, anchors.counts)
         for name in ("words", "layers", "pooling", "lang", "lowercase", "model", "cover"):
             assert getattr(found, name) == getattr(anchors, name)
     assert made.model and made.cover and bare.model is None
-    assert len(list((tmp_path / "new").iterdir())) == 2
+    assert len(list((tmp_path / "new").iterdir())) == 3
 
 
 def test_a_broken_or_foreign_file(tmp_path):
@@ -351,11 +365,20 @@ def test_a_broken_or_foreign_file(tmp_path):
     (tmp_path / "cut").write_bytes(content[:-4])
     (tmp_path / "text").write_text("no tensors")
     save_file({"a": torch.zeros(2)}, tmp_path / "other")
+    save_file({"a": torch.zeros(2)}, tmp_path / "newer", {"format": "hf_xalign.anchors", "version": "2"})
+    with pytest.raises(InputError, match=r"newer: anchors in version 2 of this library's format"):
+        Anchors.load(tmp_path / "newer")
     for name in ("none", "cut", "text"):
         with pytest.raises(InputError, match=rf"{name}: no anchors that could be read"):
             Anchors.load(tmp_path / name)
     with pytest.raises(InputError, match=r"other: no anchors of this library; they are written by Anchors\.save"):
         Anchors.load(tmp_path / "other")
+
+
+def test_a_word_with_a_line_end_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match=r"a: the word 'b\\nc' has a line end"):
+        some(["a", "b\nc"]).save(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
 
 
 def test_shapes_go_together():

@@ -63,7 +63,10 @@ def test_bound_counts_what_is_left_after_the_rare_words():
     found = choose_sentences(*as_arrays(sentences), 1)
     assert found.bound == 4
     assert found.sentences.tolist() == [0, 1, 2, 3]
-    # The word that lacks most.
+    # The word that lacks most: it is alone in its sentences, and of the others, which the first three sentences hold
+    # and are taken anyway, one more each is lacking.
+    sentences = [*({1, 2, 3, 4, 5, rare} for rare in (6, 7, 8)), *[{1, 2, 3, 4, 5}] * 5, *[{0}] * 9]
+    assert choose_sentences(*as_arrays(sentences), 4).bound == 3 + 4
     assert choose_sentences(*as_arrays([{0}] * 9), 4).bound == 4
 
 
@@ -100,6 +103,7 @@ def test_words_are_numbered_and_repeated_sentences_left_out():
 
 def test_lower_case_is_the_languages():
     assert lower_word("IŞIK İstanbul", "tr") == lower_word("IŞIK İstanbul", "tr-TR") == "ışık istanbul"
+    assert lower_word("Straße", "de") == "straße"
     assert lower_word("ISLAND", "en") == lower_word("ISLAND", None) == "island"
     assert words_of(count_words(["IŞIK ışık"], "tr")) == [["ışık", "ışık"]]
 

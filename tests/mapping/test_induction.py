@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping import refinement, self_learning
+from hf_xalign.mapping import refinement
 from hf_xalign.mapping.induction import induce_dictionary
 from hf_xalign.mapping.maps import LanguageMap, SideMap, unit
 from hf_xalign.mapping.procrustes import procrustes
@@ -15,6 +16,8 @@ from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import Dropout, _search
 from hf_xalign.mapping.vecmap import vecmap
 
+# The package has the function under the name of its module.
+self_learning = import_module("hf_xalign.mapping.self_learning")
 learn = self_learning.self_learning
 
 
@@ -170,7 +173,7 @@ class TestSearch:
             wanted = [best if any_left else -1 for best, any_left in zip(scores.argmax(axis).tolist(), side)]
             assert index.tolist() == wanted
 
-    @pytest.mark.parametrize("rows", [1, 3, 50, 163, 200])
+    @pytest.mark.parametrize("rows", [1, 3, 50, 163, 200, 203])
     def test_the_largest_of_each_column(self, rows):
         values = vectors(9, rows, 30)
         values[: rows // 2] = values[rows - rows // 2 :]  # every value twice
@@ -225,6 +228,14 @@ class TestSelfLearning:
         assert torch.equal(*found)
         assert not torch.allclose(found[0], learn(source, target, pairs, seed=1, **options).source.weight)
 
+    def test_autocast_around_it_changes_nothing(self):
+        source, target, partner = languages(noise=1.0)
+        pairs = torch.stack([torch.arange(20), partner[:20]], 1)
+        run = lambda: learn(source, target, pairs, patience=3, max_iterations=6)  # noqa: E731
+        wanted = run().source.weight
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(run().source.weight, wanted)
+
     @pytest.mark.parametrize(("rows", "kept"), [(37, 2**26), (256, 0), (64, 0)])
     def test_the_parts_of_the_work_do_not_matter(self, rows, kept, monkeypatch):
         source, target, partner = languages()
@@ -276,6 +287,10 @@ class TestSelfLearning:
             ({"keep": 1.5}, "keep=1.5"),
             ({"k": 0}, "k=0"),
             ({"patience": 0}, "patience=0"),
+            ({"threshold": -1e-6}, "threshold=-1e-06"),
+            ({"threshold": float("nan")}, "threshold=nan"),
+            ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning is of one layer"),
+            ({"seed_pairs": torch.tensor([[0, 0], [4, -3]], dtype=torch.int8)}, r"row 1 is \[4, -3\]"),
             ({"max_iterations": 0}, "max_iterations=0"),
             ({"cutoff": 0}, "cutoff=0"),
             ({"direction": "both"}, "'both' is not known"),
@@ -369,6 +384,19 @@ class TestRefinement:
         found = refine(target, source, start, iterations=8)
         before, after = (share_found(each, target, source, partner) for each in (start, found))
         assert before < 0.7 and after > 0.9, (before, after)
+
+    def test_reduced_precision_around_it_is_suspended(self, monkeypatch):
+        source, target, _ = languages(noise=0.5)
+        seen, before = [], torch.get_float32_matmul_precision()
+        backend = torch.backends.cuda.matmul
+        monkeypatch.setattr(refinement, "_mean_cosine", lambda *_: seen.append(backend.fp32_precision) or 0.0)
+        torch.set_float32_matmul_precision("medium")
+        try:
+            refine(source, target, procrustes(source, target), iterations=1)
+            assert torch.get_float32_matmul_precision() == "medium"
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert seen == ["ieee", "ieee"]
 
     def test_few_mutual_pairs_are_warned_about(self, caplog):
         source, target, _ = languages()

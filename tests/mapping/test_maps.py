@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.maps import LanguageMap, SideMap, matched, unit
+from hf_xalign.mapping.checks import check_vectors, matched
+from hf_xalign.mapping.maps import LanguageMap, SideMap, unit
 
 STEPS = [(), ("centre",), ("unit",), ("unit", "centre"), ("centre", "unit"), ("unit", "centre", "unit")]
 every_steps = pytest.mark.parametrize("steps", STEPS, ids=" ".join)
@@ -89,6 +91,15 @@ def test_the_dtype_is_the_vectors(dtype):
     close(found.double(), one.apply(random(5, 2, 4)), 1e-4 if dtype is torch.float32 else 1e-12)
 
 
+def test_autocast_rounds_nothing():
+    part = side(("centre",))
+    part = SideMap(part.weight.float(), None, part.steps, tuple(mean.float() for mean in part.means))
+    one, vectors = LanguageMap(part, part, layers=(0, 1)), random(5, 2, 4, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = one.project(vectors), one.apply(vectors)
+    assert torch.equal(found[0], one.project(vectors)) and torch.equal(found[1], one.apply(vectors))
+
+
 @pytest.mark.parametrize("source", [(), ("centre",), ("unit", "centre")], ids=" ".join)
 @pytest.mark.parametrize("target", [(), ("centre",), ("centre", "centre")], ids=" ".join)
 def test_apply_leads_to_the_targets_own_space(source, target):
@@ -147,6 +158,16 @@ def test_affine_keeps_float32_accurate():
     for found, expected in zip(narrow.affine(), one.affine(), strict=True):
         assert found.dtype is torch.float32
         torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_affine_of_long_means():
+    """W m_s and m_t are long and near each other: in float32 their difference would be rounding alone."""
+    weight = torch.linalg.qr(random(1, 4, 4)).Q.float()
+    mean = (random(1, 4, seed=1) * 1e4).float()
+    offset = (weight.double() @ mean.double().unsqueeze(-1)).squeeze(-1).float()
+    found = LanguageMap(SideMap(weight, offset, ("centre",), (mean,))).affine()[1]
+    wanted = offset.double() - (weight.double() @ mean.double().unsqueeze(-1)).squeeze(-1)
+    close(found.double(), wanted, 1e-9)
 
 
 def test_of_some_layers():
@@ -215,6 +236,7 @@ def test_files_are_bitwise(name, tmp_path):
             assert old.dtype == new.dtype and torch.equal(old, new)
 
 
+@pytest.mark.slow
 def test_a_fresh_process_maps_bitwise_alike(tmp_path):
     vectors, expected = random(5, 2, 4, seed=9), {}
     for k, (name, one) in enumerate(maps().items()):
@@ -241,34 +263,37 @@ def test_saving_again_replaces_whole(tmp_path, monkeypatch):
     before = path.read_bytes()
     assert LanguageMap.load(path).target is None
 
-    def cut_short(tensors, file, metadata):
-        file.write_bytes(b"half")
-        raise OSError("no space left")
+    def fail(number):
+        def fsync(descriptor):
+            raise OSError(number, "some reason")
 
-    monkeypatch.setattr("hf_xalign.mapping.maps.save_file", cut_short)
-    with pytest.raises(OSError, match="no space left"):
-        maps()["full"].save(path)
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+        return fsync
+
+    for number, error in ((errno.ENOSPC, InputError), (errno.EIO, OSError)):
+        monkeypatch.setattr("hf_xalign.cache.os.fsync", fail(number))
+        with pytest.raises(error, match="some reason"):
+            maps()["full"].save(path)
+        assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_files_that_are_no_maps(tmp_path):
     path = tmp_path / "map"
-    with pytest.raises(InputError, match="no map that could be read"):
+    with pytest.raises(InputError, match="no maps that could be read"):
         LanguageMap.load(path)
-    with pytest.raises(InputError, match="no map that could be read"):
+    with pytest.raises(InputError, match="no maps that could be read"):
         LanguageMap.load(tmp_path)
     path.write_text("de 0.1 0.2")
-    with pytest.raises(InputError, match=f"{path}: no map that could be read"):
+    with pytest.raises(InputError, match=f"{path}: no maps that could be read"):
         LanguageMap.load(path)
     maps()["full"].save(path)
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(InputError, match="no map that could be read"):
+    with pytest.raises(InputError, match="no maps that could be read"):
         LanguageMap.load(path)
     save_file({"source.weight": random(1, 4, 4)}, path, {"format": "pt"})
-    with pytest.raises(InputError, match="not a map of this library"):
+    with pytest.raises(InputError, match=r"no maps of this library; they are written by LanguageMap\.save"):
         LanguageMap.load(path)
     save_file({"source.weight": random(1, 4, 4)}, path, {"format": "hf_xalign.map", "version": "2"})
-    with pytest.raises(InputError, match="version 2 of this library's format"):
+    with pytest.raises(InputError, match="maps in version 2 of this library's format"):
         LanguageMap.load(path)
 
 
@@ -301,6 +326,7 @@ def test_what_has_no_inverse():
     flat.weight[1, 2] = 2 * flat.weight[1, 1]
     with pytest.raises(InputError, match="singular"):
         LanguageMap(flat, layers=(0, 1)).inverse()
+    assert side().inverted.dtype is torch.float64
     onto_flat = LanguageMap(side(), flat, layers=(0, 1))
     onto_flat.inverse()  # back through the source's side, which has one
     for call in (lambda: onto_flat.apply(random(5, 2, 4)), onto_flat.affine):
@@ -316,31 +342,56 @@ def test_lengths_are_no_affine_map(which):
 
 
 def test_matched():
-    one, other = matched(random(5, 4), random(5, 6))
+    one, other = matched(random(5, 4), random(5, 6), (-1,))
     assert one.shape == (5, 1, 4) and other.shape == (5, 1, 6)
-    assert matched(random(5, 2, 4), random(5, 2, 4))[0].shape == (5, 2, 4)
-    for source, target, message in [
-        (random(5, 4), random(4, 4), "5 source vectors of 1 layers for 4 target vectors"),
-        (random(5, 2, 4), random(5, 4), "2 layers for 5 target vectors of 1"),
-        (random(0, 4), random(0, 4), "no pair"),
-        (random(4), random(4), "expected floats of shape"),
-        (torch.ones(5, 4, dtype=torch.long), random(5, 4), "got torch.int64"),
+    assert matched(random(5, 2, 4), random(5, 2, 4), (0, 1))[0].shape == (5, 2, 4)
+    for source, target, layers, message in [
+        (random(5, 4), random(4, 4), (0,), "5 source vectors of 1 layers for 4 target vectors"),
+        (random(5, 2, 4), random(5, 4), (0, 1), "2 layers for 5 target vectors of 1"),
+        (random(5, 2, 4), random(5, 2, 4), (7,), r"layers=\(7,\): the vectors are of 2 layers"),
+        (random(5, 4), random(0, 4), (0,), r"target vectors: shape \(0, 4\) is empty"),
+        (random(4), random(4), (0,), "source vectors: expected floats of shape"),
     ]:
         with pytest.raises(InputError, match=message):
-            matched(source, target)
-    for value in (float("nan"), float("inf")):
-        bad = random(5, 2, 4)
+            matched(source, target, layers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_one_languages_vectors(dtype):
+    vectors = random(5, 4, dtype=dtype)
+    assert torch.equal(check_vectors(vectors, "some"), vectors.unsqueeze(1))
+    assert torch.equal(check_vectors(vectors, "some", random(9, 1, 4)), vectors.unsqueeze(1))
+    largest = torch.full((2, 3, 4), torch.finfo(dtype).max, dtype=dtype)
+    assert check_vectors(largest, "some") is largest
+    for value in (float("nan"), float("inf"), float("-inf")):
+        bad = random(5, 2, 4, dtype=dtype)
         bad[3, 1, 2] = bad[4, 0, 0] = value
-        with pytest.raises(InputError, match=r"target vectors: row 3 \(of 5\) holds NaN or infinity"):
-            matched(random(5, 2, 4), bad)
+        with pytest.raises(InputError, match=r"some words: row 3 \(of 5\) holds NaN or infinity: check the model"):
+            check_vectors(bad, "some words")
+    for given, message in [
+        (random(4), "expected floats"),
+        (random(1, 1, 1, 4), "expected floats"),
+        (torch.ones(5, 4, dtype=torch.long), "got torch.int64"),
+        (random(0, 4), "is empty"),
+        (random(5, 0), "is empty"),
+        (random(5, 3), r"shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
+        (random(5, 2, 4), "for matched vectors of 1 layers"),
+    ]:
+        with pytest.raises(InputError, match=f"some: .*{message}"):
+            check_vectors(given, "some", random(9, 1, 4))
 
 
 def test_unit():
     vectors = random(3, 2, 4)
     vectors[1, 1] = 0
-    found = unit(vectors)
+    found = unit(vectors.requires_grad_())
+    found.sum().backward()
+    assert vectors.grad.isfinite().all()
+    vectors, found = vectors.detach(), found.detach()
     assert torch.equal(found[1, 1], torch.zeros(4, dtype=torch.float64))
     lengths = found.norm(dim=-1)
     lengths[1, 1] = 1
     close(lengths, torch.ones(3, 2, dtype=torch.float64))
     close(found * vectors.norm(dim=-1, keepdim=True), vectors)
+    close(unit(vectors * 1e-20), found)
+    assert unit(vectors.bfloat16()).dtype is torch.bfloat16

@@ -105,7 +105,7 @@ def test_each_layer_is_solved_alone(solve, centre):
     for k, layer in enumerate((-3, -2, -1)):
         alone = solve(source[:, k], target[:, k], centre=centre, layers=(layer,))
         close(together.of([layer]).apply(source[:, k]), alone.apply(source[:, k]), 1e-12)
-    with pytest.raises(InputError, match="3 matrices need as many layers"):
+    with pytest.raises(InputError, match=r"layers=\(-1,\): the vectors are of 3 layers"):
         solve(source, target)
 
 
@@ -161,6 +161,27 @@ def test_least_squares_of_repeated_pairs_is_the_smallest():
     source, target = source.repeat(5, 1, 1), target.repeat(5, 1, 1) + random(20, 1, 6, seed=4)
     expected = lstsq(source[:, 0].numpy(), target[:, 0].numpy())[0]
     close(least_squares(source, target).source.weight[0], torch.from_numpy(expected.T.copy()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("centre", [False, True])
+def test_least_squares_of_vectors_out_of_a_layer_norm(centre, dtype):
+    """They lie in a hyperplane: a map of what rounding leaves across it would be huge, and follow noise."""
+    norm = torch.nn.LayerNorm(12)
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(0.5, 2, 12))
+        norm.bias.copy_(torch.linspace(-1, 1, 12) if centre else torch.zeros(12))  # else no plane through 0
+        source = norm(random(400, 12, seed=1).float()).to(dtype)
+    target = (source.double() @ random(12, 12, seed=2) + random(400, 12, seed=3)).to(dtype)
+    found = least_squares(source[:300], target[:300], centre=centre)
+    # The same in the eleven coordinates of the hyperplane.
+    inside = torch.linalg.svd(1 / norm.weight.detach().double()[:, None]).U[:, 1:]
+    wanted = least_squares(source[:300].double() @ inside, target[:300].double(), centre=centre)
+    weight = found.source.weight[0]
+    with pytest.raises(InputError, match="singular to the precision"):
+        found.inverse()
+    close(weight.double(), wanted.source.weight[0] @ inside.T, 1e-4)
+    close(found.apply(source[300:]).double(), wanted.apply(source[300:].double() @ inside), 1e-4)
 
 
 @solvers

@@ -9,8 +9,9 @@ import torch
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.maps import LanguageMap, unit
+from hf_xalign.mapping.neighbourhoods import Neighbourhoods
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.mapping.rcsls import _loss_and_gradient, _Neighbourhoods, rcsls
+from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
 
 
 def languages(count, dim=8, out=None, *, noise=0.3, mean=1.0, decay=0.0, seed=0, dtype=torch.float64):
@@ -28,7 +29,7 @@ def languages(count, dim=8, out=None, *, noise=0.3, mean=1.0, decay=0.0, seed=0,
 
 
 def search(candidates, k=3, chunk=2**20):
-    return _Neighbourhoods(candidates, k, chunk)
+    return Neighbourhoods(candidates, k, chunk)
 
 
 def value(weight, x, y, x_pool, y_pool, k):
@@ -106,6 +107,16 @@ def test_neighbourhoods_of_turned_queries_are_exact():
     for turned in (queries, -queries, queries.flip(1)):
         expected = (turned @ candidates.T).topk(3).indices.sort(1).values
         assert torch.equal(near(turned).sort(1).values, expected)
+
+
+def test_a_candidate_that_was_on_no_list_is_found():
+    """The neighbours of (1, 0), all but one, fall behind vectors that were far off when the query turns up."""
+    rows = [[1.0, 1.0], *[[1.0, -1.0]] * 4, *[[0.2, 0.0]] * 59, *[[0.19, 1.0]] * 10]
+    candidates = torch.tensor([*rows, *([-a, -b] for a, b in rows)], dtype=torch.float64)
+    near = search(candidates, 5)
+    assert sorted(near(torch.tensor([[1.0, 0.0]], dtype=torch.float64))[0].tolist()) == [0, 1, 2, 3, 4]
+    found = near(torch.tensor([[1.0, 0.45]], dtype=torch.float64))[0]
+    assert found.min() == 0 and (found >= 64).sum() == 4 and found.max() < 74
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-30, 1e30])
@@ -218,6 +229,36 @@ def test_same_bits_twice():
     assert torch.equal(first.source.weight, second.source.weight)
 
 
+def test_any_layout():
+    x, y = languages(60)
+    found = rcsls(x.T.contiguous().T, y.repeat(1, 2)[:, :8], k=3).source.weight
+    torch.testing.assert_close(found, rcsls(x, y, k=3).source.weight, rtol=0, atol=1e-12)
+
+
+def test_reduced_precision_around_it_changes_nothing():
+    x, y = (side.requires_grad_() for side in languages(60, dtype=torch.float32))
+    wanted = rcsls(x, y, k=3).source.weight
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = rcsls(x, y, k=3).source.weight
+    assert torch.equal(found, wanted) and not found.requires_grad
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("steps", [("unit",), ("unit", "centre", "unit")])
+def test_gpu_equals_cpu(steps):
+    x, y = languages(600, 40, noise=0.6, dtype=torch.float32)
+    options = {"steps": steps, "epochs": 4}
+    wanted = rcsls(x[:200], y[:200], source_candidates=x, target_candidates=y, **options)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = rcsls(x[:200].cuda(), y[:200], source_candidates=x, target_candidates=y.cuda(), **options)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert found.source.weight.is_cuda
+    torch.testing.assert_close(found.source.weight.cpu(), wanted.source.weight, atol=1e-4, rtol=1e-4)
+
+
 def test_each_layer_by_itself():
     sides = [torch.stack(pair, 1) for pair in zip(languages(60, 8, 10), languages(60, 8, 10, seed=5))]
     both = rcsls(*(side[:30] for side in sides), source_candidates=sides[0], k=3, layers=(7, 12))
@@ -284,17 +325,19 @@ def test_saved_and_loaded(tmp_path):
         ({"steps": ("unit", "centre")}, "end in 'unit'"),
         ({"steps": ()}, "end in 'unit'"),
         ({"steps": ("whiten", "unit")}, "whiten"),
-        ({"source_candidates": torch.zeros(0, 8)}, "only 0 source candidates"),
+        ({"source_candidates": torch.zeros(0, 8)}, r"source candidates: shape \(0, 8\) is empty"),
         ({"target_candidates": torch.ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
-        ({"target_candidates": torch.ones(20, 8).long()}, "target candidates: torch.int64"),
+        ({"target_candidates": torch.ones(20, 8).long()}, "target candidates: expected floats .* got torch.int64"),
         ({"source_candidates": torch.ones(20, 2, 8)}, "1 layers"),
-        ({"layers": (1, 2)}, "layers"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
     ],
 )
 def test_bad_options(options, message):
     x, y = languages(12)
+    steps = []
     with pytest.raises(InputError, match=message):
-        rcsls(x, y, **{"k": 3, **options})
+        rcsls(x, y, **{"k": 3, "callback": lambda *event: steps.append(event), **options})
+    assert not steps, "refused before anything is computed"
 
 
 @pytest.mark.parametrize("name", ["source", "target", "source_candidates", "target_candidates"])

@@ -40,11 +40,30 @@ def test_linked_words_as_in_a_loop(encoder, tokenizer, aligned, pooling, pairs_a
     assert k == len(found.source) == len(found.target_words)
 
 
-def test_a_word_that_was_cut_off_is_left_out(encoder, tokenizer, aligned):
-    whole = linked_vectors(encoder, tokenizer, aligned)
-    short = linked_vectors(encoder, tokenizer, aligned, max_length=8)
-    assert 0 < len(short.source) < len(whole.source)
-    assert len(short.source) == len(short.target) == len(short.source_words)
+@pytest.mark.parametrize("max_length", [8, 10])
+@pytest.mark.parametrize("longer", ["source", "target"])
+def test_a_word_that_was_cut_off_on_either_side_is_left_out(encoder, tokenizer, aligned, max_length, longer):
+    shift = 2  # words before the sentence on one side, so that it loses words that the other keeps
+    column = f"{longer}_words"
+    aligned = aligned.map(
+        lambda row: {
+            column: ["the"] * shift + row[column],
+            "links": [[i + shift, j] if longer == "source" else [i, j + shift] for i, j in row["links"]],
+        }
+    )
+    expected, lost = [], 0
+    for row in aligned:
+        there = {
+            side: extract_word_vectors(encoder, tokenizer, [row[f"{side}_words"]], max_length=max_length).present
+            for side in ("source", "target")
+        }
+        for i, j in row["links"]:
+            lost += bool(there["source"][i] != there["target"][j])
+            if there["source"][i] and there["target"][j]:
+                expected.append((row["source_words"][i], row["target_words"][j]))
+    found = linked_vectors(encoder, tokenizer, aligned, max_length=max_length)
+    assert list(zip(found.source_words, found.target_words, strict=True)) == expected and lost
+    assert all(side.flatten(1).any(1).all() and len(side) == len(expected) for side in (found.source, found.target))
 
 
 def test_text_that_no_map_can_be_learnt_from(encoder, tokenizer, aligned):
@@ -53,6 +72,16 @@ def test_text_that_no_map_can_be_learnt_from(encoder, tokenizer, aligned):
         linked_vectors(encoder, tokenizer, concatenate_datasets([aligned, other]))
     with pytest.raises(InputError, match="no linked words"):
         linked_vectors(encoder, tokenizer, aligned.map(lambda row: {"links": []}))
+
+
+@pytest.mark.parametrize("link", [[0, 99], [99, 0], [-1, 0]])
+def test_a_link_to_no_word_is_named(encoder, tokenizer, aligned, link, monkeypatch):
+    monkeypatch.setattr(supervision, "_PAIRS", 2)
+    bad = aligned.map(lambda row, k: {"links": [*row["links"], link] if k == 3 else row["links"]}, with_indices=True)
+    with pytest.raises(InputError, match=rf"row 3: link \[{link[0]}, {link[1]}\] points outside the sentence \("):
+        linked_vectors(encoder, tokenizer, bad)
+    with pytest.raises(InputError, match=r"no column links \(it has .*align_words"):
+        linked_vectors(encoder, tokenizer, aligned.remove_columns("links"))
 
 
 def test_entries_with_both_anchors():
@@ -69,5 +98,7 @@ def test_a_dictionary_of_no_use():
     source, target = anchors(["haus"]), anchors(["house"], lang="en")
     with pytest.raises(InputError, match=r"none of the dictionary's 1 entries .*not there: house .*in this order"):
         dictionary_vectors([("house", "haus")], source, target)
+    with pytest.raises(InputError, match=r"source 1, target 0 words found; not there: cat \.\.\."):
+        dictionary_vectors([("haus", "cat")], source, target)
     with pytest.raises(InputError, match=r"layers \(-1,\) and target anchors of \(-2, -1\)"):
         dictionary_vectors([("haus", "house")], source, anchors(["house"], layers=(-2, -1)))

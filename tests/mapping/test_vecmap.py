@@ -264,11 +264,19 @@ def test_a_badly_scaled_but_full_space_is_whitened():
     [
         ({"steps": ("unit", "scale")}, "'scale' is not known"),
         ({"reweight": -0.5}, "reweight=-0.5"),
-        ({"source_candidates": torch.ones(9, 5)}, r"source candidates: \(1, 5\).*the pairs have \(1, 6\)"),
-        ({"target_candidates": torch.ones(9, 2, 6)}, r"target candidates: \(2, 6\)"),
-        ({"target_candidates": torch.ones(0, 6)}, "target candidate vectors: expected floats"),
-        ({"source_candidates": torch.ones(9, 6).long()}, "source candidate vectors: expected floats"),
-        ({"source_candidates": torch.full((9, 6), torch.nan)}, r"source candidate vectors: row 0 \(of 9\)"),
+        ({"reweight": float("nan")}, "reweight=nan"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
+        (
+            {"source_candidates": torch.ones(9, 5)},
+            r"source candidates: shape \(9, 5\) for matched vectors of 1 layers and 6",
+        ),
+        (
+            {"target_candidates": torch.ones(9, 2, 6)},
+            r"target candidates: shape \(9, 2, 6\) for matched vectors of 1 layers",
+        ),
+        ({"target_candidates": torch.ones(0, 6)}, r"target candidates: shape \(0, 6\) is empty"),
+        ({"source_candidates": torch.ones(9, 6).long()}, "source candidates: expected floats"),
+        ({"source_candidates": torch.full((9, 6), torch.nan)}, r"source candidates: row 0 \(of 9\)"),
     ],
 )
 def test_bad_options(change, message):

@@ -212,6 +212,12 @@ def test_ways_to_say_the_language():
         states(model, language="fr")
     with pytest.raises(InputError, match="2 languages for 3 rows"):
         states(model, language=["de", "to"])
+    with pytest.raises(InputError, match=r"number 3; the numbers are .*'en': 0"):
+        states(model, language=torch.tensor([0, 3, 1]))
+    with pytest.raises(InputError, match="number -1"):
+        states(model, language=torch.tensor([0, -1, 1]))
+    with pytest.raises(InputError, match=r"shape \(2,\) for 3 rows"):
+        states(model, language=torch.tensor([0, 1]))
 
     german, tongan = states(model, language="de"), states(model, language="to")
     assert (german - tongan).abs().max() > 1e-3 and (german - untouched).abs().max() > 1e-3

@@ -10,10 +10,10 @@ import hf_xalign.recipes.flow
 from hf_xalign.config import parse
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.trainers import FAOConfig, MAOConfig
+from hf_xalign.trainers import FAOConfig, MAOConfig, PPAConfig
 
 CONFIGS = Path(hf_xalign.recipes.flow.__file__).parent / "configs"
-CLASSES = {"fao": FAOConfig, "mao": MAOConfig, "mapping": MappingArguments}
+CLASSES = {"fao": FAOConfig, "mao": MAOConfig, "mapping": MappingArguments, "ppa": PPAConfig}
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)

@@ -1,0 +1,142 @@
+"""Sentence pairs to the batches of PPA: one side for each encoder, and both, masked, for TLM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.data.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.sentence_pairs import sentence_frame
+
+WordObjective = Literal["tlm", "mlm", "none"]
+Order = Literal["random", "source", "target"]
+
+_ORDER_STREAM = 1  # of the draws that order the sides; masks have stream 0
+
+
+class PPACollator:
+    """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
+
+    The batch holds (B pairs, M hidden tokens; all int64 except where said):
+
+    - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the other language;
+    - `query_is_target` bool (B,): the target side is the query, and first in TLM; the source side where false;
+    - with `contrast`: `input_ids`, `attention_mask` (B, width) of the query sides, `key_input_ids`,
+      `key_attention_mask` (B, width) of the key sides, each framed and padded for itself;
+    - with `words` "tlm": `mlm_input_ids`, `mlm_attention_mask` (B, width), query side and key side in one sequence,
+      as the tokenizer frames two sentences ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), some tokens hidden;
+      with "mlm": (2B, width), all query sides, then all key sides, in sequences of their own;
+    - with either: `mlm_positions` (M,), indices of the hidden tokens into the flattened `mlm_input_ids`, and
+      `mlm_labels` (M,), what they were.
+
+    There are neither position ids (positions run on over both sentences, as the encoder counts by itself: PPA does not
+    reset them) nor token types (0 all over: the order is random, so a type would tell nothing about a side that the
+    separator does not).
+
+    Order and masks depend on the seed, the epoch and `pair`, see [`~hf_xalign.data.masking.example_draws`]. A pair
+    that comes twice in an epoch comes with the same order and mask.
+
+    Args:
+        tokenizer: the model's.
+        languages: number of each `source_lang`.
+        seed: seed of the run.
+        order: which side is the query: each with probability 1/2, drawn for each pair and epoch, as the paper has it;
+            or always the one.
+        contrast: give the two sides.
+        words: what is masked: the concatenation (`tlm`), the sides apart (`mlm`, the paper's ablation), or `none`.
+        mlm_probability: that a token is hidden.
+        mask_share: share of the hidden tokens that the mask token stands for.
+        random_share: share of them that a random token stands for.
+
+    Raises:
+        InputError: the tokenizer has no mask token, or puts nothing between two sentences; the shares are not shares.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        languages: dict[str, int],
+        seed: int,
+        order: Order = "random",
+        contrast: bool = True,
+        words: WordObjective = "tlm",
+        mlm_probability: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+    ):
+        check_shares(mlm_probability, mask_share, random_share)
+        self.frame = sentence_frame(tokenizer)
+        self.pad_token_id = tokenizer.pad_token_id
+        self.vocabulary = masking_vocabulary(tokenizer) if words != "none" else None
+        self.languages = languages
+        self.seed = seed
+        self.order = order
+        self.contrast = contrast
+        self.words = words
+        self.shares = {"probability": mlm_probability, "mask_share": mask_share, "random_share": random_share}
+        # In shared memory: workers that live for several epochs have the collator from when they were started.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that orders and masks are drawn for, in every dataloader worker; before it begins."""
+        self._epoch.fill_(epoch)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        epoch = int(self._epoch)
+        pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
+        query_is_target = self._query_is_target(pairs, epoch)
+        queries, keys = [], []
+        for row, swapped in zip(rows, query_is_target, strict=True):
+            queries.append(row["target_ids" if swapped else "source_ids"])
+            keys.append(row["source_ids" if swapped else "target_ids"])
+        batch = {
+            "pairs": pairs,
+            "language": np.array([self.languages[row["source_lang"]] for row in rows], dtype=np.int64),
+            "query_is_target": query_is_target,
+        }
+        before, between, after = self.frame
+        framed = [[*before, *ids, *after] for ids in [*queries, *keys]]
+        if self.contrast:
+            batch["input_ids"], batch["attention_mask"] = self._padded(framed[: len(rows)])
+            batch["key_input_ids"], batch["key_attention_mask"] = self._padded(framed[len(rows) :])
+        if self.words == "tlm":
+            joined = [[*before, *query, *between, *key, *after] for query, key in zip(queries, keys, strict=True)]
+            batch |= self._masked(joined, 2 * pairs, epoch)
+        elif self.words == "mlm":
+            sides = np.concatenate([query_is_target, ~query_is_target])
+            batch |= self._masked(framed, 2 * np.tile(pairs, 2) + sides, epoch)
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def _query_is_target(self, pairs: np.ndarray, epoch: int) -> np.ndarray:
+        if self.order != "random":
+            return np.full(len(pairs), self.order == "target")
+        return example_draws(pairs, 1, seed=self.seed, epoch=epoch, stream=_ORDER_STREAM) < 0.5
+
+    def _masked(self, sentences: list[list[int]], examples: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
+        assert self.vocabulary is not None
+        input_ids, attention_mask = self._padded(sentences)
+        maskable = self.vocabulary.maskable(input_ids)
+        masked, labels = mask_tokens(
+            input_ids, maskable, self.vocabulary, examples, seed=self.seed, epoch=epoch, **self.shares
+        )
+        positions = np.flatnonzero(labels != IGNORED)
+        return {
+            "mlm_input_ids": masked,
+            "mlm_attention_mask": attention_mask,
+            "mlm_positions": positions,
+            "mlm_labels": labels.reshape(-1)[positions],
+        }
+
+    def _padded(self, sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids and attention mask, int64 (sentences, width)."""
+        lengths = np.array([len(ids) for ids in sentences])
+        inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
+        input_ids = np.full(inside.shape, self.pad_token_id, dtype=np.int64)
+        input_ids[inside] = np.fromiter((token for ids in sentences for token in ids), np.int64, lengths.sum())
+        return input_ids, inside.astype(np.int64)

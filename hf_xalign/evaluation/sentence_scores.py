@@ -1,0 +1,128 @@
+"""Sentence retrieval of an encoder on parallel text, both directions, for mean pooling and [CLS]."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.collators import SIDES
+from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.sentences import sentence_retrieval
+from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences
+from hf_xalign.modeling.tuner import speaking
+
+logger = logging.getLogger(__name__)
+
+Measure = Literal["cosine", "csls", "margin"]
+
+
+def score_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    dataset: Dataset,
+    *,
+    layer: int = -1,
+    poolings: Sequence[str] = SENTENCE_POOLINGS,
+    similarities: Sequence[Measure] = ("cosine",),
+    distinct: bool = True,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> Scores:
+    """Sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
+
+    Each side goes through the encoder once, whatever the number of poolings and similarities.
+
+    Args:
+        model: the encoder. One with a map for each language is told which one a text is in by the columns
+            `source_lang` and `target_lang`.
+        tokenizer: its tokenizer.
+        dataset: `source`, `target` (the pivot), `source_lang`, `target_lang`.
+        layer: the layer scored.
+        poolings: any of `mean` over all tokens and `cls`, the first token.
+        similarities: any of `cosine`, `csls` (k = 10) and `margin` (k = 4).
+        distinct: leave out every pair one of whose texts stood in an earlier pair that was kept: two equal
+            candidates cannot be told apart, so one of them would count as wrong whatever the encoder.
+        batch_size: sentences a forward pass.
+        max_length: tokens a sentence at most.
+        dtype: autocast dtype of the forward passes, or None. Vectors and similarities are always float32.
+        desc: label of the progress bars, or None.
+
+    Returns:
+        `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, cosine),
+        `sentence_p_to_pivot` and `sentence_p_from_pivot`; by another similarity `s`: `sentence_p_s` and so on;
+        fractions between 0 and 1. `pool_sentences`: candidates on each side, with whose number the scores fall.
+
+    Raises:
+        InputError: a column is missing, a text is none, there is no pair, an unknown pooling or similarity, or a
+            language that the model has no map for.
+    """
+    missing = [name for name in COLUMNS if name not in dataset.column_names]
+    if missing:
+        raise InputError(
+            f"the text to score has no column {missing[0]} (it has {', '.join(dataset.column_names)}); "
+            "hf_xalign.data.parallel.load_parallel makes all four"
+        )
+    if not len(dataset):
+        raise InputError("there are no sentence pairs to score")
+    for side in SIDES:
+        empty = next((row for row, text in enumerate(dataset[side][:]) if not text), None)
+        if empty is not None:
+            raise InputError(f"row {empty}: {side} is empty, so there is nothing to retrieve; leave the pair out")
+    device = next(model.parameters()).device
+    languages = np.asarray(dataset["source_lang"][:])
+    scores: Scores = {}
+    for language in sorted(set(languages.tolist())):
+        rows = dataset.select(np.flatnonzero(languages == language))
+        if distinct:
+            rows = _distinct_pairs(rows, language)
+        sides = {}
+        for side in SIDES:
+            with speaking(model, rows[f"{side}_lang"][0]):
+                sides[side] = encode_pooled_sentences(
+                    model,
+                    tokenizer,
+                    rows[side][:],
+                    (layer,),
+                    poolings,
+                    batch_size=batch_size,
+                    max_length=max_length,
+                    dtype=dtype,
+                    desc=desc and f"{desc} ({language}, {side})",
+                )
+        own: dict[str, float] = {}
+        for pooling in poolings:
+            source, target = (sides[side][pooling][:, 0] for side in SIDES)
+            for similarity in similarities:
+                name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
+                found = sentence_retrieval(source, target, similarity=similarity, device=device)
+                own[name] = found["mean"]
+                own[f"{name}_to_pivot"] = found["source_to_target"]
+                own[f"{name}_from_pivot"] = found["target_to_source"]
+        scores[language] = own | {"pool_sentences": len(rows)}
+    return scores
+
+
+def _distinct_pairs(rows: Dataset, language: str) -> Dataset:
+    """The pairs neither of whose texts stood in an earlier pair that was kept."""
+    seen: tuple[set[str], set[str]] = set(), set()
+    kept = []
+    for number, (source, target) in enumerate(zip(rows["source"][:], rows["target"][:], strict=True)):
+        if source not in seen[0] and target not in seen[1]:
+            kept.append(number)
+            seen[0].add(source)
+            seen[1].add(target)
+    if len(kept) < len(rows):
+        logger.info(
+            "%s: %d of %d pairs repeat a sentence and are left out", language, len(rows) - len(kept), len(rows)
+        )
+    return rows.select(kept)

@@ -1,0 +1,72 @@
+"""Contrasts over batches larger than memory: the gradient of the loss in chunks (GradCache, Gao et al. 2021)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+
+Batch = TypeVar("Batch")
+
+
+def cached_backward(
+    encode: Callable[[Batch], torch.Tensor],
+    chunks: Sequence[Batch],
+    loss: Callable[[list[torch.Tensor]], torch.Tensor],
+    *,
+    backward: Callable[[torch.Tensor], None] = torch.Tensor.backward,
+    no_sync: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+) -> torch.Tensor:
+    """Backpropagate a loss over the vectors of many chunks with the activations of one chunk in memory.
+
+    The chunks are encoded without a graph; then come the loss and its gradient by the vectors; then each chunk is
+    encoded a second time, from the same state of torch's random generators (so with the same dropout), and that
+    gradient is propagated through it. It is the gradient of one large batch, for one forward pass more.
+
+    Args:
+        encode: the vectors of one chunk, of any shape; with a graph where gradients are enabled. Called twice for
+            each chunk.
+        chunks: what `encode` is called with.
+        loss: a scalar of the chunks' vectors, in their order. Called once; with several processes it may gather the
+            vectors ([`~hf_xalign.distributed.gather_rows`]), and then scales its value by
+            [`~hf_xalign.distributed.whole_loss`]. Parameters that it uses itself get no gradient: they belong into
+            `encode`.
+        backward: how a scalar is backpropagated, for example `accelerator.backward`, which scales it for fp16.
+        no_sync: DDP's `no_sync`. All passes but the last chunk's second run in it, so that the gradients are averaged
+            over processes once; the number of chunks may differ between processes.
+
+    Returns:
+        The loss, without a graph.
+    """
+    states, leaves = [], []
+    with torch.no_grad(), no_sync():
+        for chunk in chunks:
+            states.append(_random_state())
+            leaves.append(encode(chunk).detach())
+    with torch.enable_grad():
+        for leaf in leaves:
+            leaf.requires_grad_()
+        value = loss(leaves)
+        gradients = torch.autograd.grad(value, leaves)
+        after = _random_state()
+        for number, (chunk, state, gradient) in enumerate(zip(chunks, states, gradients, strict=True)):
+            with contextlib.nullcontext() if number == len(chunks) - 1 else no_sync():
+                _set_random_state(state)
+                backward((encode(chunk) * gradient).sum())
+        _set_random_state(after)
+    return value.detach()
+
+
+def _random_state() -> tuple[torch.Tensor, torch.Tensor | None]:
+    """State of torch's generators on the CPU and on the accelerator in use."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return torch.get_rng_state(), None if accelerator is None else torch.get_device_module(accelerator).get_rng_state()
+
+
+def _set_random_state(state: tuple[torch.Tensor, torch.Tensor | None]) -> None:
+    cpu, device = state
+    torch.set_rng_state(cpu)
+    if device is not None:
+        torch.get_device_module().set_rng_state(device)

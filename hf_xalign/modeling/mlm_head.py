@@ -1,0 +1,267 @@
+"""A masked-language-model head for the hidden tokens alone, tied to the encoder's word embeddings."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import carried_weights
+
+logger = logging.getLogger(__name__)
+
+# Logits at once: 128 MiB in float32, 134 tokens of a vocabulary of 250,000.
+_CHUNK_LOGITS = 2**25
+
+
+class MaskedLMHead(nn.Module):
+    """logits = E LayerNorm(activation(W h + b)) + c, with E the encoder's word embeddings: every family's MLM head.
+
+    E is no weight of this module: it is given at each call, and gets its gradient from both of its uses.
+
+    Make it with [`mlm_head`].
+
+    Args:
+        dense: W and b, from the encoder's width to that of the embeddings.
+        activation: of the family.
+        norm: the layer norm.
+        bias: float (vocabulary,), c; None where the family's head has none.
+        names: this module's names of the weights -> their names in a checkpoint of the family, the first being the
+            one that transformers writes.
+    """
+
+    def __init__(
+        self,
+        dense: nn.Linear,
+        activation: nn.Module,
+        norm: nn.LayerNorm,
+        bias: nn.Parameter | None,
+        names: dict[str, list[str]],
+    ):
+        super().__init__()
+        self.dense = dense
+        self.activation = activation
+        self.norm = norm
+        self.bias: nn.Parameter | None
+        self.register_parameter("bias", bias)
+        self.names = names
+
+    def forward(
+        self, hidden: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor, embeddings: torch.Tensor
+    ) -> torch.Tensor:
+        """Sum of the cross entropies of the hidden tokens.
+
+        The loss of the paper is this sum over the count of hidden tokens (`len(labels)`) of the whole optimizer step,
+        so it adds up over micro-batches and processes. Under autocast the product with E is in its dtype, as in
+        transformers; softmax and loss are in float32 at any rate.
+
+        Args:
+            hidden: float (B, T, d), the encoder's last layer.
+            positions: int64 (M,), indices of the hidden tokens into the flattened (B * T) tokens.
+            labels: int64 (M,), the tokens that were there.
+            embeddings: float (vocabulary, e), `encoder.get_input_embeddings().weight`.
+
+        Returns:
+            float32 scalar; 0, with gradients of 0, where M is 0. It can be differentiated once.
+        """
+        vectors = self.norm(self.activation(self.dense(hidden.flatten(0, 1).index_select(0, positions))))
+        return tied_cross_entropy(vectors, embeddings, self.bias, labels)
+
+    def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The weights beside the encoder's, with this head's in place of the ones that it began with.
+
+        Args:
+            carried: from [`~hf_xalign.modeling.checkpoint.carried_weights`].
+
+        Returns:
+            `carried` with this head's weights by the family's names, so that `AutoModelForMaskedLM.from_pretrained`
+            finds the trained head in the saved folder.
+        """
+        old = {name for aliases in self.names.values() for name in aliases}
+        own = self.state_dict()
+        trained = {aliases[0]: own[name].detach().cpu() for name, aliases in self.names.items()}
+        return {name: tensor for name, tensor in carried.items() if name not in old} | trained
+
+
+def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
+    """The head that `encoder`'s checkpoint brings, or a new one, initialised as its family's; the log says which.
+
+    Args:
+        encoder: as `load_encoder` gives it. A new head's weights are drawn from torch's global generator.
+
+    Raises:
+        InputError: transformers has no MLM model of this type, or its head is of another form; the word embeddings
+            are not tied to the output.
+    """
+    config = encoder.config
+    kind = config.model_type
+    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        raise InputError(f"transformers has no masked language model of type {kind}: switch the TLM/MLM term off")
+    if not config.tie_word_embeddings:
+        raise InputError(
+            "config.tie_word_embeddings is false, and the MLM head here is tied to the input embeddings: set it to "
+            "true to train the tied head, or switch the TLM/MLM term off"
+        )
+    with torch.device("meta"):
+        family = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    dense, activation, norm = _parts(family)
+    decoder = family.get_output_embeddings()
+    modules = {"dense": dense, "norm": norm}
+    own = {f"{part}.{name}": p for part, module in modules.items() for name, p in module.named_parameters()}
+    if decoder.bias is not None:
+        own["bias"] = decoder.bias
+    names = {
+        name: [alias for alias, other in family.named_parameters(remove_duplicate=False) if other is parameter]
+        for name, parameter in own.items()
+    }
+    for module in modules.values():
+        module.to_empty(device="cpu")
+    family.apply(family._init_weights)  # of weights on "meta", the rest of the model, this computes nothing
+    bias = None
+    if decoder.bias is not None:
+        bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
+    head = MaskedLMHead(dense, activation, norm, bias, names)
+    new = _load(head, carried_weights(encoder)[1])
+    source = encoder.name_or_path or kind
+    if not new:
+        logger.info("%s: going on from its own pre-trained MLM head", source)
+    elif len(new) == len(names):
+        logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
+    else:
+        logger.warning(
+            "%s: of its MLM head, these weights are missing or of another size and begin anew: %s",
+            source,
+            ", ".join(names[name][0] for name in new),
+        )
+    return head.to(device=encoder.device, dtype=torch.float32)
+
+
+def _load(head: MaskedLMHead, carried: dict[str, torch.Tensor]) -> list[str]:
+    """Copy what `carried` has of the head's weights; the names of those that it has not."""
+    new = []
+    for name, parameter in head.named_parameters():
+        found = [carried[alias] for alias in head.names[name] if alias in carried]
+        if found and found[0].shape == parameter.shape:
+            with torch.no_grad():
+                parameter.copy_(found[0])
+        else:
+            new.append(name)
+    return new
+
+
+def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
+    """The transform of an MLM model's head, found by what its modules are, not by their names."""
+    encoder_modules = set(family.base_model.modules())
+    leaves = [
+        module
+        for module in family.modules()
+        if module not in encoder_modules and module is not family.get_output_embeddings() and not [*module.children()]
+    ]
+    dense = [module for module in leaves if isinstance(module, nn.Linear)]
+    norm = [module for module in leaves if isinstance(module, nn.LayerNorm)]
+    rest = [m for m in leaves if not isinstance(m, (nn.Linear, nn.LayerNorm, nn.Dropout, nn.CrossEntropyLoss))]
+    if len(dense) != 1 or len(norm) != 1 or len(rest) > 1:
+        raise InputError(
+            f"the MLM head of {type(family).__name__} is not one linear map, activation and layer norm "
+            f"({', '.join(type(module).__name__ for module in leaves)}): switch the TLM/MLM term off"
+        )
+    # RoBERTa's kind call the function and have no module for it.
+    return dense[0], rest[0] if rest else nn.GELU(), norm[0]
+
+
+def tied_cross_entropy(
+    vectors: torch.Tensor, embeddings: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor
+) -> torch.Tensor:
+    """Sum over rows of -log softmax(E v + c)[label], with bounded memory.
+
+    The logits are made for a part of the rows at a time, and while they are there, the gradients are computed as well.
+    So there is one such part at most, and none is computed twice, as checkpointing would.
+
+    Args:
+        vectors: float (M, e).
+        embeddings: float (vocabulary, e), E.
+        bias: float (vocabulary,), c, or None.
+        labels: int64 (M,).
+
+    Returns:
+        float32 scalar, which can be differentiated once.
+    """
+    return _TiedCrossEntropy.apply(vectors, embeddings, bias, labels, torch.is_grad_enabled())
+
+
+class _TiedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        vectors: torch.Tensor,
+        embeddings: torch.Tensor,
+        bias: torch.Tensor | None,
+        labels: torch.Tensor,
+        differentiate: bool,
+    ) -> torch.Tensor:
+        kind = vectors.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+        with torch.autocast(kind, enabled=False):
+            rows, table = vectors.to(autocast), embeddings.to(autocast)
+            wanted = [differentiate and needed for needed in ctx.needs_input_grad[:3]]
+            grads = [
+                torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and want else None
+                for tensor, want in zip((vectors, embeddings, bias), wanted, strict=True)
+            ]
+            total = vectors.new_zeros((), dtype=torch.float32)
+            size = max(1, _CHUNK_LOGITS // len(embeddings))
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                total += _chunk(rows[part], table, bias, labels[part], grads, part)
+        ctx.grads = grads
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (vectors, embeddings, bias)]
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        if ctx.grads is None:
+            raise RuntimeError("tied_cross_entropy can be differentiated only once")
+        grads, ctx.grads = ctx.grads, None
+        # In place: the embeddings' gradient is as large as the embeddings.
+        scaled = [
+            None if grad is None else grad.mul_(scale).to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True)
+        ]
+        return (*scaled, None, None)
+
+
+def _chunk(
+    rows: torch.Tensor,
+    table: torch.Tensor,
+    bias: torch.Tensor | None,
+    labels: torch.Tensor,
+    grads: list[torch.Tensor | None],
+    part: slice,
+) -> torch.Tensor:
+    """Loss of a part of the rows; its share of the gradients is added to `grads` (of vectors, embeddings, bias)."""
+    logits = (rows @ table.T).float()
+    if bias is not None:
+        logits += bias
+    own = logits.gather(1, labels.unsqueeze(1))
+    largest = logits.amax(1, keepdim=True)
+    # The one buffer becomes exp(logits), then the probabilities, then their distance from the truth.
+    norm = logits.sub_(largest).exp_().sum(1, keepdim=True)
+    loss = (norm.log() + largest - own).sum()
+    grad_rows, grad_table, grad_bias = grads
+    if grad_rows is None and grad_table is None and grad_bias is None:
+        return loss
+    error = logits.div_(norm).scatter_add_(1, labels.unsqueeze(1), torch.full_like(own, -1.0))
+    if grad_bias is not None:
+        grad_bias += error.sum(0)
+    error = error.to(table.dtype)
+    if grad_rows is not None:
+        grad_rows[part] = error @ table
+    if grad_table is not None and table.dtype == grad_table.dtype:
+        grad_table.addmm_(error.T, rows)
+    elif grad_table is not None:
+        grad_table += error.T @ rows
+    return loss

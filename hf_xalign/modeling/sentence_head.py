@@ -1,0 +1,57 @@
+"""Sentence vectors, and the projection that sentence-level contrasts compare them in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from hf_xalign.modeling.heads import ProjectionHead
+
+SentencePooling = Literal["cls", "mean"]
+Normalize = Literal["before", "after"]
+
+
+def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
+    """Sentence vectors of one layer, as [`~hf_xalign.evaluation.vectors.encode_sentences`] has them.
+
+    Args:
+        hidden: float (rows, width, dim), any dtype.
+        attention_mask: int or bool (rows, width), 1 at tokens; every row has one.
+        pooling: `cls`, the first token, or `mean` over all tokens, special ones too.
+
+    Returns:
+        float (rows, dim), at least float32.
+    """
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    if pooling == "cls":
+        return hidden[:, 0].to(dtype)
+    weights = attention_mask.to(dtype).unsqueeze(-1)
+    return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
+
+
+class SentenceHead(ProjectionHead):
+    """z = W2 ReLU(W1 h), d -> d -> `size`, no biases (PPA eq. 2), in the precision of its weights, not of autocast.
+
+    With `normalize="before"`, as published, h has length 1 and z any length, so that the logits z_q . z_k / T are no
+    cosines: with new weights they lie within a fraction of 1 of each other, and training W has to spread them. With
+    `"after"`, as in MoCo and SimCLR, z has length 1.
+
+    Args:
+        hidden_size: d.
+        size: numbers of a projected vector.
+        normalize: whether h or z is divided by its L2 norm.
+    """
+
+    def __init__(self, hidden_size: int, size: int = 300, *, normalize: Normalize = "before"):
+        super().__init__(hidden_size, size)
+        self.normalize = normalize
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Project float (..., hidden_size) to (..., size)."""
+        with torch.autocast(vectors.device.type, enabled=False):
+            vectors = vectors.to(self.hidden.weight.dtype)
+            if self.normalize == "before":
+                return super().forward(nn.functional.normalize(vectors, dim=-1))
+            return nn.functional.normalize(super().forward(vectors), dim=-1)

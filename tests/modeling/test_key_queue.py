@@ -1,0 +1,92 @@
+"""The queue of keys: a ring that loses nothing, against a list written slot by slot."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.key_queue import EMPTY, RANDOM, KeyQueue
+
+SIZES = [3, 3, 1, 4, 7, 2]  # into 7 slots: no size but the fifth divides it
+
+
+def batches(sizes, dim=5):
+    generator = torch.Generator().manual_seed(1)
+    first = 0
+    for size in sizes:
+        yield torch.randn(size, dim, generator=generator), torch.arange(first, first + size) * 11
+        first += size
+
+
+def test_contents_are_those_of_a_ring_written_slot_by_slot():
+    queue = KeyQueue(7, 5)
+    keys, pairs, pointer, written = [[0.0] * 5 for _ in range(7)], [EMPTY] * 7, 0, 0
+    for new, numbers in batches(SIZES):
+        queue.enqueue(new, numbers)
+        for key, number in zip(new.tolist(), numbers.tolist(), strict=True):
+            keys[pointer], pairs[pointer] = key, number
+            pointer = 0 if pointer == 6 else pointer + 1
+            written += 1
+        found, ids = queue.keys_and_ids()
+        assert torch.equal(found, torch.tensor(keys)) and ids.tolist() == pairs
+        assert (queue.pointer.item(), queue.filled.item()) == (pointer, min(written, 7))
+    assert sorted(pairs) == [11 * n for n in range(13, 20)]  # the last seven of twenty
+
+
+def test_a_step_divided_otherwise_is_the_same_step():
+    whole, parts = KeyQueue(7, 5), KeyQueue(7, 5)
+    for keys, pairs in batches(SIZES):
+        whole.enqueue(keys, pairs)
+        for row in range(len(keys)):
+            parts.enqueue(keys[row : row + 1], pairs[row : row + 1])
+    assert len(whole.state_dict()) == 4
+    assert all(torch.equal(tensor, parts.state_dict()[name]) for name, tensor in whole.state_dict().items())
+
+
+def test_more_keys_than_slots_are_refused():
+    queue = KeyQueue(7, 5)
+    with pytest.raises(InputError, match=r"queue_size=7: an optimizer step has 8 keys .* at least 8"):
+        queue.enqueue(torch.ones(8, 5), torch.arange(8))
+    assert queue.filled == 0 and not queue.keys.any()
+
+
+def test_everything_comes_back_from_a_file_bit_for_bit(tmp_path):
+    queue, other = KeyQueue(7, 5, start="random", seed=3), KeyQueue(7, 5)
+    steps = list(batches(SIZES))
+    for step in steps[:3]:
+        queue.enqueue(*step)
+    save_file(queue.state_dict(), tmp_path / "queue.safetensors")
+    other.load_state_dict(load_file(tmp_path / "queue.safetensors"))
+    for step in steps[3:]:
+        queue.enqueue(*step)
+        other.enqueue(*step)
+    assert set(queue.state_dict()) == {"keys", "pairs", "pointer", "filled"}
+    assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in queue.state_dict().items())
+
+
+def test_a_random_start_is_the_seeds_and_of_length_one():
+    state = torch.get_rng_state()
+    queue = KeyQueue(20, 300, start="random", seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(queue.keys, KeyQueue(20, 300, start="random", seed=3).keys)
+    assert not torch.equal(queue.keys, KeyQueue(20, 300, start="random", seed=4).keys)
+    torch.testing.assert_close(queue.keys.norm(dim=1), torch.ones(20))
+    assert queue.pairs.tolist() == [RANDOM] * 20 and queue.filled == 0
+
+
+def test_keys_of_other_precisions_are_kept_in_float32_without_graph():
+    queue = KeyQueue(4, 3)
+    queue.enqueue(torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True) / 3, torch.tensor([5, 6]))
+    assert queue.keys.dtype == torch.float32 and not queue.keys.requires_grad
+    assert torch.equal(queue.keys[:2], (torch.ones(2, 3, dtype=torch.bfloat16) / 3).float())
+
+
+def test_a_queue_that_moves_on_before_its_backward_is_an_error():
+    queue, query = KeyQueue(4, 3), torch.ones(2, 3, requires_grad=True)
+    queue.enqueue(torch.ones(2, 3), torch.tensor([0, 1]))
+    loss = (query @ queue.keys_and_ids()[0].T).exp().sum()
+    queue.enqueue(torch.ones(2, 3), torch.tensor([2, 3]))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

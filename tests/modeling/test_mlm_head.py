@@ -1,0 +1,232 @@
+"""The MLM head on hidden tokens alone against transformers' models on all positions."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from tiny_families import CONFIGS, save_base
+from torch import nn
+from transformers import AutoModelForMaskedLM, BertConfig, BertModel
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling import mlm_head as module
+from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, save_encoder
+from hf_xalign.modeling.mlm_head import mlm_head, tied_cross_entropy
+
+
+def batch(seed=0):
+    """Random tokens (5, 12) with padding, and labels of some."""
+    torch.manual_seed(seed)
+    input_ids = torch.randint(5, 150, (5, 12))
+    mask = (torch.arange(12) < torch.tensor([12, 9, 12, 4, 7]).unsqueeze(1)).long()
+    input_ids = input_ids * mask
+    labels = torch.where((torch.rand(5, 12) < 0.3) & mask.bool(), torch.randint(5, 150, (5, 12)), -100)
+    positions = (labels.view(-1) != -100).nonzero().squeeze(1)
+    return input_ids, mask, labels, positions
+
+
+def our_loss(encoder, head, input_ids, mask, labels, positions):
+    hidden = encoder(input_ids=input_ids, attention_mask=mask).last_hidden_state
+    table = encoder.get_input_embeddings().weight
+    return head(hidden, positions, labels.view(-1)[positions], table) / len(positions)
+
+
+@pytest.mark.parametrize("chunk", [2**25, 700])
+@pytest.mark.parametrize("family", sorted(CONFIGS))
+def test_equals_the_whole_model(family, chunk, tmp_path, monkeypatch, caplog):
+    """700 logits at once are four tokens of this vocabulary."""
+    monkeypatch.setattr(module, "_CHUNK_LOGITS", chunk)
+    save_base(family, tmp_path)
+    whole = AutoModelForMaskedLM.from_pretrained(tmp_path).eval().double()
+    encoder = load_encoder(str(tmp_path))
+    with caplog.at_level(logging.INFO):
+        head = mlm_head(encoder)
+    assert "its own pre-trained MLM head" in caplog.text
+    encoder.eval().double()
+    input_ids, mask, labels, positions = batch()
+    expected = whole(input_ids=input_ids, attention_mask=mask, labels=labels).loss
+    expected.backward()
+    loss = our_loss(encoder, head.double(), input_ids, mask, labels, positions)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-6, atol=1e-6)
+    theirs = dict(whole.named_parameters(remove_duplicate=False))
+    for name, parameter in encoder.named_parameters():
+        reference = theirs[f"{whole.base_model_prefix}.{name}"].grad
+        if reference is None:
+            assert parameter.grad is None
+        else:
+            torch.testing.assert_close(parameter.grad, reference, rtol=1e-4, atol=1e-6)
+    assert encoder.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert {name for name, _ in head.named_parameters()} == set(head.names)
+    for name, parameter in head.named_parameters():
+        torch.testing.assert_close(parameter.grad, theirs[head.names[name][0]].grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGS))
+def test_a_new_head(family, tmp_path, caplog):
+    save_base(family, tmp_path, head=False)
+    encoder = load_encoder(str(tmp_path))
+    torch.manual_seed(1)
+    head = mlm_head(encoder)
+    assert "has no pre-trained MLM head: a new one" in caplog.text
+    weights = head.state_dict()
+    assert all(tensor.isfinite().all() and tensor.device.type == "cpu" for tensor in weights.values())
+    theirs = AutoModelForMaskedLM.from_config(encoder.config).get_parameter(head.names["dense.weight"][0])
+    assert 0.75 * theirs.std() < weights["dense.weight"].std() < 1.33 * theirs.std()
+    assert (weights["norm.weight"] == 1).all() and (weights["bias"] == 0).all()
+    if "dense.bias" in weights:
+        assert (weights["dense.bias"] == 0).all()
+    torch.manual_seed(1)
+    again = mlm_head(encoder).state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
+    input_ids, mask, labels, positions = batch()
+    our_loss(encoder, head, input_ids, mask, labels, positions).backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in head.parameters())
+
+
+@pytest.mark.parametrize("had_head", [True, False])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "xlm-roberta"])
+def test_the_trained_head_is_saved(family, had_head, tmp_path):
+    save_base(family, tmp_path / "base", head=had_head)
+    encoder = load_encoder(str(tmp_path / "base"))
+    head = mlm_head(encoder)
+    with torch.no_grad():
+        for parameter in [*encoder.parameters(), *head.parameters()]:
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    prefix, carried = carried_weights(encoder)
+    save_encoder(encoder, tmp_path / "out", prefix, head.put_into(carried))
+    whole, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not report["missing_keys"]
+    input_ids, mask, labels, positions = batch()
+    expected = whole.eval()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
+    loss = our_loss(encoder.eval(), head, input_ids, mask, labels, positions)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    again = load_encoder(str(tmp_path / "out"))
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), encoder.parameters(), strict=True))
+
+
+def test_a_checkpoint_in_half_precision(tmp_path):
+    save_base("bert", tmp_path / "base")
+    AutoModelForMaskedLM.from_pretrained(tmp_path / "base").bfloat16().save_pretrained(tmp_path / "half")
+    head = mlm_head(load_encoder(str(tmp_path / "half")))
+    assert {parameter.dtype for parameter in head.parameters()} == {torch.float32}
+    # A new head is not rounded either.
+    encoder = load_encoder(str(tmp_path / "half"))
+    encoder.config._name_or_path = encoder.name_or_path = ""
+    encoder.config.dtype = torch.bfloat16
+    weight = mlm_head(encoder).dense.weight
+    assert (weight != weight.bfloat16()).any()
+
+
+def test_another_vocabulary(tmp_path, caplog):
+    """With its vocabulary cut, the encoder keeps the head's transform and gets a new bias."""
+    save_base("bert", tmp_path)
+    encoder = load_encoder(str(tmp_path))
+    encoder.resize_token_embeddings(120)
+    head = mlm_head(encoder)
+    assert head.bias.shape == (120,) and (head.bias == 0).all()
+    assert "begin anew: cls.predictions.bias" in caplog.text
+    theirs = AutoModelForMaskedLM.from_pretrained(tmp_path).cls.predictions.transform
+    assert torch.equal(head.dense.weight, theirs.dense.weight)
+
+
+def test_no_hidden_token(tmp_path):
+    save_base("bert", tmp_path)
+    encoder = load_encoder(str(tmp_path))
+    head = mlm_head(encoder)
+    hidden = encoder(input_ids=torch.full((2, 4), 7)).last_hidden_state
+    none = torch.zeros(0, dtype=torch.long)
+    loss = head(hidden, none, none, encoder.get_input_embeddings().weight)
+    loss.backward()
+    assert loss == 0
+    used = [*encoder.parameters(), *head.parameters()]
+    assert all((parameter.grad == 0).all() for parameter in used)
+
+
+def direct(vectors, table, bias, labels):
+    return nn.functional.cross_entropy(vectors @ table.T + bias, labels, reduction="sum")
+
+
+@pytest.fixture
+def operands():
+    torch.manual_seed(0)
+    tensors = [torch.randn(30, 8) * 3, torch.randn(50, 8), torch.randn(50)]
+    return [tensor.requires_grad_() for tensor in tensors], torch.randint(0, 50, (30,))
+
+
+def test_scale_of_the_gradient(operands, monkeypatch):
+    monkeypatch.setattr(module, "_CHUNK_LOGITS", 7 * 50)
+    tensors, labels = operands
+    expected = torch.autograd.grad(direct(*tensors, labels) * 0.25, tensors)
+    found = torch.autograd.grad(tied_cross_entropy(*tensors, labels) * 0.25, tensors)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_frozen_embeddings_get_no_gradient(operands):
+    (vectors, table, bias), labels = operands
+    table.requires_grad_(False)
+    tied_cross_entropy(vectors, table, bias, labels).backward()
+    assert table.grad is None
+    torch.testing.assert_close(
+        vectors.grad, torch.autograd.grad(direct(vectors, table, bias, labels), vectors)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_without_gradients(operands):
+    tensors, labels = operands
+    with torch.no_grad():
+        loss = tied_cross_entropy(*tensors, labels)
+        torch.testing.assert_close(loss, direct(*tensors, labels))
+    assert not loss.requires_grad
+
+
+def test_large_logits_stay_finite(operands):
+    (vectors, table, bias), labels = operands
+    loss = tied_cross_entropy(vectors * 1e4, table, bias, labels)
+    torch.testing.assert_close(loss, direct(vectors * 1e4, table, bias, labels))
+    loss.backward()
+    assert vectors.grad.isfinite().all()
+
+
+def test_autocast(operands):
+    """As transformers has it: the product in bfloat16, softmax and sum in float32."""
+    (vectors, table, bias), labels = operands
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = tied_cross_entropy(vectors, table, bias, labels)
+        logits = vectors @ table.T
+    assert logits.dtype == torch.bfloat16 and loss.dtype == torch.float32
+    expected = nn.functional.cross_entropy(logits.float() + bias, labels, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    found = torch.autograd.grad(loss, [vectors, table, bias])
+    for a, b in zip(found, torch.autograd.grad(expected, [vectors, table, bias]), strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=3e-2, atol=3e-2)
+
+
+def test_only_once(operands):
+    tensors, labels = operands
+    loss = tied_cross_entropy(*tensors, labels)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="only once"):
+        loss.backward()
+
+
+def test_untied_embeddings():
+    config = BertConfig(vocab_size=160, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    config.tie_word_embeddings = False
+    with pytest.raises(InputError, match="tie_word_embeddings is false"):
+        mlm_head(BertModel(config))
+
+
+def test_a_kind_without_mlm():
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    config = CLIPTextConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    with pytest.raises(InputError, match="no masked language model of type clip_text_model"):
+        mlm_head(CLIPTextModel(config))

@@ -1,0 +1,344 @@
+"""PPA: contrast sentences with their translations, and predict hidden tokens from both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+
+from hf_xalign.data.ppa_collator import PPACollator
+from hf_xalign.data.sentence_pairs import PairCounts, encode_sentence_pairs
+from hf_xalign.distributed import gather_rows, whole_loss
+from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.losses import moco_infonce, sentence_infonce
+from hf_xalign.modeling.cached_gradient import cached_backward
+from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
+from hf_xalign.modeling.key_queue import KeyQueue
+from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.modeling.momentum import MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
+from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.ppa_config import PPAConfig
+
+logger = logging.getLogger(__name__)
+
+_MOMENTUM_FILE = "momentum.safetensors"
+
+
+class PPATrainer(AlignmentTrainer):
+    """L = L_MoCo + L_TLM on the query encoder (PPA sections 2.1 and 2.2; METHODS section 6).
+
+    L_MoCo is a mean over pairs and L_TLM one over hidden tokens, both over the whole optimizer step and all
+    processes. The queue and the momentum encoder advance once an optimizer step, over the keys of all of it.
+
+    Args:
+        model: the encoder, changed in place.
+        args: the settings.
+        train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or what
+            `encode_sentence_pairs` makes of it.
+        eval_dataset: parallel text, scored by sentence retrieval.
+        processing_class: the model's fast tokenizer.
+        kwargs: passed to `Trainer`.
+
+    Raises:
+        InputError: settings, encoder or tokenizer that do not go together, no pair left by the filters, or more pairs
+            in an optimizer step than the queue holds.
+    """
+
+    _tag_names: ClassVar[list[str]] = ["hf_xalign", "ppa", "cross-lingual-alignment"]
+    _paper: ClassVar[dict[str, str]] = {
+        "title": "Multilingual BERT Post-Pretraining Alignment",
+        "id": "2021.naacl-main.20",
+        "citation": (
+            "@inproceedings{pan2021multilingual,\n"
+            "  title = {Multilingual {BERT} Post-Pretraining Alignment},\n"
+            "  author = {Pan, Lin and Hang, Chung-Wei and Qi, Haode and Shah, Abhishek and Potdar, Saloni and "
+            "Yu, Mo},\n"
+            "  booktitle = {Proceedings of the 2021 Conference of the North American Chapter of the Association for "
+            "Computational Linguistics},\n"
+            "  year = {2021}\n"
+            "}"
+        ),
+    }
+    args: PPAConfig
+    # What the filters kept and dropped, by language; empty where the pairs came encoded.
+    pair_counts: dict[str, PairCounts]
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: PPAConfig,
+        *,
+        train_dataset: Dataset,
+        eval_dataset: Dataset | None = None,
+        processing_class: PreTrainedTokenizerBase,
+        **kwargs: Any,
+    ):
+        args.check_model(model, processing_class)
+        self.pair_counts = {}
+        if "source_ids" not in train_dataset.column_names:
+            with args.main_process_first(desc="encoding sentence pairs"):
+                train_dataset, self.pair_counts = encode_sentence_pairs(
+                    train_dataset, processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+                )
+        if args.contrast == "moco" and args.queue_size > len(train_dataset):
+            logger.warning(
+                "queue_size=%d is more than the %d pairs of the corpus: keys of an epoch ago stay in it; a quarter of "
+                "the pairs is a good size",
+                args.queue_size,
+                len(train_dataset),
+            )
+        if not args.dropout:
+            disable_dropout(model)
+        freeze(model, embeddings=args.freeze_embeddings)
+        freeze_unused(model, model.config.num_hidden_layers)
+        # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it. Every process draws the
+        # same weights, because the momentum encoder copies them before DDP makes them the same.
+        heads = nn.ModuleDict()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(args.seed)
+            if args.contrast != "none":
+                heads["sentence"] = SentenceHead(
+                    model.config.hidden_size, args.projection_dim, normalize=args.normalize
+                )
+            if args.words != "none":
+                heads["words"] = mlm_head(model)
+        cast(nn.Module, model).add_module(HEAD_NAME, heads)
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            data_collator=PPACollator(
+                processing_class,
+                languages={code: k for k, code in enumerate(sorted(train_dataset.unique("source_lang")))},
+                seed=args.seed if args.data_seed is None else args.data_seed,
+                contrast=args.contrast != "none",
+                words=args.words,
+                mlm_probability=args.mlm_probability,
+            ),
+            **kwargs,
+        )
+        self.momentum: MomentumEncoder | None = None
+        self.queue: KeyQueue | None = None
+        # Keys and pairs of the optimizer step's micro-batches so far; None where there is no step to collect for.
+        self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+        if args.contrast == "moco":
+            # Before any checkpoint is resumed, and before accelerate wraps the encoder's forward.
+            self.momentum = MomentumEncoder(
+                self.model, heads["sentence"], pooling=args.sentence_pooling, dropout=args.key_dropout
+            ).to(args.device)
+            self.queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed).to(
+                args.device
+            )
+            self.add_callback(_AdvanceQueue(self))
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        cast(PPACollator, self.data_collator).set_epoch(kwargs["epoch"])
+        super()._run_epoch(*args, **kwargs)
+
+    # ---- Loss ----
+
+    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Pairs and hidden tokens of one batch."""
+        return [len(batch["pairs"]), len(batch["mlm_labels"]) if "mlm_labels" in batch else 0]
+
+    def _step_counts(
+        self, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pairs and hidden tokens of the optimizer step, which is this batch alone where nothing else is said."""
+        if not isinstance(num_items_in_batch, torch.Tensor):
+            num_items_in_batch = self._get_num_items_in_batch([inputs], inputs["pairs"].device)
+        return num_items_in_batch[0], num_items_in_batch[1]
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
+        terms: dict[str, torch.Tensor] = {}
+        output = None
+        if self.args.contrast == "moco":
+            terms["contrast"] = self._moco(model, inputs, pairs)
+        elif self.args.contrast == "in_batch":
+            terms["contrast"] = self._in_batch(self._both_sides(model, inputs), inputs["pairs"], pairs)
+        if self.args.words != "none":
+            terms[self.args.words], output = self._words(model, inputs, hidden_tokens)
+        for name, term in terms.items():
+            self.log_term(name, term)
+        loss = torch.stack(list(terms.values())).sum()
+        return (loss, output) if return_outputs else loss
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Forward and backward of one micro-batch; in parts of `chunk_size` pairs where that is set."""
+        if self.args.chunk_size is None:
+            return super().training_step(model, inputs, num_items_in_batch)
+        model.train()
+        inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
+        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
+        chunks = list(_chunks(inputs, self.args.chunk_size))
+        no_sync = partial(self.accelerator.no_sync, model)
+        words = [torch.zeros((), device=self.args.device) for _ in chunks]
+        if self.args.words != "none":
+            with no_sync():
+                for k, chunk in enumerate(chunks):
+                    words[k], _ = self._words(model, chunk, hidden_tokens)
+                    if k < len(chunks) - 1:
+                        self.accelerator.backward(words[k])
+                        words[k] = words[k].detach()
+        # The last chunk's words go backward with its contrast, because DDP averages the gradients of every parameter
+        # in one backward pass.
+        terms = iter(words)
+        contrast = cached_backward(
+            partial(self._both_sides, model),
+            chunks,
+            lambda sides: self._in_batch(torch.cat(sides), inputs["pairs"], pairs),
+            backward=lambda surrogate: self.accelerator.backward(surrogate + next(terms)),
+            no_sync=no_sync,
+        )
+        self.log_term("contrast", contrast)
+        loss = contrast
+        if self.args.words != "none":
+            total = torch.stack(words).sum().detach()
+            self.log_term(self.args.words, total)
+            loss = contrast + total
+        self._not_finite |= ~torch.isfinite(loss)
+        return loss
+
+    def _words(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], hidden_tokens: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        """TLM or MLM: this batch's part of the mean over the step's hidden tokens, and what the encoder gave."""
+        output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
+        embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
+        with self.accelerator.autocast():
+            total = self._head("words")(
+                output.last_hidden_state, inputs["mlm_positions"], inputs["mlm_labels"], embeddings
+            )
+        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        return total * self.args.world_size / hidden_tokens.clamp(min=1), output
+
+    def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        output = model(input_ids=input_ids, attention_mask=attention_mask)
+        vectors = pool_sentences(output.last_hidden_state, attention_mask, self.args.sentence_pooling)
+        return self._head("sentence")(vectors)
+
+    def _moco(self, model: nn.Module, inputs: dict[str, torch.Tensor], pairs: torch.Tensor) -> torch.Tensor:
+        assert self.momentum is not None and self.queue is not None
+        queries = self._sentences(model, inputs["input_ids"], inputs["attention_mask"])
+        with self.accelerator.autocast():
+            keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
+        if self._step_keys is not None:
+            self._step_keys.append((keys, inputs["pairs"]))
+        queue, owners = self.queue.keys_and_ids()
+        loss = moco_infonce(
+            queries,
+            keys,
+            queue,
+            temperature=self.args.temperature,
+            pairs=None if self.args.same_pair_negatives else inputs["pairs"],
+            queue_pairs=owners,
+        )
+        return loss.sum() * self.args.world_size / pairs
+
+    def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Projected vectors (pairs, 2, size) of both sides, by the query encoder."""
+        sides = [
+            self._sentences(model, inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"])
+            for side in ("", "key_")
+        ]
+        return torch.stack(sides, dim=1)
+
+    def _in_batch(self, sides: torch.Tensor, owners: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        queries, keys = gather_rows(sides).unbind(1)
+        loss = sentence_infonce(queries, keys, temperature=self.args.temperature, pairs=gather_rows(owners))
+        return whole_loss(loss.sum() / (2 * pairs))
+
+    def _head(self, name: str) -> nn.Module:
+        return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
+
+    def advance(self) -> None:
+        """Move the momentum encoder and the queue on by one optimizer step: same keys, same order on every process."""
+        assert self.momentum is not None and self.queue is not None and self._step_keys is not None
+        keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
+        pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))
+        self._step_keys = None
+        # By their number, so that the queue does not depend on how a step was split.
+        order = torch.argsort(pairs, stable=True)
+        self.queue.enqueue(keys[order], pairs[order])
+        self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
+
+    # ---- Scores and checkpoints ----
+
+    def _score(self, dataset: Dataset) -> tuple[Scores, str]:
+        scores = score_sentences(
+            self.accelerator.unwrap_model(self.model),
+            self.processing_class,
+            dataset,
+            batch_size=self.args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if self.args.bf16 else None,
+        )
+        return scores, f"sentence_{self.args.sentence_pooling}"
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        if self.args.words != "none":
+            # The trained head takes the place of the one that the checkpoint began with.
+            self._carried = cast(MaskedLMHead, self._head("words")).put_into(self._carried)
+        super()._save(output_dir, state_dict)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.momentum is not None and self.queue is not None and self.args.should_save:
+            save_momentum(Path(output_dir) / _MOMENTUM_FILE, self.momentum, self.queue)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.momentum is not None and self.queue is not None:
+            load_momentum(Path(checkpoint) / _MOMENTUM_FILE, self.momentum, self.queue)
+
+
+class _AdvanceQueue(TrainerCallback):
+    """Collects the keys of each optimizer step, and advances after it, before anything is logged or saved."""
+
+    def __init__(self, trainer: PPATrainer):
+        self._trainer = trainer
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._trainer._step_keys = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._trainer.advance()
+
+
+def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, torch.Tensor]]:
+    """A batch of [`PPACollator`] in batches of so many pairs, padded as the whole; of MLM, of twice as many sides."""
+    count = len(inputs["pairs"])
+    for start in range(0, count, pairs):
+        part = slice(start, start + pairs)
+        chunk = {name: inputs[name][part] for name in inputs if not name.startswith("mlm_")}
+        if "mlm_input_ids" in inputs:
+            rows, width = inputs["mlm_input_ids"].shape
+            own = slice(part.start * rows // count, part.stop * rows // count)
+            positions, first = inputs["mlm_positions"], own.start * width
+            inside = (positions >= first) & (positions < own.stop * width)
+            chunk["mlm_input_ids"] = inputs["mlm_input_ids"][own]
+            chunk["mlm_attention_mask"] = inputs["mlm_attention_mask"][own]
+            chunk["mlm_positions"] = positions[inside] - first
+            chunk["mlm_labels"] = inputs["mlm_labels"][inside]
+        yield chunk

@@ -1,0 +1,208 @@
+"""Settings of PPA, and the published variant as a preset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.masking import check_shares, masking_vocabulary
+from hf_xalign.data.sampling import LanguageSampling
+from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.key_queue import QueueStart
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.sentence_head import Normalize, SentencePooling
+from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+
+_PAPER: dict[str, Any] = {
+    "contrast": "moco",
+    "words": "tlm",
+    "sentence_pooling": "cls",
+    "normalize": "before",
+    "projection_dim": 300,
+    "temperature": 0.05,
+    "queue_size": 32_000,
+    "queue_start": "random",
+    "momentum": 0.999,
+    "same_pair_negatives": True,
+    "min_tokens": 10,
+    "max_tokens": 128,
+    "language_sampling": "proportional",
+    "learning_rate": 3e-5,
+    "num_train_epochs": 10.0,
+    "per_device_train_batch_size": 128,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0.1,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,
+}
+_OURS: dict[str, Any] = {
+    **_PAPER,
+    "normalize": "after",
+    "queue_start": "empty",
+    "same_pair_negatives": False,
+    "min_tokens": 3,
+    "num_train_epochs": 3.0,
+    "per_device_train_batch_size": 64,
+}
+
+
+@dataclass
+class PPAConfig(PresetConfig):
+    """Settings of [`PPATrainer`]; a field left at None takes the preset's value.
+
+    Presets:
+
+    - `ours` (default): as the paper's, with keys and queries of length 1, no negative that is the same pair's key of
+      an epoch before, a queue that starts empty, and sentences from 3 tokens on.
+    - `paper`: PPA's settings (its section 3.2), 2 million pairs take 5 epochs there.
+
+    The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
+    """
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
+
+    preset: str = own("ours", "Objective", "Published variant: ours or paper.")
+    contrast: Literal["moco", "in_batch", "none"] = by_preset(
+        "Objective",
+        "Sentence contrast: moco (keys of a momentum encoder, a queue of negatives), in_batch (both sides by the "
+        "encoder itself, the other pairs of the micro-batch on all processes as negatives: accumulation does not add "
+        "to them, chunk_size lets the batch be larger), none.",
+    )
+    words: Literal["tlm", "mlm", "none"] = by_preset(
+        "Objective", "Hidden words: tlm (in the concatenated pair), mlm (in the two sides apart), none."
+    )
+    sentence_pooling: SentencePooling = by_preset("Objective", "Sentence vector: cls, the first token, or mean.")
+    normalize: Normalize = by_preset(
+        "Objective", "Length 1 before the projection, as published, or after it, so that logits are cosines."
+    )
+    projection_dim: int = by_preset("Objective", "Size of a projected sentence vector.")
+    temperature: float = by_preset("Objective", "Of the contrast.")
+    queue_size: int = by_preset("Objective", "moco: keys in the queue.")
+    queue_start: QueueStart = by_preset("Objective", "moco: the queue starts empty or with random keys.")
+    momentum: float = by_preset("Objective", "moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.")
+    same_pair_negatives: bool = by_preset(
+        "Objective", "Earlier keys of the same pair count as negatives (published), or are left out."
+    )
+    chunk_size: int | None = own(
+        None,
+        "Objective",
+        "in_batch: pairs whose activations are in memory at a time (GradCache); one forward pass more, and a batch "
+        "of any size. Default: the whole batch.",
+    )
+    key_dropout: bool = own(False, "Objective", "moco: dropout in the key encoder too.")
+    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are hidden.")
+    freeze_embeddings: bool = own(
+        False, "Objective", "Train all but the word embeddings: half the time and memory of a large vocabulary."
+    )
+    dropout: bool = own(True, "Objective", "The encoder's own dropout during training.")
+    min_tokens: int = by_preset("Data", "Drop pairs with a side of fewer tokens.")
+    max_tokens: int = by_preset("Data", "Drop pairs with more tokens on both sides together.")
+    language_sampling: LanguageSampling = by_preset(
+        "Data", "Languages by their share of the pairs, or in equal numbers in each step."
+    )
+
+    def __post_init__(self) -> None:
+        self.check_preset()
+        self.fill_from_preset()
+        self.check_settings()
+        super().__post_init__()
+
+    def check_settings(self) -> None:
+        """Refuse finished settings that are no choice of their field, or that do not go together.
+
+        Raises:
+            InputError: naming the field and the way out.
+        """
+        self.check_choices()
+        if self.contrast == "none" and self.words == "none":
+            raise InputError("contrast=none and words=none leave no objective: switch one of them on")
+        if not 0 <= self.momentum <= 1:
+            raise InputError(f"momentum={self.momentum}: from 0 (the key encoder is the query encoder) to 1")
+        if self.temperature <= 0:
+            raise InputError(f"temperature={self.temperature}: larger than 0")
+        for name in ("projection_dim", "queue_size", "chunk_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name}={value}: at least 1")
+        if self.chunk_size is not None and self.contrast != "in_batch":
+            raise InputError(
+                f"chunk_size={self.chunk_size} is for contrast=in_batch: with contrast={self.contrast}, "
+                "gradient_accumulation_steps saves the memory and changes nothing"
+            )
+        if self.words != "none":
+            check_shares(self.mlm_probability, 0.8, 0.1)
+
+    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse an encoder, a tokenizer or a batch that these settings cannot train, before any compute is spent.
+
+        Raises:
+            InputError: adapters or a head on the encoder; several GPUs in one process; a tokenizer without padding or
+                mask token, without a template for two sentences, or with more tokens than the encoder; pairs longer
+                than the encoder takes; more pairs in an optimizer step than the queue holds.
+        """
+        if self.n_gpu > 1:
+            raise InputError(
+                f"this process sees {self.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
+                "by CUDA_VISIBLE_DEVICES=0"
+            )
+        if hasattr(model, "peft_config"):
+            raise InputError(
+                "PPA trains the encoder itself: give the encoder, not a PeftModel (merge its adapter first)"
+            )
+        if model.base_model is not model:
+            raise InputError(
+                f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model"
+            )
+        self._check_tokenizer(model, tokenizer)
+        step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
+        if self.contrast == "moco" and step > self.queue_size:
+            raise InputError(
+                f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
+                "processes), which the queue must hold: make it larger, or the batch smaller"
+            )
+
+    def _check_tokenizer(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        if tokenizer.pad_token_id is None:
+            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        specials = sentence_frame(tokenizer).pair_specials
+        longest = min(self.max_tokens + specials, tokenizer.model_max_length)
+        if longest > (limit := position_limit(model.config)):
+            raise InputError(
+                f"max_tokens={self.max_tokens}: a pair has up to {longest} tokens with its special ones, and "
+                f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
+            )
+        if self.words != "none":
+            vocabulary = masking_vocabulary(tokenizer)
+            last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
+            rows = model.get_input_embeddings().weight.shape[0]
+            if last >= rows:
+                raise InputError(
+                    f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
+                    "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+                )
+
+    def formula(self) -> str:
+        """The objective in force, as plain text."""
+        head = {
+            "before": "W2 ReLU(W1 h / |h|)",
+            "after": "W2 ReLU(W1 h), divided by its length",
+        }[self.normalize]
+        terms = {
+            "moco": f"mean over pairs of -log exp(q.k / T) / (exp(q.k / T) + sum over {self.queue_size} keys k' of "
+            f"exp(q.k' / T)), T = {self.temperature:g}",
+            "in_batch": "mean over pairs and both directions of -log softmax over the micro-batch's pairs of x.y / "
+            f"{self.temperature:g}",
+            "none": "",
+        }[self.contrast]
+        words = {
+            "tlm": "mean over hidden tokens of -log p(token | both sides)",
+            "mlm": "mean over hidden tokens of -log p(token | its side)",
+            "none": "",
+        }[self.words]
+        vectors = f"; q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
+        return " + ".join(filter(None, [terms, words])) + vectors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -170,6 +171,8 @@ def _leave_processes() -> None:
     import torch
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
+        # What still holds the group would free it while the interpreter ends, where that may wait for ever.
+        gc.collect()
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 

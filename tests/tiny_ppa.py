@@ -9,6 +9,7 @@ Each of the named runs goes into a folder of its name in OUTPUT_DIR, with `histo
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ from hf_xalign.trainers.ppa_config import PPAConfig
 # Plain SGD: Adam divides a gradient that is pure rounding by its own size.
 STEADY = {
     "optim": "sgd",
-    "learning_rate": 0.05,
+    "learning_rate": 0.02,
     "lr_scheduler_type": "constant",
     "warmup_steps": 0.0,
     "weight_decay": 0.0,
@@ -108,6 +109,24 @@ class KillAfter(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def run(folder, settings, given) -> None:
+    trainer = make(
+        folder,
+        model=make_encoder(dropout=given.dropout),
+        data=make_pairs(given.pairs),
+        callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
+        **settings,
+    )
+    trainer.train(resume_from_checkpoint=given.resume or None)
+    rank = trainer.args.process_index
+    if trainer.queue is not None:
+        save_momentum(folder / f"momentum-{rank}.safetensors", trainer.momentum, trainer.queue)
+    log, weights = outcome(trainer)
+    if rank == 0:
+        (folder / "world_size").write_text(str(trainer.args.world_size))
+        save_file({**weights, "log": log}, folder / "final.safetensors")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
@@ -118,24 +137,12 @@ def main() -> None:
     parser.add_argument("--kill_after", type=int, default=0)
     given = parser.parse_args()
     for name, settings in given.runs.items():
-        folder = given.output_dir / name
-        trainer = make(
-            folder,
-            model=make_encoder(dropout=given.dropout),
-            data=make_pairs(given.pairs),
-            callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
-            **settings,
-        )
-        trainer.train(resume_from_checkpoint=given.resume or None)
-        rank = trainer.args.process_index
-        if trainer.queue is not None:
-            save_momentum(folder / f"momentum-{rank}.safetensors", trainer.momentum, trainer.queue)
-        log, weights = outcome(trainer)
-        if rank == 0:
-            (folder / "world_size").write_text(str(trainer.args.world_size))
-            save_file({**weights, "log": log}, folder / "final.safetensors")
+        run(given.output_dir / name, settings, given)
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
+        # DistributedDataParallel goes first: the last reference to gloo's group, let go of under the interpreter's
+        # lock, waits for threads of gloo's that wait for that lock.
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 

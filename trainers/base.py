@@ -333,7 +333,7 @@ class AlignmentTrainer(Trainer):
         elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
-        self._trained = True
+        self._trained, self._term_sums = True, {}  # the sums are of steps outside the run
         result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.args.eval_on_start and self._last_scored() < self.state.global_step:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.masking import check_shares, masking_vocabulary
@@ -179,7 +180,7 @@ class PPAConfig(PresetConfig):
         if self.words != "none":
             vocabulary = masking_vocabulary(tokenizer)
             last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
-            rows = model.get_input_embeddings().weight.shape[0]
+            rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
             if last >= rows:
                 raise InputError(
                     f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "

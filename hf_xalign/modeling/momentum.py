@@ -18,7 +18,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.sentence_head import SentencePooling, pool_sentences
 
-_FORMAT, _VERSION = "hf_xalign momentum", "1"
+_FORMAT = "hf_xalign momentum 1"
 
 
 class MomentumEncoder(nn.Module):
@@ -101,7 +101,7 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
-        save_file(tensors, partial, {"format": _FORMAT, "version": _VERSION})
+        save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -116,8 +116,7 @@ def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     """
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            if (metadata.get("format"), metadata.get("version")) != (_FORMAT, _VERSION):
+            if (file.metadata() or {}).get("format") != _FORMAT:
                 raise InputError(f"{path}: not a momentum encoder that this version of hf_xalign wrote")
             there = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
             tensors = _kept(momentum, queue)

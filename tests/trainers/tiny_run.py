@@ -10,6 +10,7 @@ several runs, by name, and each goes into a folder of that name in OUTPUT_DIR.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -96,6 +97,7 @@ def main() -> None:
     for name, settings in runs:
         run(given.output_dir / name, settings, given)
     if torch.distributed.is_initialized():
+        gc.collect()  # what holds the group would free it while the interpreter ends, where that may wait for ever
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 

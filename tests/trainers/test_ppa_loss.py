@@ -1,0 +1,217 @@
+"""PPA's steps against loops written from the formulas: one sentence, one token, one number at a time."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from tiny import make_encoder
+from tiny_ppa import SMALL, STEADY, make, make_pairs, tensors
+
+T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
+BATCH, ACCUMULATION, STEPS = 3, 2, 5
+# Eight pairs: steps of 3 + 3 and of 2, and in the second epoch the queue of ten still holds each pair's first key.
+ROWS = [[[0, 1, 2], [3, 4, 5]], [[6, 7]]]
+
+FORMS = {
+    "ours": {},
+    "paper": {"preset": "paper"},
+    "paper by means": {"preset": "paper", "sentence_pooling": "mean"},
+    "no words": {"words": "none"},
+    "mlm": {"preset": "paper", "words": "mlm"},
+    "no contrast": {"contrast": "none"},
+    "mlm alone": {"contrast": "none", "words": "mlm"},
+    "in batch": {"contrast": "in_batch"},
+    "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
+    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2},
+    "in chunks alone": {"contrast": "in_batch", "words": "none", "chunk_size": 1},
+}
+
+
+def sentence_vector(model, ids, args):
+    """z of one sentence, without padding."""
+    states = model(input_ids=ids[None]).last_hidden_state[0]
+    h = states[0] if args.sentence_pooling == "cls" else sum(states) / len(states)
+    head = model.alignment_head["sentence"]
+    if args.normalize == "before":
+        h = h / torch.sqrt((h * h).sum())
+    z = head.out.weight @ (head.hidden.weight @ h).clamp(min=0)
+    return z if args.normalize == "before" else z / torch.sqrt((z * z).sum())
+
+
+def hidden_token_loss(model, state, label):
+    head = model.alignment_head["words"]
+    x = head.dense.weight @ state + head.dense.bias
+    x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+    centred = x - x.mean()
+    x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
+    scores = model.embeddings.word_embeddings.weight @ x + head.bias
+    return torch.logsumexp(scores, 0) - scores[label]
+
+
+def contrast_losses(model, key_model, singles, queue, args):
+    """The losses of one micro-batch's pairs (both directions' mean in a batch), and the keys."""
+    queries = [sentence_vector(model, one["input_ids"][0], args) for one in singles]
+    if args.contrast == "in_batch":
+        others = [sentence_vector(model, one["key_input_ids"][0], args) for one in singles]
+        losses = []
+        for i in range(len(singles)):
+            for own, rest in ((queries, others), (others, queries)):
+                scores = torch.stack([(own[i] * other).sum() / T for other in rest])
+                losses.append((torch.logsumexp(scores, 0) - scores[i]) / 2)
+        return losses, []
+    with torch.no_grad():
+        keys = [sentence_vector(key_model, one["key_input_ids"][0], args) for one in singles]
+    losses = []
+    for query, key, one in zip(queries, keys, singles, strict=True):
+        negatives = [k for pair, k in queue if args.same_pair_negatives or pair != one["pairs"].item()]
+        scores = torch.stack([(query * k).sum() / T for k in [key, *negatives]])
+        losses.append(torch.logsumexp(scores, 0) - scores[0])
+    return losses, [(one["pairs"].item(), key) for one, key in zip(singles, keys, strict=True)]
+
+
+def word_losses(model, singles):
+    losses = []
+    for one in singles:
+        width = one["mlm_input_ids"].shape[1]
+        for place, label in zip(one["mlm_positions"].tolist(), one["mlm_labels"].tolist(), strict=True):
+            row, token = divmod(place, width)
+            ids = one["mlm_input_ids"][row][one["mlm_attention_mask"][row].bool()]
+            losses.append(hidden_token_loss(model, model(input_ids=ids[None]).last_hidden_state[0][token], label))
+    return losses
+
+
+def reference(trainer):
+    """Five steps by plain SGD; what is logged of each, and the model, the key model, the queue's slots and pointer."""
+    args, collator = trainer.args, copy.deepcopy(trainer.data_collator)
+    model, key_model = copy.deepcopy(trainer.model), copy.deepcopy(trainer.model)
+    slots, pointer, logged = [], 0, []
+    if trainer.queue is not None:
+        random = args.queue_start == "random"
+        slots = [(None, key) for key in trainer.queue.keys.clone()] if random else [None] * args.queue_size
+    for step in range(STEPS):
+        epoch, number = divmod(step, len(ROWS))
+        collator.set_epoch(epoch)
+        contrast, words, new = [], [], []
+        for part in ROWS[number]:
+            singles = [collator([trainer.train_dataset[row]]) for row in part]
+            if args.contrast != "none":
+                losses, keys = contrast_losses(model, key_model, singles, [slot for slot in slots if slot], args)
+                contrast += losses
+                new += keys
+            if args.words != "none":
+                words += word_losses(model, singles)
+        pairs = sum(len(part) for part in ROWS[number])
+        terms = [sum(contrast) / pairs] if contrast else []
+        terms += [sum(words) / len(words)] if words else []
+        model.zero_grad()
+        sum(terms).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= LR * parameter.grad
+            for key, query in zip(key_model.parameters(), model.parameters(), strict=True):
+                key.copy_(M * key + (1 - M) * query)
+        for item in new:
+            slots[pointer] = item
+            pointer = (pointer + 1) % len(slots)
+        logged.append([sum(terms).item(), *(term.item() for term in terms)])
+    return logged, model, key_model, slots, pointer
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_five_steps_are_those_of_the_loops(form, tmp_path):
+    settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **FORMS[form]}
+    trainer = make(
+        tmp_path,
+        data=make_pairs(8),
+        per_device_train_batch_size=BATCH,
+        gradient_accumulation_steps=ACCUMULATION,
+        **settings,
+    )
+    args = trainer.args
+    assert (args.temperature, args.contrast == "moco") == (T, trainer.queue is not None)
+    logged, model, key_model, slots, pointer = reference(trainer)
+    trainer.train()
+
+    rows = [row for row in trainer.state.log_history if "loss" in row]
+    names = ["loss", *(f"loss/{name}" for name in ("contrast", args.words) if f"loss/{name}" in rows[0])]
+    found = torch.tensor([[row[name] for name in names] for row in rows])
+    torch.testing.assert_close(found, torch.tensor(logged), rtol=2e-5, atol=2e-5)
+    weights = tensors(model)
+    assert set(weights) == set(tensors(trainer.model))
+    for name, weight in tensors(trainer.model).items():
+        torch.testing.assert_close(weight, weights[name], rtol=1e-4, atol=2e-5, msg=name)
+    if trainer.queue is None:
+        return
+    assert trainer.queue.pointer == pointer == 2  # 6 + 2 + 6 + 2 + 6 keys in ten slots
+    assert trainer.queue.filled == 10
+    assert trainer.queue.pairs.tolist() == [pair for pair, _ in slots]
+    torch.testing.assert_close(trainer.queue.keys, torch.stack([key for _, key in slots]), rtol=1e-4, atol=1e-5)
+    averages = tensors(key_model)
+    for name, weight in tensors(trainer.momentum).items():
+        name = name.removeprefix("encoder.") if name.startswith("encoder.") else f"alignment_head.sentence.{name[5:]}"
+        torch.testing.assert_close(weight, averages[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_earlier_keys_of_a_pair_are_negatives_in_the_paper_alone(tmp_path):
+    """The second epoch begins from a queue with each pair's key: one negative more is a higher loss."""
+    losses = []
+    for flag in (False, True):
+        trainer = make(
+            tmp_path / str(flag), data=make_pairs(8), **{**STEADY, "learning_rate": 0.0}, same_pair_negatives=flag
+        )
+        model = copy.deepcopy(trainer.model)
+        trainer.train()
+        batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
+        assert set(batch["pairs"].tolist()) < set(trainer.queue.pairs.tolist())
+        with torch.no_grad():
+            losses.append(trainer._moco(model, batch, torch.tensor(4)))
+    assert losses[0] < losses[1] - 0.1
+
+
+@pytest.mark.parametrize("words", ["tlm", "mlm", "none"])
+def test_chunks_have_the_gradient_of_one_batch_with_dropout(words, tmp_path):
+    """The same dropout in both passes over a chunk, and other random numbers for the words than for the sentences."""
+    settings = {"contrast": "in_batch", "words": words, "per_device_train_batch_size": 5, "chunk_size": 2}
+    trainer = make(tmp_path, model=make_encoder(dropout=0.2), **settings)
+    batch = trainer.data_collator([trainer.train_dataset[row] for row in range(5)])
+    model = trainer.model
+    twin = copy.deepcopy(model).train()
+
+    torch.manual_seed(3)
+    loss = trainer.training_step(model, batch)
+    after = torch.get_rng_state()
+
+    torch.manual_seed(3)
+    head = twin.alignment_head
+    total = torch.zeros(())
+    if words != "none":
+        count = 2 if words == "tlm" else 4
+        for ids, mask, start in zip(
+            batch["mlm_input_ids"].split(count), batch["mlm_attention_mask"].split(count), range(0, 99, count)
+        ):
+            inside = batch["mlm_positions"] // ids.shape[1]
+            inside = (inside >= start) & (inside < start + count)
+            states = twin(input_ids=ids, attention_mask=mask).last_hidden_state
+            places = batch["mlm_positions"][inside] - start * ids.shape[1]
+            total = total + head["words"](
+                states, places, batch["mlm_labels"][inside], twin.get_input_embeddings().weight
+            )
+        total = total / len(batch["mlm_labels"])
+    sides = ([], [])
+    for start in (0, 2, 4):
+        for side, vectors in zip(("", "key_"), sides, strict=True):
+            ids, mask = (batch[f"{side}{name}"][start : start + 2] for name in ("input_ids", "attention_mask"))
+            vectors += head["sentence"](twin(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0])
+    scores = torch.stack(sides[0]) @ torch.stack(sides[1]).T / T
+    own = torch.arange(5)
+    contrast = (torch.nn.functional.cross_entropy(scores, own) + torch.nn.functional.cross_entropy(scores.T, own)) / 2
+    (contrast + total).backward()
+
+    torch.testing.assert_close(loss, (contrast + total).detach())
+    assert torch.equal(torch.get_rng_state(), after)
+    for (name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-6, atol=1e-6, msg=name)
+        assert other.grad.abs().sum() > 0

@@ -1,0 +1,303 @@
+"""PPA around its steps: what is saved, scored and refused, every family, and what a step leaves behind."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import make_encoder, make_tokenizer
+from tiny_families import CONFIGS, save_base
+from tiny_ppa import STEADY, make, make_pairs, tensors, train
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, TrainerCallback
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
+from hf_xalign.trainers.ppa import PPATrainer
+from hf_xalign.trainers.ppa_config import PPAConfig
+
+ONE_STEP = {"max_steps": 1, "learning_rate": 0.05, "warmup_steps": 0.0, "lr_scheduler_type": "constant"}
+
+# ---- What is saved ----
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGS))
+def test_trains_saves_and_loads(family, tmp_path):
+    """One step with a random queue, so that the contrast has negatives: everything moves, and all of it is found."""
+    base, out = tmp_path / "base", tmp_path / "out"
+    save_base(family, base)
+    model, tokenizer = load_encoder(str(base)), AutoTokenizer.from_pretrained(base)
+    settings = {**ONE_STEP, "mlm_probability": 1.0, "queue_start": "random", "per_device_train_batch_size": 8}
+    trainer = make(out, model, tokenizer=tokenizer, **settings)
+    before = tensors(model)
+    trainer.train()
+    trainer.save_model()
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    still = {name for name in trained if torch.equal(model.state_dict()[name], before[name])}
+    # A key bias shifts every score of a softmax by the same amount: its gradient is zero but for rounding.
+    assert still <= {name for name in trained if "key.bias" in name or "k_lin.bias" in name}
+    assert {name.split(".")[1] for name in trained if name.startswith(HEAD_NAME)} == {"sentence", "words"}
+
+    saved = load_file(out / "model.safetensors")
+    assert set(saved) == set(load_file(base / "model.safetensors"))
+    batch = tokenizer(["the cat", "datei öffnen"], padding=True, return_tensors="pt", return_token_type_ids=False)
+    loaded = AutoModel.from_pretrained(out)
+    whole, report = AutoModelForMaskedLM.from_pretrained(out, output_loading_info=True)
+    assert not report["missing_keys"]
+    head = getattr(model, HEAD_NAME)["words"]
+    with torch.no_grad():
+        states = model.eval()(**batch).last_hidden_state
+        assert torch.equal(loaded.eval()(**batch).last_hidden_state, states)
+        scores = whole.eval()(**batch).logits.flatten(0, 1)
+        labels = torch.arange(len(scores)) % 50
+        expected = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+        found = head(states, torch.arange(len(scores)), labels, model.get_input_embeddings().weight)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    if family == "bert":
+        untouched = load_file(base / "model.safetensors")["bert.pooler.dense.weight"]
+        assert torch.equal(saved["bert.pooler.dense.weight"], untouched)
+
+
+def test_a_base_without_mlm_head_gets_one(tmp_path, caplog):
+    save_base("xlm-roberta", tmp_path / "base", head=False)
+    trainer = train(tmp_path / "out", load_encoder(str(tmp_path / "base")), **ONE_STEP)
+    assert "no pre-trained MLM head: a new one" in caplog.text
+    trainer.save_model()
+    whole, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert torch.equal(whole.lm_head.dense.weight, getattr(trainer.model, HEAD_NAME)["words"].dense.weight)
+
+
+@pytest.mark.parametrize("contrast", ["moco", "in_batch"])
+def test_frozen_embeddings_stay(contrast, tmp_path):
+    model = make_encoder()
+    before = tensors(model)
+    trainer = train(tmp_path, model, **ONE_STEP, contrast=contrast, freeze_embeddings=True)
+    name = "embeddings.word_embeddings.weight"
+    assert torch.equal(model.state_dict()[name], before[name])
+    assert not torch.equal(model.state_dict()["embeddings.position_embeddings.weight"], before[name][:64])
+    if contrast == "moco":
+        assert trainer.momentum.encoder.embeddings.word_embeddings.weight is model.embeddings.word_embeddings.weight
+
+
+def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
+    for flag in (False, True):
+        trainer = make(tmp_path / str(flag), make_encoder(dropout=0.3), dropout=not flag, key_dropout=flag)
+        batch = trainer.data_collator([trainer.train_dataset[0]])
+        first, second = (trainer.momentum.encode(batch["input_ids"], batch["attention_mask"]) for _ in range(2))
+        assert torch.equal(first, second)  # with dropout off in the encoder, key_dropout has none to apply
+        query = [trainer._sentences(trainer.model.train(), batch["input_ids"], batch["attention_mask"]) for _ in "ab"]
+        assert torch.equal(*query) == flag
+    trainer = make(tmp_path / "both", make_encoder(dropout=0.3), key_dropout=True)
+    first, second = (trainer.momentum.encode(batch["input_ids"], batch["attention_mask"]) for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("settings", [{}, {"contrast": "in_batch", "chunk_size": 2}], ids=["moco", "chunks"])
+def test_bfloat16_is_near_float32(settings, tmp_path):
+    rows = []
+    for bf16 in (False, True):
+        trainer = train(tmp_path / str(bf16), **STEADY, **settings, bf16=bf16, queue_start="random")
+        rows.append(torch.tensor([row["loss"] for row in trainer.state.log_history if "loss" in row]))
+    torch.testing.assert_close(*rows, rtol=0.02, atol=0)
+    assert torch.equal(*rows) == (not trainer.args.bf16)  # a CPU without bfloat16 trains in float32, and says so
+
+
+# ---- Scores ----
+
+
+def test_evaluates_before_during_and_after(tmp_path):
+    trainer = train(tmp_path, eval_strategy="steps", eval_steps=3)
+    rows = [row for row in trainer.state.log_history if "eval_retrieval" in row]
+    assert [row["step"] for row in rows] == [0, 3, 4]
+    names = {f"eval_{lang}_sentence_cls{way}" for lang in ("de", "nl") for way in ("", "_to_pivot", "_from_pivot")}
+    assert {name for name in rows[0] if name.startswith("eval")} == names | {"eval_retrieval"}
+    scores = score_sentences(trainer.model, make_tokenizer(), make_pairs(8))
+    assert rows[-1]["eval_de_sentence_cls"] == scores["de"]["sentence_cls"]
+    assert rows[-1]["eval_retrieval"] == pytest.approx(sum(own["sentence_cls"] for own in scores.values()) / 2)
+    metrics = make(tmp_path / "mean", sentence_pooling="mean").evaluate(metric_key_prefix="test")
+    assert {"test_de_sentence_mean", "test_retrieval"} <= set(metrics)
+
+
+def test_early_stopping_restores_encoder_and_heads(tmp_path):
+    class Falling(PPATrainer):
+        curve = iter([0.1, 0.2, 0.5, 0.4, 0.3, 0.2])
+
+        def evaluate(self, *args, **kwargs):
+            metrics = {"eval_retrieval": next(self.curve)}
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            return metrics
+
+    steps = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    trainer = train(tmp_path, trainer_class=Falling, early_stopping_patience=2, num_train_epochs=3, **steps)
+    assert trainer.state.global_step == 4
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
+    trainer.save_model()
+    best, out = (load_file(folder / "model.safetensors") for folder in (tmp_path / "checkpoint-2", tmp_path))
+    assert "cls.predictions.bias" in out
+    assert all(torch.equal(best[name], tensor) for name, tensor in out.items())
+
+
+# ---- Bad input ----
+
+
+def lora(model):
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(model, LoraConfig(r=2, target_modules=["query"]))
+
+
+def tokenizer_without(**tokens):
+    tokenizer = make_tokenizer()
+    for name, value in tokens.items():
+        setattr(tokenizer, name, value)
+    return tokenizer
+
+
+def larger_tokenizer():
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([f"word{k}" for k in range(100)])
+    return tokenizer
+
+
+def unlimited_tokenizer():
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = 10**30
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("encoder", "tokenizer", "settings", "message"),
+    [
+        (make_encoder, make_tokenizer, {"per_device_train_batch_size": 11}, "queue_size=10: an optimizer step has 11"),
+        (make_encoder, make_tokenizer, {"gradient_accumulation_steps": 3}, "queue_size=10: an optimizer step has 12"),
+        (make_encoder, lambda: tokenizer_without(mask_token=None), {}, "has no mask token"),
+        (make_encoder, lambda: tokenizer_without(pad_token=None), {}, "no padding token"),
+        (make_encoder, larger_tokenizer, {}, "the encoder has 160 word embeddings"),
+        (make_encoder, unlimited_tokenizer, {"max_tokens": 62}, "set max_tokens to 61 or less"),
+        (lambda: lora(make_encoder()), make_tokenizer, {}, "not a PeftModel"),
+        (lambda: BertForMaskedLM(make_encoder().config), make_tokenizer, {}, "encoder with a head"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_any_compute(encoder, tokenizer, settings, message, tmp_path):
+    data = make_pairs().remove_columns("source")  # what looks at the pairs first would say so
+    with pytest.raises(InputError, match=message):
+        make(tmp_path, encoder(), data=data, tokenizer=tokenizer(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "papers"}, "did you mean paper"),
+        ({"contrast": "queue"}, "choose one of moco, in_batch, none"),
+        ({"contrast": "none", "words": "none"}, "leave no objective"),
+        ({"momentum": 1.5}, "momentum=1.5"),
+        ({"temperature": 0.0}, "larger than 0"),
+        ({"queue_size": 0}, "queue_size=0: at least 1"),
+        ({"contrast": "in_batch", "chunk_size": 0}, "chunk_size=0: at least 1"),
+        ({"chunk_size": 4}, "chunk_size=4 is for contrast=in_batch"),
+        ({"mlm_probability": 0.0}, "masking probability 0.0"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        PPAConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+
+def test_without_words_no_mask_token_is_needed(tmp_path):
+    tokenizer = tokenizer_without(mask_token=None)
+    assert train(tmp_path, tokenizer=tokenizer, words="none").state.global_step == 4
+
+
+def test_dropped_pairs_are_counted_and_none_left_is_refused(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        trainer = make(tmp_path, min_tokens=14)
+    counts = trainer.pair_counts
+    short = dict.fromkeys(counts, 0)
+    for row in make_pairs():
+        short[row["source_lang"]] += (
+            min(len(make_tokenizer().tokenize(row[side])) for side in ("source", "target")) < 14
+        )
+    assert {lang: own.short for lang, own in counts.items()} == short
+    assert sum(own.kept for own in counts.values()) == len(trainer.train_dataset) == 16 - sum(short.values()) > 0
+    assert "pairs dropped" in caplog.text
+    with pytest.raises(InputError, match="no pair is left"):
+        make(tmp_path, min_tokens=29)
+    encoded = make(tmp_path, data=trainer.train_dataset)
+    assert encoded.pair_counts == {} and encoded.train_dataset["pair"][:] == trainer.train_dataset["pair"][:]
+
+
+@pytest.mark.parametrize(("size", "warned"), [(16, False), (17, True)])
+def test_a_queue_longer_than_the_corpus_warns(size, warned, tmp_path, caplog):
+    make(tmp_path, queue_size=size)
+    assert (f"queue_size={size} is more than the 16 pairs" in caplog.text) == warned
+
+
+# ---- What a step leaves behind ----
+
+
+class Watch(TrainerCallback):
+    """Looks at the trainer between optimizer steps, and around an evaluation."""
+
+    def __init__(self):
+        self.filled = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        assert self.trainer._step_keys is None
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        assert self.trainer._step_keys is None
+        self.filled.append(int(self.trainer.queue.filled))
+
+
+def test_a_step_leaves_its_keys_in_the_queue_alone(tmp_path):
+    """Steps of 4 + 4, 4 + 4 and 2 pairs, the last accumulation incomplete; evaluation enqueues nothing."""
+    watch = Watch()
+    settings = {"gradient_accumulation_steps": 2, "queue_size": 40, "eval_strategy": "steps", "eval_steps": 1}
+    trainer = watch.trainer = make(tmp_path, data=make_pairs(18), callbacks=[watch], **settings)
+    trainer.train()
+    assert trainer._step_keys is None
+    assert watch.filled == [0, 8, 16, 18]
+
+
+def test_steps_outside_of_training_change_no_state(tmp_path):
+    """As the recipe's estimate takes them."""
+    trainer = make(tmp_path)
+    before = tensors(trainer.queue), tensors(trainer.momentum)
+    batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
+    for _ in range(3):
+        trainer.training_step(trainer.model, batch)
+    assert trainer._step_keys is None
+    for was, module in zip(before, (trainer.queue, trainer.momentum), strict=True):
+        assert all(torch.equal(was[name], tensor) for name, tensor in tensors(module).items())
+
+
+def test_the_keys_of_an_interrupted_step_are_forgotten(tmp_path):
+    class Interrupt(TrainerCallback):
+        def on_substep_end(self, args, state, control, **kwargs):
+            if state.global_step == 1:
+                raise KeyboardInterrupt
+
+    callback = Interrupt()
+    settings = {"gradient_accumulation_steps": 2, "queue_size": 40, "logging_strategy": "no"}
+    trainer = make(tmp_path, callbacks=[callback], **settings)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.remove_callback(callback)
+    trainer.train()
+    assert trainer.queue.filled == 8 + 16
+
+
+@pytest.mark.parametrize("settings", [{}, {"contrast": "in_batch", "chunk_size": 2}], ids=["moco", "chunks"])
+def test_a_loss_that_is_not_finite_is_noticed(settings, tmp_path):
+    trainer = make(tmp_path, **settings)
+    batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
+    trainer.training_step(trainer.model, batch)
+    assert not trainer._not_finite
+    with torch.no_grad():
+        getattr(trainer.model, HEAD_NAME)["sentence"].out.weight[0, 0] = float("nan")
+    trainer.training_step(trainer.model, batch)
+    assert trainer._not_finite

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,10 +16,6 @@ from hf_xalign.mapping.maps import LanguageMap, SideMap
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.vecmap import vecmap
-
-# The package has the function under the name of its module.
-self_learning = import_module("hf_xalign.mapping.self_learning")
-learn = self_learning.self_learning
 
 
 class TestRefinement:

@@ -1,6 +1,6 @@
 r"""PPA: post-pretraining alignment of sentences (a momentum contrast) and of words in them (TLM).
 
-The embedded encoder and text, a quarter of an hour on two CPU cores, no network:
+The embedded encoder and text, no network:
 
     accelerate launch recipes/ppa.py --config recipes/configs/ppa_embedded.yaml
 

@@ -1,6 +1,6 @@
 r"""Mapping: learn a matrix between the word vectors of two languages; the encoder is not trained.
 
-The embedded encoder and text, a minute on two CPU cores, no network:
+The embedded encoder and text, two or three minutes on two CPU cores, no network:
 
     python recipes/mapping.py --config recipes/configs/mapping_embedded.yaml
 

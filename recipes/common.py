@@ -116,6 +116,15 @@ class DataArguments(TextArguments):
     )
 
 
+def adapter_entry(config: Any) -> dict[str, Any]:
+    """The record's entry of an adapter: PEFT's name of its kind, and the languages that have a map of their own."""
+    return {
+        "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
+        "languages": getattr(config, "languages", None),
+        "pivot": getattr(config, "pivot", None),
+    }
+
+
 def run(
     main: Callable[[], None],
     *,

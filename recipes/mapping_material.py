@@ -19,6 +19,7 @@ from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation.scores import Scores
 from hf_xalign.mapping.anchors import Anchors, make_anchors
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.mapping.procrustes import least_squares, procrustes
@@ -36,8 +37,6 @@ from hf_xalign.recipes.text import LinkedText
 
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Of vectors of a language and of the pivot."""
-
-Scores = dict[str, dict[str, float]]
 
 # Precisions and their intervals, of what `lexicon_induction` returns.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")

@@ -16,11 +16,12 @@ from hf_xalign.mapping.align_matrix import map_adapter
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows, write_card
+from hf_xalign.recipes.common import adapter_entry
 from hf_xalign.recipes.mapping_arguments import MappingArguments
 from hf_xalign.recipes.mapping_material import Material
 from hf_xalign.recipes.mapping_sources import Known, Sources
 from hf_xalign.recipes.material import EVAL_LINKS
-from hf_xalign.recipes.text import LinkedText
+from hf_xalign.recipes.text import LinkedText, describe_links
 from hf_xalign.record import finish_record, format_table, write_record
 from hf_xalign.trainers.checkpoints import clear_run, signs_of_run
 
@@ -64,9 +65,7 @@ def announce(
     layers = ", ".join(map(str, args.layers))
     languages = record["languages"]["others"]
     print(f"encoder  {record['base_model']['name']}, layers {layers}, {args.pooling} pooling")
-    for pair, counts in record["links"].items():
-        print(f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items()))
-    print(f"held out {len(linked.evaluation)} pairs, {sum(map(len, linked.evaluation['links'][:]))} links")
+    print("\n".join(describe_links(record["links"], linked.evaluation)))
     for language, known in vocabulary.items():
         covered = (
             f"; {usable:,} of {total:,} entries of {name} have both words there"
@@ -122,11 +121,7 @@ def save(
     config = adapter.active_peft_config
     config.revision = record["settings"].get("model_revision")  # where `hf_xalign.load` looks for the encoder
     adapter.save_pretrained(str(folder))
-    record["adapter"] = {
-        "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
-        "languages": list(config.languages or ()),
-        "pivot": config.pivot,
-    }
+    record["adapter"] = adapter_entry(config)
     return {"adapter": str(folder), **saved}
 
 

@@ -12,6 +12,7 @@ from peft import PeftModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
+from hf_xalign.recipes.common import adapter_entry
 from hf_xalign.recipes.material import Material
 from hf_xalign.recipes.sentences import SentenceMaterial
 from hf_xalign.record import finish_record, format_table, read_record, write_record
@@ -38,12 +39,7 @@ def describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     added = 0
     if isinstance(model, PeftModel):
-        config = model.active_peft_config
-        record["adapter"] = {
-            "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
-            "languages": getattr(config, "languages", None),
-            "pivot": getattr(config, "pivot", None),
-        }
+        record["adapter"] = adapter_entry(model.active_peft_config)
         added = trained
     encoder = sum(p.numel() for p in model.parameters()) - added
     record["trainable"] = {"parameters": trained, "share": trained / encoder}

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from datasets import Dataset
-from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.embedded import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
-from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.sentence_head import SentencePooling
 from hf_xalign.recipes.common import TextArguments
 from hf_xalign.recipes.text import load_parts
-from hf_xalign.trainers.ppa import PPATrainer
+from hf_xalign.recipes.training_material import DRIFT_SENTENCES, TrainingMaterial, load_checked
 from hf_xalign.trainers.ppa_config import PPAConfig
-
-# Sentences of the pivot that the drift check looks at.
-_DRIFT_SENTENCES = 500
 
 
 @dataclass
@@ -39,12 +31,10 @@ class PPAArguments(TextArguments):
 
 
 @dataclass
-class SentenceMaterial:
+class SentenceMaterial(TrainingMaterial):
     """The encoder and the data of a run.
 
     Attributes:
-        model: the encoder, float32, on the run's device.
-        tokenizer: its fast tokenizer.
         train: sentence pairs.
         evaluation: held-out sentence pairs.
         sources: the record's entries of the training and the held-out text.
@@ -52,18 +42,9 @@ class SentenceMaterial:
         sentence_transformer: a folder for sentence-transformers to write at the end, or None.
     """
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    train: Dataset
-    evaluation: Dataset
     sources: dict[str, list[dict[str, Any]]]
     pooling: SentencePooling
     sentence_transformer: str | None = None
-
-    @property
-    def languages(self) -> list[str]:
-        """The languages that are lined up with the pivot."""
-        return sorted(self.train.unique("source_lang"))
 
     @property
     def link_counts(self) -> dict[str, dict[str, Any]]:
@@ -100,21 +81,9 @@ class SentenceMaterial:
             desc=f"Scoring {when}",
         )
 
-    def trainer(self, trainer_class: type[PPATrainer], args: PPAConfig) -> PPATrainer:
-        """The trainer on this encoder and this data."""
-        trainer = trainer_class(
-            self.model,
-            args,
-            train_dataset=self.train,
-            eval_dataset=self.evaluation,
-            processing_class=self.tokenizer,
-        )
-        self.model = trainer.model
-        return trainer
-
     def pivot_vectors(self, args: PPAConfig) -> torch.Tensor:
         """Vectors (sentences, dim) of held-out pivot sentences, for the drift check."""
-        texts = self.evaluation["target"][:_DRIFT_SENTENCES]
+        texts = self.evaluation["target"][:DRIFT_SENTENCES]
         vectors = encode_sentences(
             self.model,
             self.tokenizer,
@@ -131,12 +100,7 @@ def load_sentences(data: PPAArguments, args: PPAConfig, *, resume: str | None = 
     Raises:
         InputError: anything that the data arguments name is missing or malformed, or does not go together.
     """
-    with args.main_process_first(desc="making the embedded encoder"):
-        path = resolve_model(data.model_name_or_path)
-    model = load_encoder(path, revision=data.model_revision)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    args.check_model(model, tokenizer)
-    cast(nn.Module, model).to(args.device)
+    model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):
         train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
         for side in ("source", "target"):

@@ -31,6 +31,17 @@ class LinkedText(NamedTuple):
     sources: dict[str, list[dict[str, Any]]]
 
 
+def describe_links(link_counts: dict[str, dict[str, Any]], evaluation: Dataset) -> list[str]:
+    """The text and its links, a line a language pair, and what is held out, for people."""
+    return [
+        *(
+            f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
+            for pair, counts in link_counts.items()
+        ),
+        f"held out {len(evaluation)} pairs, {sum(map(len, evaluation['links'][:]))} links",
+    ]
+
+
 def load_text(
     data: DataArguments,
     model: PreTrainedModel,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,6 +12,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import PreTrainedModel
 
+from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.key_queue import KeyQueue
@@ -96,15 +96,9 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     What is shared with the query encoder (frozen word embeddings, the greater part of a multilingual encoder, or
     layers) is not in the file: it comes back with the query encoder.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
+    tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
+    with replacing(path) as partial:
         save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:

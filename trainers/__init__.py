@@ -1,7 +1,8 @@
 """How each method trains: a config and a `Trainer` subclass a method."""
 
 from hf_xalign.errors import NonFiniteLossError
-from hf_xalign.trainers.base import AlignmentConfig, AlignmentTrainer
+from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.base_config import AlignmentConfig
 from hf_xalign.trainers.fao import FAOTrainer
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.mao import MAOTrainer

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,15 +14,14 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
-from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
 
-from hf_xalign.data.sampling import LanguageSampling, PairSampler
+from hf_xalign.data.sampling import PairSampler
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.precision import cpu_has_bfloat16
+from hf_xalign.trainers.base_config import AlignmentConfig
 from hf_xalign.trainers.checkpoints import (
     check_output_dir,
     check_same_adapter,
@@ -38,93 +35,6 @@ from hf_xalign.trainers.checkpoints import (
 logger = logging.getLogger(__name__)
 
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
-
-
-@dataclass
-class AlignmentConfig(TrainingArguments):
-    """Settings that every alignment trainer has; the rest is [`~transformers.TrainingArguments`].
-
-    These defaults differ from `TrainingArguments`: `logging_steps`, `train_sampling_strategy`, `ddp_timeout`,
-    `remove_unused_columns`, `ddp_find_unused_parameters`, `logging_nan_inf_filter`. With an `eval_strategy`, the score
-    is also taken before the first step and after the last.
-    """
-
-    output_dir: str = field(
-        default="trainer_output",
-        metadata={"help": "Folder of the run; one that holds a run is refused.", "group": "Run"},
-    )
-    overwrite_output_dir: bool = field(
-        default=False,
-        metadata={"help": "Train into a folder that holds another run; its checkpoints are deleted.", "group": "Run"},
-    )
-    early_stopping_patience: int | None = field(
-        default=None,
-        metadata={
-            "help": "Stop after this many evaluations without a better retrieval score, and restore the best "
-            "checkpoint. Needs eval_strategy and save_strategy to agree.",
-            "group": "Run",
-        },
-    )
-    resume_from_checkpoint: bool | str | None = field(  # type: ignore[assignment]
-        default=None,
-        metadata={
-            "help": "true: go on from the last whole checkpoint of output_dir; or a checkpoint.",
-            "group": "Run",
-        },
-    )
-    ddp_timeout: int = field(
-        default=86_400,
-        metadata={
-            "help": "Seconds that processes wait for each other: the first links, caches and scores.",
-            "group": "Run",
-        },
-    )
-    eval_pooling: Pooling = field(
-        default="mean",
-        metadata={
-            "help": "Subword pooling of the retrieval score during training: first, last or mean.",
-            "group": "Run",
-        },
-    )
-    language_sampling: LanguageSampling = field(
-        default="proportional",
-        metadata={"help": "Languages by their share of the pairs, or in equal numbers in each step.", "group": "Run"},
-    )
-    logging_steps: float = field(default=10, metadata={"help": "Log every so many steps.", "group": "Run"})
-    train_sampling_strategy: str = field(
-        default="group_by_length",
-        metadata={"help": "Order of the pairs: group_by_length, random or sequential.", "group": "Run"},
-    )
-    remove_unused_columns: bool = field(
-        default=False, metadata={"help": "Must stay false: the collator needs every column.", "group": "Run"}
-    )
-    ddp_find_unused_parameters: bool | None = field(
-        default=False,
-        metadata={
-            "help": "Every trained parameter takes part in every step, so there is nothing to find.",
-            "group": "Run",
-        },
-    )
-    logging_nan_inf_filter: bool = field(
-        default=False,
-        metadata={"help": "Off: a loss that is not finite stops the run instead of being hidden.", "group": "Run"},
-    )
-
-    def __post_init__(self) -> None:
-        if self.train_sampling_strategy not in ("group_by_length", "random", "sequential"):
-            raise InputError(
-                f"train_sampling_strategy={self.train_sampling_strategy}: choose group_by_length, random or sequential"
-            )
-        if self.early_stopping_patience is not None:
-            self.load_best_model_at_end = True
-            self.metric_for_best_model = self.metric_for_best_model or "eval_retrieval"
-            self.greater_is_better = True if self.greater_is_better is None else self.greater_is_better
-        if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not cpu_has_bfloat16():
-            logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
-            self.bf16 = False
-        super().__post_init__()
-        if "wandb" in (self.report_to or []) and importlib.util.find_spec("wandb") is None:
-            raise InputError('report_to=wandb: W&B is not installed: pip install "hf_xalign[wandb]"')
 
 
 class AlignmentTrainer(Trainer):
@@ -275,27 +185,32 @@ class AlignmentTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The method's score for each language of the evaluation set: word retrieval (CSLS, linked words only).
+        """The method's scores of the evaluation set, logged.
 
         Every process computes the same scores, so that all take the same decision about early stopping.
 
         Returns:
-            `<prefix>_<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and
-            `_from_pivot`, and `<prefix>_retrieval`, the mean over languages; fractions between 0 and 1.
+            `<prefix>_<name>` for each score. Of a method that aligns words or sentences (fractions between 0 and 1):
+            `<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and `_from_pivot`, and
+            `retrieval`, the mean over languages.
         """
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
             raise InputError("evaluate() needs an eval_dataset")
-        scores, name = self._score(dataset)
-        metrics = {
-            f"{metric_key_prefix}_{language}_{key}": values[key]
-            for language, values in scores.items()
-            for key in (name, f"{name}_to_pivot", f"{name}_from_pivot")
-        }
-        metrics[f"{metric_key_prefix}_retrieval"] = float(np.mean([values[name] for values in scores.values()]))
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _metrics(self, dataset: Dataset) -> dict[str, float]:
+        """What `evaluate` gives, without its prefix."""
+        scores, name = self._score(dataset)
+        metrics = {
+            f"{language}_{key}": values[key]
+            for language, values in scores.items()
+            for key in (name, f"{name}_to_pivot", f"{name}_from_pivot")
+        }
+        return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
     def _score(self, dataset: Dataset) -> tuple[Scores, str]:
         """The scores of each language, and the name of the headline among them."""
@@ -341,7 +256,7 @@ class AlignmentTrainer(Trainer):
         return result
 
     def _last_scored(self) -> int:
-        return max((int(row["step"]) for row in self.state.log_history if "eval_retrieval" in row), default=-1)
+        return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         # Older checkpoints may go only once this one is whole, so rotation waits for the mark.

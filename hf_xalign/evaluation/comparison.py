@@ -1,0 +1,320 @@
+"""Systems side by side over languages and seeds: what `recipes/compare.py` prints and writes.
+
+A system is a folder that has, for each seed, `seed-<s>/scores.json`, which says what was measured, and
+`seed-<s>/examples/<language>.json`, files of [`ExampleScores`].
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tqdm import tqdm
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.evaluation.significance import (
+    check_same_test,
+    holm,
+    is_mean,
+    paired_t_test,
+    permutation_test,
+    quantiles,
+    resampled_differences,
+)
+
+SCORES = "scores.json"
+# Fields of scores.json that every seed of a system has alike.
+SHARED = ("task", "metric", "train_language")
+# Scores of one run, as scores.json and the examples have them, differ by no more.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class System:
+    """One system's results.
+
+    Attributes:
+        name: what it is called in the tables.
+        folder: where its results are.
+        task: what was done, e.g. `pos`.
+        metric: what was measured, e.g. `span_f1`.
+        train_language: what it was trained on.
+        seeds: the seeds of training, ascending.
+        examples: for each language, in the order of the evaluation, the scores under each seed.
+    """
+
+    name: str
+    folder: Path
+    task: str
+    metric: str
+    train_language: str
+    seeds: list[int]
+    examples: dict[str, list[ExampleScores]]
+
+    def scores(self, language: str) -> np.ndarray:
+        """The totals of a language, (seeds,) float64."""
+        return np.array([one.score() for one in self.examples[language]])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better than the baseline a system is in one language, or (`language` is None) on average.
+
+    Attributes:
+        system: its name.
+        language: the language; None for the average over languages, which has no test.
+        examples: size of the test set, in total for the average.
+        difference: mean over seeds of the system minus that of the baseline.
+        low: lower bound of the interval over examples and seeds.
+        high: upper bound.
+        p: two-sided p of the test over examples.
+        corrected: p after Holm's correction over this system's languages.
+    """
+
+    system: str
+    language: str | None
+    examples: int
+    difference: float
+    low: float
+    high: float
+    p: float | None = None
+    corrected: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems against the first of them.
+
+    Attributes:
+        systems: the systems; the first is the baseline.
+        languages: the languages of all of them.
+        test: the test of all differences: `paired t-test` for means over examples, else `permutation test`.
+        differences: those of each further system, by system, then in the order of the languages, then the average.
+        level: p below which a difference is called significant.
+        confidence: share of the resampled differences inside the intervals.
+    """
+
+    systems: list[System]
+    languages: list[str]
+    test: Literal["paired t-test", "permutation test"]
+    differences: list[Difference]
+    level: float
+    confidence: float
+
+
+def compare(
+    folders: Sequence[str | Path],
+    *,
+    names: Sequence[str] | None = None,
+    languages: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    level: float = 0.05,
+    confidence: float = 0.95,
+    permutations: int = 10_000,
+    resamples: int = 2000,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Comparison:
+    """Read the systems' results and set each against the first, the baseline.
+
+    All systems must have the same seeds, languages and test sets, so that the averages are over the same things; the
+    tests pair examples, and the intervals examples and seeds. Where the score is a mean over examples (accuracy of
+    sentences, QA F1) they are tested by the paired t-test, else (micro F1, accuracy of words) by the permutation test,
+    all systems and languages by the same one.
+
+    Args:
+        folders: at least two systems' folders.
+        names: what to call them; default: the folders' names.
+        languages: compare these only, in this order.
+        seeds: compare these only.
+        level: p below which a difference is called significant.
+        confidence: share of the resampled differences inside the intervals.
+        permutations: how many times the permutation test swaps the examples.
+        resamples: how many times examples and seeds are drawn for the intervals.
+        seed: of permutations and draws.
+        quiet: no progress bar.
+
+    Raises:
+        InputError: a folder is no finished system, or the systems do not compare; the message names the folder.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level={level} must lie between 0 and 1")
+    systems = [
+        load_system(folder, name=name, languages=languages, seeds=seeds)
+        for folder, name in zip(folders, _names(folders, names))
+    ]
+    baseline = systems[0]
+    columns = list(baseline.examples)
+    for system in systems[1:]:
+        _check_comparable(system, baseline)
+    means = is_mean([one for system in systems for runs in system.examples.values() for one in runs])
+    differences = []
+    with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:
+        for system in systems[1:]:
+            drawn, p_values = [], []
+            for language in columns:
+                pair = system.examples[language], baseline.examples[language]
+                drawn.append(resampled_differences(*pair, resamples=resamples, seed=seed))
+                p_values.append(
+                    paired_t_test(*pair) if means else permutation_test(*pair, permutations=permutations, seed=seed)
+                )
+                bar.update()
+            sizes = [len(baseline.examples[language][0]) for language in columns]
+            means_apart = [float(np.mean(system.scores(code) - baseline.scores(code))) for code in columns]
+            for number, (language, p, corrected) in enumerate(zip(columns, p_values, holm(p_values).tolist())):
+                low, high = quantiles(drawn[number], confidence)
+                apart = means_apart[number]
+                differences.append(Difference(system.name, language, sizes[number], apart, low, high, p, corrected))
+            if len(columns) > 1:
+                low, high = quantiles(np.mean(drawn, axis=0), confidence)
+                differences.append(Difference(system.name, None, sum(sizes), float(np.mean(means_apart)), low, high))
+    test: Literal["paired t-test", "permutation test"] = "paired t-test" if means else "permutation test"
+    return Comparison(systems, columns, test, differences, level, confidence)
+
+
+def load_system(
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    languages: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> System:
+    """Read one system's results.
+
+    Args:
+        folder: its folder.
+        name: what to call it; default: the folder's name.
+        languages: read these only.
+        seeds: read these only.
+
+    Raises:
+        InputError: no such folder, no seeds or one that is not finished, a language or seed that it has not, seeds of
+            different tasks, or examples that do not make up the score.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name the output folders of finetune runs")
+    found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
+    if not found:
+        raise InputError(f"{folder}: holds no results: there is no folder seed-0 or the like")
+    chosen = sorted(set(found if seeds is None else seeds))
+    if missing := [number for number in chosen if number not in found]:
+        raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(found))}")
+    records = {number: _read_scores(found[number], number) for number in chosen}
+    first = records[chosen[0]]
+    for number, record in records.items():
+        for field in SHARED:
+            if record[field] != first[field]:
+                raise InputError(
+                    f"{found[number] / SCORES}: {field} is {record[field]!r}, but {first[field]!r} for seed "
+                    f"{chosen[0]}: one folder holds one system"
+                )
+        if lacking := [code for code in languages or first["languages"] if code not in record["languages"]]:
+            raise InputError(
+                f"{found[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(record['languages'])}"
+            )
+        if not languages and (more := [code for code in record["languages"] if code not in first["languages"]]):
+            raise InputError(f"{found[chosen[0]] / SCORES}: has no scores for {_list(more)}, seed {number} has")
+    examples: dict[str, list[ExampleScores]] = {}
+    for code in dict.fromkeys(languages or first["languages"]):
+        examples[code] = [_read_examples(found[number], code, records[number]) for number in chosen]
+        try:
+            check_same_test(examples[code], examples[code])
+        except InputError as error:
+            raise InputError(f"{folder}, {code}: {error}") from error
+    shared = {field: first[field] for field in SHARED}
+    return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)
+
+
+def _read_scores(folder: Path, number: int) -> dict[str, Any]:
+    """The scores.json of one seed."""
+    path = folder / SCORES
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder}: not finished: there is no {SCORES}; run that seed again, or compare the finished ones with "
+            "--seeds"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); the file was edited or cut off") from error
+    if not isinstance(record, dict) or any(not isinstance(record.get(field), str) for field in SHARED):
+        raise InputError(f"{path}: not a file of scores: it must name {_list(SHARED)}")
+    if record.get("seed") != number:
+        raise InputError(f"{path}: its seed is {record.get('seed')}, not that of the folder's name")
+    found = record.get("languages")
+    if not isinstance(found, dict) or not found:
+        raise InputError(f"{path}: has no languages")
+    for code, entry in found.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("score"), int | float):
+            raise InputError(f"{path}: languages: {code} has no score")
+    return record
+
+
+def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleScores:
+    """The example scores of one seed and language, which must make up the score that was reported."""
+    path = folder / "examples" / f"{code}.json"
+    scores = ExampleScores.load(path)
+    reported = record["languages"][code]
+    if not abs(scores.score() - reported["score"]) <= _ROUNDING or reported.get("examples", len(scores)) != len(
+        scores
+    ):
+        raise InputError(
+            f"{path}: its {len(scores)} examples score {scores.score():.6f}, but {SCORES} reports "
+            f"{reported['score']:.6f} of {reported.get('examples', 'its')} examples: files of different runs; run "
+            "that seed again"
+        )
+    return scores
+
+
+def _check_comparable(system: System, baseline: System) -> None:
+    for field in ("task", "metric"):
+        own, other = getattr(system, field), getattr(baseline, field)
+        if own != other:
+            raise InputError(f"{system.folder}: {field} is {own!r}, but {other!r} in {baseline.folder}")
+    if system.seeds != baseline.seeds:
+        common = sorted({*system.seeds} & {*baseline.seeds})
+        way_out = f", or compare those of both: --seeds {_list(common, ' ')}" if common else ""
+        raise InputError(
+            f"{system.folder}: has seeds {_list(system.seeds)}, but {baseline.folder} has {_list(baseline.seeds)}; "
+            f"run the missing ones{way_out}"
+        )
+    if {*system.examples} != {*baseline.examples}:
+        common_codes = [code for code in baseline.examples if code in system.examples]
+        way_out = f", or compare those of both: --languages {_list(common_codes, ' ')}" if common_codes else ""
+        raise InputError(
+            f"{system.folder}: was scored in {_list(system.examples)}, but {baseline.folder} in "
+            f"{_list(baseline.examples)}; score the missing ones{way_out}"
+        )
+    for code, runs in system.examples.items():
+        try:
+            check_same_test(runs, baseline.examples[code])
+        except InputError as error:
+            raise InputError(f"{system.folder} against {baseline.folder}, {code}: {error}") from error
+
+
+def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:
+    """A name for each system, no two alike."""
+    paths = [Path(folder).resolve() for folder in folders]
+    if len(paths) < 2:
+        raise InputError(f"a comparison needs at least two folders, the baseline first; got {len(paths)}")
+    if twice := [str(f) for f, path in zip(folders, paths) if paths.count(path) > 1]:
+        raise InputError(f"{twice[0]}: given twice")
+    if names is None:
+        ends = [path.name for path in paths]
+        return ends if len(set(ends)) == len(ends) else [str(folder) for folder in folders]
+    if len(names) != len(paths) or len(set(names)) < len(names):
+        raise InputError(
+            f"names: one for each of the {len(paths)} folders is needed, no two alike; got {_list(names)}"
+        )
+    return list(names)
+
+
+def _list(items: Any, mark: str = ", ") -> str:
+    return mark.join(map(str, items))

@@ -1,0 +1,244 @@
+r"""Compare systems over languages and seeds: means, spread, significance, intervals; as text, Markdown and LaTeX.
+
+    python recipes/compare.py runs/raw runs/fao runs/continual --markdown table.md --latex table.tex
+
+The folders are those that `recipes/finetune.py` wrote, the baseline first. They must have the same task, metric and
+test sets, and the same seeds and languages, or `--seeds 0 1` and `--languages de hi` choose what all of them have.
+`--names` gives them other names than the folders'. The first table has a row a system, mean ± standard deviation over
+seeds, in points; the second has each system's differences from the baseline. The same folders give the same tables.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hf_xalign.recipes.common import run
+
+if TYPE_CHECKING:
+    from hf_xalign.evaluation.comparison import Comparison, Difference
+
+_BETTER, _WORSE, _MINUS = "*", "†", "−"
+_WIDTH = 119  # of the notes in a terminal
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # at the head of a row it would be an argument of the line break before it
+    "]": "{]}",
+    _BETTER: r"\textsuperscript{*}",
+    _WORSE: r"\textsuperscript{\dag}",
+    _MINUS: "$-$",
+    "±": r"$\pm$",
+}
+_MARKDOWN = {character: f"\\{character}" for character in r"\`*_[]|~$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+@dataclass
+class CompareArguments:
+    """What is compared, and where the tables go."""
+
+    folders: list[str] = field(
+        metadata={"help": "The systems' folders, the baseline first; also taken without --folders.", "group": "Data"}
+    )
+    names: list[str] | None = field(
+        default=None, metadata={"help": "What to call them; their folders' names when omitted.", "group": "Data"}
+    )
+    languages: list[str] | None = field(
+        default=None, metadata={"help": "Compare these only, in this order.", "group": "Data"}
+    )
+    seeds: list[int] | None = field(default=None, metadata={"help": "Compare these only.", "group": "Data"})
+    level: float = field(
+        default=0.05, metadata={"help": "p below which a difference is marked as significant.", "group": "Tests"}
+    )
+    confidence: float = field(
+        default=0.95,
+        metadata={"help": "Share of the resampled differences inside the intervals.", "group": "Tests"},
+    )
+    permutations: int = field(default=10_000, metadata={"help": "Swaps of the permutation test.", "group": "Tests"})
+    resamples: int = field(
+        default=2000, metadata={"help": "Draws of examples and seeds for the intervals.", "group": "Tests"}
+    )
+    seed: int = field(default=0, metadata={"help": "Seed of swaps and draws.", "group": "Tests"})
+    markdown: str | None = field(default=None, metadata={"help": "File to write as Markdown.", "group": "Output"})
+    latex: str | None = field(
+        default=None, metadata={"help": "File to write as LaTeX, for the package booktabs.", "group": "Output"}
+    )
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.cache import replacing
+    from hf_xalign.config import parse
+
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and not argv[0].startswith("-"):
+        argv = ["--folders", *argv]
+    (args,) = parse((CompareArguments,), argv, description=__doc__)
+    files = [(path, write) for path, write in ((args.markdown, as_markdown), (args.latex, as_latex)) if path]
+    for path, _ in files:
+        _check_file(Path(path))
+
+    from hf_xalign.evaluation.comparison import compare
+
+    comparison = compare(
+        args.folders,
+        names=args.names,
+        languages=args.languages,
+        seeds=args.seeds,
+        level=args.level,
+        confidence=args.confidence,
+        permutations=args.permutations,
+        resamples=args.resamples,
+        seed=args.seed,
+    )
+    print(as_text(comparison))
+    for path, write in files:
+        with replacing(path) as partial:
+            partial.write_text(write(comparison) + "\n", encoding="utf-8")
+    if files:
+        print("\nsaved: " + ", ".join(path for path, _ in files))
+
+
+def as_text(comparison: Comparison) -> str:
+    """Both tables and the notes for a terminal."""
+    return "\n\n".join(
+        [*(_aligned(rows) for rows in _tables(comparison)), *(fill(note, _WIDTH) for note in _notes(comparison))]
+    )
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Both tables and the notes as Markdown."""
+    escape = str.maketrans(_MARKDOWN)
+    parts = []
+    for head, *body in _tables(comparison):
+        rule = ["---", *["---:"] * (len(head) - 1)]
+        lines = [[cell.translate(escape) for cell in row] for row in (head, *body)]
+        lines.insert(1, rule)
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join([*parts, *(note.translate(escape) for note in _notes(comparison))])
+
+
+def as_latex(comparison: Comparison) -> str:
+    """Both tables as LaTeX `tabular`s, which need the package booktabs; the notes are comments."""
+    escape = str.maketrans(_LATEX)
+    parts = []
+    for rows in _tables(comparison):
+        head, *body = (" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in rows)
+        columns = "l" + "r" * (len(rows[0]) - 1)
+        parts.append(
+            "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"])
+            + "\n\\end{tabular}"
+        )
+    return "\n\n".join(["\n".join(f"% {note}" for note in _notes(comparison)), *parts])
+
+
+def _tables(comparison: Comparison) -> list[list[list[str]]]:
+    """The cells of both tables, the first row is the head."""
+    marks = {(d.system, d.language): _mark(d, comparison.level) for d in comparison.differences}
+    several = len(comparison.languages) > 1
+    means = [["system", *comparison.languages, *["average"] * several]]
+    for system in comparison.systems:
+        scores = [system.scores(code) for code in comparison.languages]
+        cells = [
+            _spread(own) + marks.get((system.name, code), "")
+            for code, own in zip(comparison.languages, scores, strict=True)
+        ]
+        means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
+    interval = f"{100 * comparison.confidence:g}% interval"
+    rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
+    for one in comparison.differences:
+        bounds = f"[{_signed(one.low)}, {_signed(one.high)}]"
+        tests = [_p(one.p), _p(one.corrected)]
+        rows.append([_line(one.system), one.language or "average", str(one.examples), _signed(one.difference), bounds])
+        rows[-1] += tests
+    return [means, rows]
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """What was measured and tested, a line each."""
+    first = comparison.systems[0]
+    trained = {system.train_language for system in comparison.systems}
+    by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in comparison.systems)
+    seeds = " ".join(map(str, first.seeds))
+    count = len(comparison.languages)
+    notes = [
+        f"{first.task}, {first.metric}, trained on {first.train_language if len(trained) == 1 else by_system}; "
+        f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
+        f"{_BETTER} better, {_WORSE} worse than {_line(first.name)}: p < {comparison.level:g} by the "
+        f"{comparison.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",
+    ]
+    if len(first.seeds) > 1:
+        notes.append(
+            "p says what other examples would show of these very models; the intervals also cover other seeds: a "
+            "marked difference whose interval holds 0 may come of the seeds."
+        )
+    else:
+        notes.append("One seed only: p and intervals say nothing of how far the scores move with the seed.")
+    return [_line(note) for note in notes]
+
+
+def _mark(difference: Difference, level: float) -> str:
+    if difference.corrected is None or difference.corrected >= level:
+        return ""
+    return f" {_BETTER if difference.difference > 0 else _WORSE}"
+
+
+def _spread(scores: np.ndarray) -> str:
+    """Mean and, of several seeds, sample standard deviation, in points."""
+    spread = f" ± {100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else ""
+    return f"{100 * scores.mean():.1f}{spread}"
+
+
+def _signed(difference: float) -> str:
+    points = f"{100 * difference:+.1f}"
+    return "0.0" if float(points) == 0 else points.replace("-", _MINUS)
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _line(name: str) -> str:
+    """A name on one line."""
+    return " ".join(name.split())
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    """A table for a terminal: names to the left, numbers to the right, with room for a mark after each of a column."""
+    marks = (f" {_BETTER}", f" {_WORSE}")
+    marked = [any(cell.endswith(marks) for cell in column) for column in zip(*rows, strict=True)]
+    rows = [[cell + "  " * (room and not cell.endswith(marks)) for cell, room in zip(row, marked)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    align: list[Callable[[str, int], str]] = [str.ljust, *[str.rjust] * (len(widths) - 1)]
+    lines = ["  ".join(to(cell, width) for to, cell, width in zip(align, row, widths)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is computed.
+
+    Raises:
+        InputError: it is a folder, or its folder cannot be written to.
+    """
+    from hf_xalign.errors import InputError
+
+    nearest = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(f"{path}: is a folder, or lies in one that cannot be written to; give another file")
+
+
+if __name__ == "__main__":
+    run(main, when_interrupted="nothing was saved")

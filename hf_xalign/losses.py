@@ -159,3 +159,48 @@ def sentence_infonce(
 
 def _at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
     return [tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]
+
+
+def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: bool = False) -> torch.Tensor:
+    """L_ALIGN = -mean over dictionary entries of cos(E[b_i1], E[b_i2]) (ALIGN-MLM, section 3).
+
+    Args:
+        embeddings: float (V, d), E: the input word embeddings.
+        entries: int64 (n, 2), the tokens b_i1, b_i2 of each entry; n at least 1, a token may be in several.
+        sparse: give the gradient as a sparse tensor of the rows used. Autograd adds it into the dense one of E's other
+            uses in place, without a dense one of its own; where E has no other use in the same backward pass, its
+            `grad` becomes sparse, which most optimizers refuse.
+
+    Returns:
+        Scalar in [-1, 1], at least float32, also under autocast; it can be differentiated once. A row of zeros has
+        cosine 0 with everything, and gradient 0: it has no direction that could be turned.
+    """
+    return _EntryCosine.apply(embeddings, entries, sparse)
+
+
+class _EntryCosine(torch.autograd.Function):
+    """By hand, to gather both tokens at once, and for the choice of the gradient's layout."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: torch.Tensor, entries: torch.Tensor, sparse: bool) -> torch.Tensor:
+        with torch.autocast(embeddings.device.type, enabled=False):
+            (units,) = _at_least_float32(embeddings.index_select(0, entries.reshape(-1)))
+            inverse_norms = torch.linalg.vector_norm(units, dim=-1, keepdim=True).reciprocal()
+            inverse_norms.masked_fill_(inverse_norms.isinf(), 0.0)
+            units = (units * inverse_norms).view(*entries.shape, -1)
+            cosines = (units[:, 0] * units[:, 1]).sum(-1)
+        ctx.save_for_backward(entries, units, inverse_norms.view(*entries.shape, 1), cosines)
+        ctx.shape, ctx.dtype, ctx.sparse = embeddings.shape, embeddings.dtype, sparse
+        return -cosines.mean()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        entries, units, inverse_norms, cosines = ctx.saved_tensors
+        # d cos(a, b) / da = (b / |b| - cos(a, b) a / |a|) / |a|
+        turned = torch.addcmul(units.flip(1), units, cosines.view(-1, 1, 1), value=-1.0)
+        rows = (turned * (inverse_norms * (-scale / len(entries)))).flatten(0, 1).to(ctx.dtype)
+        if ctx.sparse:
+            tokens = entries.reshape(1, -1)
+            return torch.sparse_coo_tensor(tokens, rows, ctx.shape, check_invariants=False), None, None
+        return rows.new_zeros(ctx.shape).index_add_(0, entries.reshape(-1), rows), None, None

@@ -1,0 +1,133 @@
+"""Rows of text to the batches of masked language modelling: MLM, TLM and DICT-MLM."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.data.dict_mlm import Translations, check_dict_probability, dict_mlm_labels
+from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.masking import IGNORED, check_shares, mask_tokens, masking_vocabulary
+from hf_xalign.errors import InputError
+
+
+class PretrainingCollator:
+    """Collate rows of [`~hf_xalign.data.pretraining.encode_pretraining`].
+
+    The batch holds (B rows, M hidden tokens; all int64):
+
+    - `input_ids`, `attention_mask` (B, width): some tokens hidden;
+    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding;
+    - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), what
+      they were; with `entries`, some of them what they translate to.
+
+    Masks and labels depend on the seed, the epoch and the row's `example`, see
+    [`~hf_xalign.data.masking.example_draws`].
+
+    Args:
+        tokenizer: the model's.
+        seed: seed of the run.
+        language_ids: number of each language, of [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for an
+            encoder without language embeddings.
+        entries: the dictionary of DICT-MLM; None for plain labels, as all other objectives have.
+        dict_probability: that a hidden token's label is its translation, where it has one.
+        mlm_probability: that a token is hidden.
+        mask_share: share of the hidden tokens that the mask token stands for.
+        random_share: share of them that a random token stands for.
+
+    Raises:
+        InputError: the tokenizer has no mask or padding token; the shares are not shares.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        seed: int,
+        language_ids: Mapping[str, int] | None = None,
+        entries: TokenEntries | None = None,
+        dict_probability: float = 0.5,
+        mlm_probability: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+    ):
+        check_shares(mlm_probability, mask_share, random_share)
+        check_dict_probability(dict_probability)
+        if tokenizer.pad_token_id is None:
+            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        self.pad_token_id = tokenizer.pad_token_id
+        self.vocabulary = masking_vocabulary(tokenizer)
+        self.language_ids = language_ids
+        self.translations = None if entries is None else Translations(entries.ids)
+        self.seed = seed
+        self.dict_probability = dict_probability
+        self.shares = {"probability": mlm_probability, "mask_share": mask_share, "random_share": random_share}
+        # In shared memory: workers that live for several epochs have the collator from when they were started.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that masks and labels are drawn for, in every dataloader worker; before it begins."""
+        self._epoch.fill_(epoch)
+
+    def for_evaluation(self) -> Self:
+        """One that hides the same tokens each time, whatever the training's epoch, and has plain labels.
+
+        So losses of all objectives on held-out text compare, and a dictionary enters none of them.
+        """
+        other = copy.copy(self)
+        other.translations = None
+        other._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        return other
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        epoch = int(self._epoch)
+        examples = np.array([row["example"] for row in rows], dtype=np.int64)
+        input_ids, inside = pad_rows([row["input_ids"] for row in rows], self.pad_token_id)
+        masked, labels = mask_tokens(
+            input_ids,
+            self.vocabulary.maskable(input_ids) & inside,
+            self.vocabulary,
+            examples,
+            seed=self.seed,
+            epoch=epoch,
+            **self.shares,
+        )
+        if self.translations is not None:
+            labels = dict_mlm_labels(
+                labels,
+                self.translations,
+                examples,
+                seed=self.seed,
+                epoch=epoch,
+                probability=self.dict_probability,
+            )
+        positions = np.flatnonzero(labels != IGNORED)
+        batch = {
+            "input_ids": masked,
+            "attention_mask": inside.astype(np.int64),
+            "mlm_positions": positions,
+            "mlm_labels": labels.reshape(-1)[positions],
+        }
+        if self.language_ids is not None:
+            numbers = [np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows]
+            batch["token_type_ids"], _ = pad_rows(numbers, 0)
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of unequal length side by side.
+
+    Returns:
+        int64 (rows, width), padded at the end, and bool (rows, width), where the rows themselves are.
+    """
+    lengths = np.array([len(row) for row in rows])
+    inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
+    padded = np.full(inside.shape, padding, dtype=np.int64)
+    padded[inside] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    return padded, inside

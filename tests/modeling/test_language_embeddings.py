@@ -1,0 +1,134 @@
+"""Language embeddings are token types: nothing changes until they are trained, and plain transformers loads them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny_families import CONFIGS
+from transformers import AutoModel, AutoModelForMaskedLM, DebertaV2Config
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
+
+CODES = ["en", "en-x-inv", "de"]
+# DeBERTa-v3 as published, mDeBERTa among them, has token types in its code and none in its weights.
+WITH_TYPES = {
+    **{name: CONFIGS[name] for name in ("bert", "roberta", "xlm-roberta", "albert", "electra")},
+    "deberta-v2 with": lambda: DebertaV2Config(**{**CONFIGS["deberta-v2"]().to_dict(), "type_vocab_size": 2}),
+    "deberta-v2 without": lambda: DebertaV2Config(**{**CONFIGS["deberta-v2"]().to_dict(), "type_vocab_size": 0}),
+}
+
+
+def make(family):
+    torch.manual_seed(0)
+    return AutoModel.from_config(WITH_TYPES[family]()).eval()
+
+
+def batch():
+    torch.manual_seed(1)
+    input_ids = torch.randint(5, 150, (4, 9))
+    input_ids[1, 6:] = 0
+    return {"input_ids": input_ids, "attention_mask": (input_ids != 0).long()}
+
+
+def hidden(model, types=None):
+    with torch.no_grad():
+        return model(**batch(), **({} if types is None else {"token_type_ids": types})).last_hidden_state
+
+
+def type_rows(model):
+    return model.base_model.embeddings.token_type_embeddings.weight
+
+
+def filled(number):
+    return torch.full((4, 9), number)
+
+
+@pytest.mark.parametrize("family", WITH_TYPES)
+def test_nothing_changes_in_any_language_until_it_is_trained(family):
+    model = make(family)
+    before = hidden(model)
+    numbers = add_language_embeddings(model, CODES)
+    assert numbers == {"en": 0, "en-x-inv": 1, "de": 2} == language_ids(model.config)
+    assert len(type_rows(model)) == model.config.type_vocab_size == 3
+    for number in (None, *(filled(n) for n in numbers.values())):
+        assert torch.equal(hidden(model, number), before)
+    model.train()
+    types = filled(1)
+    types[:, 5:] = 2
+    model(**batch(), token_type_ids=types).last_hidden_state[:, 0].square().sum().backward()
+    grad = type_rows(model).grad
+    assert (grad[0] == 0).all() and grad[1].abs().sum() > 0 and grad[2].abs().sum() > 0
+    assert not torch.equal(grad[1], grad[2])
+
+
+@pytest.mark.parametrize("family", WITH_TYPES)
+def test_saved_and_loaded_by_plain_transformers(family, tmp_path):
+    model = make(family)
+    add_language_embeddings(model, CODES)
+    with torch.no_grad():
+        type_rows(model).add_(torch.randn(type_rows(model).shape))
+    model.save_pretrained(tmp_path)
+    again, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert language_ids(again.config) == {"en": 0, "en-x-inv": 1, "de": 2}
+    outputs = [hidden(again.eval(), filled(number)) for number in range(3)]
+    for number, output in enumerate(outputs):
+        assert torch.equal(output, hidden(model, filled(number)))
+    assert torch.equal(outputs[0], hidden(again))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(outputs[one], outputs[other], atol=1e-3)
+    # Of each token by itself, as a row of two languages has it.
+    types = filled(0)
+    types[:, 4:] = 1
+    mixed = hidden(again, types)
+    assert not torch.allclose(mixed, outputs[0], atol=1e-3) and not torch.allclose(mixed, outputs[1], atol=1e-3)
+
+
+def test_a_language_that_is_there_keeps_its_row():
+    model = make("xlm-roberta")
+    add_language_embeddings(model, ["en", "de"])
+    with torch.no_grad():
+        type_rows(model).copy_(torch.arange(32.0).view(2, 16))
+    assert add_language_embeddings(model, ["bn", "de"]) == {"en": 0, "de": 1, "bn": 2}
+    assert torch.equal(type_rows(model)[:2], torch.arange(32.0).view(2, 16))
+    assert torch.equal(type_rows(model)[2], torch.arange(16.0))
+    assert add_language_embeddings(model, ["en"]) == {"en": 0, "de": 1, "bn": 2}
+
+
+def test_a_model_with_a_head():
+    model = AutoModelForMaskedLM.from_config(CONFIGS["bert"]())
+    add_language_embeddings(model, CODES)
+    assert model.config.type_vocab_size == len(type_rows(model)) == 3
+    assert model(**batch(), token_type_ids=filled(2)).logits.shape == (4, 9, 160)
+
+
+def test_dtype_and_freezing_are_kept():
+    model = make("bert").bfloat16()
+    type_rows(model).requires_grad_(False)
+    add_language_embeddings(model, CODES)
+    assert type_rows(model).dtype == torch.bfloat16 and not type_rows(model).requires_grad
+    other = make("deberta-v2 without").double()
+    add_language_embeddings(other, CODES)
+    assert type_rows(other).dtype == torch.float64 and type_rows(other).requires_grad
+
+
+def test_the_config_is_not_changed_through_what_is_given():
+    model = make("bert")
+    assert language_ids(model.config) is None
+    add_language_embeddings(model, CODES)["xx"] = 9
+    language_ids(model.config)["yy"] = 9
+    assert language_ids(model.config) == {"en": 0, "en-x-inv": 1, "de": 2}
+
+
+@pytest.mark.parametrize("family", ["distilbert", "modernbert"])
+def test_families_without_token_types(family):
+    model = AutoModel.from_config(CONFIGS[family]())
+    with pytest.raises(InputError, match=rf"\({family}\) has no token-type embeddings.*ALIGN-MLM"):
+        add_language_embeddings(model, CODES)
+
+
+@pytest.mark.parametrize("languages", [[], ["en", "de", "en"]])
+def test_no_or_repeated_languages(languages):
+    with pytest.raises(InputError, match="name each language once"):
+        add_language_embeddings(make("bert"), languages)

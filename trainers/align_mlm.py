@@ -1,0 +1,239 @@
+"""Pre-training on several languages at once, with or without a dictionary that lines up their word embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.pretraining_collator import PretrainingCollator
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.embedding_alignment import alignment_of_model
+from hf_xalign.losses import entry_cosine
+from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
+from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from hf_xalign.trainers.base import AlignmentTrainer
+
+
+class AlignMLMTrainer(AlignmentTrainer):
+    """L = L_MLM + alpha L_ALIGN, or MLM, XLM or DICT-MLM alone (ALIGN-MLM section 3; METHODS section 4).
+
+    L_MLM is a mean over the hidden tokens of the whole optimizer step and all processes; L_ALIGN, minus the mean
+    cosine of the dictionary entries' input embeddings, counts once a step. Evaluation is of L_MLM alone, with masks
+    that are the same each time, and of the share of entries whose embeddings are nearest neighbours.
+
+    Args:
+        model: the encoder, changed in place; its MLM head, a new one where its checkpoint has none, is trained too.
+        args: the settings.
+        train_dataset: rows of [`~hf_xalign.data.pretraining.encode_pretraining`].
+        entries: the dictionary, for `dict_mlm` and `align_mlm`; saved with every checkpoint.
+        eval_dataset: rows of held-out text, of the same kind.
+        test_entries: int64 (n, 2), the pairs of tokens whose alignment evaluation measures.
+        candidates: int64 (m,), the tokens that each is looked for among; by default those of `test_entries`.
+        processing_class: the model's fast tokenizer.
+        kwargs: passed to `Trainer`.
+
+    Raises:
+        InputError: settings, encoder, tokenizer and dictionary that do not go together.
+    """
+
+    _tag_names: ClassVar[list[str]] = ["hf_xalign", "align-mlm", "cross-lingual-alignment"]
+    _paper: ClassVar[dict[str, str]] = {
+        "title": "ALIGN-MLM: Word Embedding Alignment is Crucial for Multilingual Pre-training",
+        "id": "2211.08547",
+        "citation": (
+            "@article{tang2022alignmlm,\n"
+            "  title = {{ALIGN-MLM}: Word Embedding Alignment is Crucial for Multilingual Pre-training},\n"
+            "  author = {Tang, Henry and Deshpande, Ameet and Narasimhan, Karthik},\n"
+            "  journal = {arXiv preprint arXiv:2211.08547},\n"
+            "  year = {2022}\n"
+            "}"
+        ),
+    }
+    args: AlignMLMConfig
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: AlignMLMConfig,
+        *,
+        train_dataset: Dataset,
+        entries: TokenEntries | None = None,
+        eval_dataset: Dataset | None = None,
+        test_entries: np.ndarray | None = None,
+        candidates: np.ndarray | None = None,
+        processing_class: PreTrainedTokenizerBase,
+        **kwargs: Any,
+    ):
+        args.check_model(model, processing_class)
+        if args.needs_entries and entries is None:
+            raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
+        if not args.needs_entries and entries is not None:
+            raise InputError(
+                f"objective={args.objective} does not look at a dictionary: leave entries out, or choose dict_mlm or "
+                "align_mlm"
+            )
+        if entries is not None:
+            entries.check_vocabulary(_vocabulary(model))
+        if args.has_language_embeddings:
+            for dataset in filter(None, (train_dataset, eval_dataset)):
+                _check_languages(dataset, cast(dict[str, int], language_ids(model.config)))
+        if not args.dropout:
+            disable_dropout(model)
+        freeze_unused(model, model.config.num_hidden_layers)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(args.seed)
+            heads = nn.ModuleDict({"words": mlm_head(model)})
+        cast(nn.Module, model).add_module(HEAD_NAME, heads)
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            data_collator=PretrainingCollator(
+                processing_class,
+                seed=args.seed if args.data_seed is None else args.data_seed,
+                language_ids=language_ids(model.config) if args.has_language_embeddings else None,
+                entries=entries if args.objective == "dict_mlm" else None,
+                dict_probability=args.translation_probability,
+                mlm_probability=args.mlm_probability,
+            ),
+            **kwargs,
+        )
+        self.entries = entries
+        self.test_entries = test_entries
+        self.candidates = candidates
+        self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        cast(PretrainingCollator, self.data_collator).set_epoch(kwargs["epoch"])
+        super()._run_epoch(*args, **kwargs)
+
+    # ---- Loss ----
+
+    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Hidden tokens of one batch."""
+        return [len(batch["mlm_labels"])]
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        if not isinstance(num_items_in_batch, torch.Tensor):
+            num_items_in_batch = self._get_num_items_in_batch([inputs], inputs["mlm_labels"].device)
+        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        share = self.args.world_size / num_items_in_batch[0].clamp(min=1)
+        total, output = self._hidden_words(model, inputs)
+        loss = total * share
+        self.log_term("mlm", loss)
+        if self.args.objective == "align_mlm" and self.args.alpha > 0:
+            assert self._entry_ids is not None
+            with torch.autocast(loss.device.type, enabled=False):
+                cosine = entry_cosine(self._embeddings(model), self._entries_of_step(self._entry_ids), sparse=True)
+            # The term is the step's, so that each micro-batch takes a part of it, by its hidden tokens.
+            align = cosine * len(inputs["mlm_labels"]) * share
+            self.log_term("align", align)
+            loss = loss + self.args.alpha * align
+        return (loss, output) if return_outputs else loss
+
+    def _hidden_words(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        """Sum of the hidden tokens' cross entropies, and what the encoder gave."""
+        languages = {"token_type_ids": inputs["token_type_ids"]} if "token_type_ids" in inputs else {}
+        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **languages)
+        head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(model), HEAD_NAME))["words"]
+        with self.accelerator.autocast():
+            total = head(
+                output.last_hidden_state, inputs["mlm_positions"], inputs["mlm_labels"], self._embeddings(model)
+            )
+        return total, output
+
+    def _embeddings(self, model: nn.Module) -> torch.Tensor:
+        return self.accelerator.unwrap_model(model).get_input_embeddings().weight
+
+    def _entries_of_step(self, entries: torch.Tensor) -> torch.Tensor:
+        """The entries that this optimizer step looks at: the same in all its micro-batches, on every process."""
+        count = self.args.entries_per_step
+        if count is None or count >= len(entries):
+            return entries
+        generator = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.state.global_step)
+        chosen = torch.randperm(len(entries), generator=generator)[:count]
+        return entries[chosen.to(entries.device)]
+
+    # ---- Scores and checkpoints ----
+
+    @torch.no_grad()
+    def _metrics(self, dataset: Dataset) -> dict[str, float]:
+        """L_MLM a language and in all, the perplexity of it, and the alignment of `test_entries` where there are."""
+        collator = cast(PretrainingCollator, self.data_collator).for_evaluation()
+        model = self.accelerator.unwrap_model(self.model)
+        training = model.training
+        model.eval()
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, language in enumerate(dataset["source_lang"][:]):
+            rows[language].append(row)
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        size = self.args.per_device_eval_batch_size
+        for language, own in rows.items():
+            total, count = torch.zeros((), dtype=torch.float64), 0
+            for start in range(0, len(own), size):
+                batch = collator([dataset[row] for row in own[start : start + size]])
+                batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
+                with self.accelerator.autocast():
+                    total += self._hidden_words(model, batch)[0].double().cpu()
+                count += len(batch["mlm_labels"])
+            sums[language], counts[language] = float(total), count
+        model.train(training)
+        loss = sum(sums.values()) / max(1, sum(counts.values()))
+        metrics = {f"{language}_loss": sums[language] / max(1, counts[language]) for language in sums}
+        metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        if self.test_entries is not None:
+            metrics["alignment"] = alignment_of_model(model, self.test_entries, self.candidates).share
+        return metrics
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        # The trained head takes the place of the one that the checkpoint began with.
+        head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))["words"]
+        self._carried = cast(MaskedLMHead, head).put_into(self._carried)
+        super()._save(output_dir, state_dict)
+        if self.entries is not None and self.args.should_save:
+            self.entries.save(Path(output_dir or self.args.output_dir))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        if self.entries is not None:
+            saved = TokenEntries.load(resume_from_checkpoint, vocab_size=_vocabulary(self.model))
+            if not np.array_equal(saved.ids, self.entries.ids):
+                raise InputError(
+                    f"{resume_from_checkpoint} was trained with another dictionary: give the same file, share and "
+                    "seed, or the entries that lie in that folder"
+                )
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+
+def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
+    languages = {code for name in dataset.unique("source_lang") for code in name.split("+")}
+    if unknown := sorted(languages - set(known)):
+        raise InputError(
+            f"the encoder has language embeddings of {', '.join(known)} and not of {', '.join(unknown)}: call "
+            "hf_xalign.modeling.add_language_embeddings with all languages"
+        )
+
+
+def _vocabulary(model: PreTrainedModel) -> int:
+    return len(cast(torch.Tensor, model.get_input_embeddings().weight))

@@ -1,0 +1,140 @@
+"""Settings of pre-training by MLM, XLM, DICT-MLM or ALIGN-MLM, and the published ones as a preset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.masking import check_shares, masking_vocabulary
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+
+_PAPER: dict[str, Any] = {
+    "alpha": 10.0,
+    "translation_probability": 0.5,
+    "learning_rate": 1e-4,
+    "num_train_epochs": 3.0,
+    "per_device_train_batch_size": 128,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 10_000,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "weight_decay": 0.0,
+    "max_grad_norm": 1.0,
+}
+_OURS: dict[str, Any] = {
+    **_PAPER,
+    "learning_rate": 5e-4,
+    "per_device_train_batch_size": 64,
+    "warmup_steps": 0.06,
+    "adam_beta2": 0.98,
+    "weight_decay": 0.01,
+}
+
+
+@dataclass
+class AlignMLMConfig(PresetConfig):
+    """Settings of [`AlignMLMTrainer`]; a field left at None takes the preset's value.
+
+    Presets:
+
+    - `ours` (default): for small models and short runs, a larger learning rate and a warm-up that is a share of the
+      run.
+    - `paper`: ALIGN-MLM's settings (its appendix); it runs 500,000 steps, which `max_steps` says.
+    """
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
+    headline: ClassVar[str] = "eval_loss"
+
+    preset: str = own("ours", "Objective", "Published variant: ours or paper.")
+    objective: Literal["mlm", "xlm", "dict_mlm", "align_mlm"] = own(
+        "align_mlm",
+        "Objective",
+        "mlm (on the text of all languages); xlm (and TLM on parallel sentences); dict_mlm (labels are translated by "
+        "a dictionary); align_mlm (and cosine of the dictionary's input embeddings).",
+    )
+    alpha: float = by_preset("Objective", "align_mlm: weight of the cosine term.")
+    entries_per_step: int | None = own(
+        None, "Objective", "align_mlm: entries that a step looks at, drawn at random. Default: all."
+    )
+    translation_probability: float = by_preset(
+        "Objective", "dict_mlm: that the label of a hidden token with a translation is the translation."
+    )
+    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are hidden.")
+    dropout: bool = own(True, "Objective", "The encoder's own dropout during training.")
+
+    def __post_init__(self) -> None:
+        self.check_preset()
+        self.fill_from_preset()
+        self.check_settings()
+        super().__post_init__()
+
+    @property
+    def needs_entries(self) -> bool:
+        """Whether the objective looks words up in a dictionary."""
+        return self.objective in ("dict_mlm", "align_mlm")
+
+    @property
+    def has_language_embeddings(self) -> bool:
+        """Whether the encoder is told the language of each token, as XLM and DICT-MLM are."""
+        return self.objective in ("xlm", "dict_mlm")
+
+    def check_settings(self) -> None:
+        """Refuse finished settings that are no choice of their field, or that do not go together.
+
+        Raises:
+            InputError: naming the field and the way out.
+        """
+        self.check_choices()
+        if self.alpha < 0:
+            raise InputError(f"alpha={self.alpha}: at least 0")
+        if self.entries_per_step is not None and self.entries_per_step < 1:
+            raise InputError(f"entries_per_step={self.entries_per_step}: at least 1, or none for all entries")
+        if not 0 <= self.translation_probability <= 1:
+            raise InputError(f"translation_probability={self.translation_probability}: from 0 to 1")
+        check_shares(self.mlm_probability, 0.8, 0.1)
+
+    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse an encoder or a tokenizer that these settings cannot train, before any compute is spent.
+
+        Raises:
+            InputError: several GPUs in one process; adapters or a head on the encoder; no language embeddings where
+                the objective has them; a tokenizer without mask token, or with more tokens than the encoder.
+        """
+        if self.n_gpu > 1:
+            raise InputError(
+                f"this process sees {self.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
+                "by CUDA_VISIBLE_DEVICES=0"
+            )
+        if hasattr(model, "peft_config") or model.base_model is not model:
+            raise InputError(f"pre-training takes the encoder alone, and this is a {type(model).__name__}")
+        if self.has_language_embeddings and language_ids(model.config) is None:
+            raise InputError(
+                f"objective={self.objective} tells the encoder the language of each token, and this one has no "
+                "language embeddings: call hf_xalign.modeling.add_language_embeddings first"
+            )
+        vocabulary = masking_vocabulary(tokenizer)
+        last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
+        rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
+        if last >= rows:
+            raise InputError(
+                f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
+                "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+            )
+
+    def formula(self) -> str:
+        """The objective in force, as plain text."""
+        mlm = "mean over hidden tokens of -log p(token | sentence)"
+        return {
+            "mlm": mlm,
+            "xlm": "mean over hidden tokens of -log p(token | sentence, or both sentences of a pair)",
+            "dict_mlm": f"mean over hidden tokens of -log p(label | sentence); with probability "
+            f"{self.translation_probability:g} the label is the token's translation, where the dictionary has one",
+            "align_mlm": f"{mlm} - {self.alpha:g} * mean over dictionary entries (a, b) of cos(E[a], E[b]), E: the "
+            "input word embeddings",
+        }[self.objective]

@@ -60,7 +60,8 @@ def _card_data(record: Mapping[str, Any]) -> ModelCardData:
     results = _eval_results(record)
     adapter = record.get("adapter")
     return ModelCardData(
-        language=[_line(code) for code in (*languages["others"], languages["pivot"])],
+        # A derived language's code is of private use, which the Hub does not take.
+        language=[_line(code) for code in (*languages["others"], languages["pivot"]) if "-x-" not in code],
         license=record["license"] and _line(record["license"]),
         library_name="peft" if adapter else "hf_xalign" if record.get("maps") else "transformers",
         pipeline_tag="feature-extraction",
@@ -106,7 +107,11 @@ def _eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
 
 def _task(metric: str) -> str:
     """What a metric scores."""
-    tasks = {"bli_": "bilingual lexicon induction", "sentence_": "sentence retrieval"}
+    tasks = {
+        "bli_": "bilingual lexicon induction",
+        "embedding_": "alignment of word embeddings",
+        "sentence_": "sentence retrieval",
+    }
     return next((task for prefix, task in tasks.items() if metric.startswith(prefix)), "word retrieval")
 
 
@@ -133,8 +138,13 @@ def _body(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         **_adapter(record),
         "scores": _table(columns, rows, numbers=len(columns) - 2),
         "untrained": "untrained" in columns,
-        "tasks": " and ".join(dict.fromkeys(_task(metric) for _, metric, *_ in score_rows(record))),
+        "tasks": " and ".join(
+            dict.fromkeys(_task(metric) for _, metric, *_ in score_rows(record) if not is_count(metric))
+        ),
         "unit": "sentence" if record["method"] == "ppa" else "word",
+        "tested_on": {"ppa": "sentences", "align_mlm": "dictionary entries"}.get(
+            record["method"], "sentences and links"
+        ),
         "induction": any(metric.startswith("bli_") for _, metric, *_ in score_rows(record)),
         "intervals": _intervals(record),
         "word_view": any(metric.startswith("retrieval_words") for _, metric, *_ in score_rows(record)),

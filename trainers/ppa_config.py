@@ -195,15 +195,16 @@ class PPAConfig(PresetConfig):
         }[self.normalize]
         terms = {
             "moco": f"mean over pairs of -log exp(q.k / T) / (exp(q.k / T) + sum over {self.queue_size} keys k' of "
-            f"exp(q.k' / T)), T = {self.temperature:g}",
+            "exp(q.k' / T))",
             "in_batch": "mean over pairs and both directions of -log softmax over the micro-batch's pairs of x.y / "
             f"{self.temperature:g}",
             "none": "",
         }[self.contrast]
+        heat = f"T = {self.temperature:g}; " if self.contrast == "moco" else ""
         words = {
             "tlm": "mean over hidden tokens of -log p(token | both sides)",
             "mlm": "mean over hidden tokens of -log p(token | its side)",
             "none": "",
         }[self.words]
-        vectors = f"; q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
+        vectors = f"; {heat}q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
         return " + ".join(filter(None, [terms, words])) + vectors

@@ -1,0 +1,166 @@
+"""Figures of the evaluation, as PNG. matplotlib is the extra `plots`, imported only when a figure is drawn.
+
+Figures are made without pyplot, so that no backend is chosen and no figure registered for the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.cache import replacing
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.transfer import Correlation, TransferRun
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# Okabe and Ito's colours, which stay apart for colour-blind readers; their yellow is too light for a marker on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINKED, _RANDOM = _COLOURS[0], _COLOURS[1]
+_NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
+_DPI = 150
+
+
+def require_matplotlib() -> None:
+    """Refuse to go on without matplotlib; for a command to call before it computes what it will draw.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise InputError('figures need matplotlib: run pip install "hf_xalign[plots]"') from error
+
+
+def alignment_plot(
+    runs: Sequence[TransferRun], path: str | os.PathLike, correlation: Correlation | None = None
+) -> Path:
+    """Draw alignment against delta, as figure 3 of the ALIGN-MLM paper.
+
+    A marker for each objective, a colour for each transformation, both in percent.
+
+    Args:
+        runs: one point each; several of the same objective and transformation may be seeds.
+        path: the PNG file, written whole or not at all.
+        correlation: from [`~hf_xalign.evaluation.transfer.spearman`] on these runs, for the title.
+
+    Returns:
+        `path`.
+
+    Raises:
+        InputError: no runs, more kinds than there are markers or colours, or matplotlib is not installed.
+    """
+    if not runs:
+        raise InputError("alignment plot: there are no runs to draw")
+    marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
+    colour = _assign("transformations", [run.transformation for run in runs], _COLOURS)
+    figure = _new_figure(6.4, 4.0)
+    from matplotlib.lines import Line2D
+
+    axes = figure.subplots()
+    for run in runs:
+        axes.scatter(
+            100 * run.alignment,
+            100 * run.delta,
+            s=60,
+            marker=marker[run.objective],
+            color=colour[run.transformation],
+            edgecolors="black",
+            linewidths=0.5,
+        )
+    axes.set_xlabel("alignment of the input embeddings (%)")
+    axes.set_ylabel("supervised minus zero-shot (points)")
+    if correlation is not None:
+        axes.set_title(correlation_title(correlation), fontsize="medium")
+    keys = [Line2D([], [], linestyle="none", marker=own, color="grey", label=name) for name, own in marker.items()]
+    keys += [Line2D([], [], linestyle="none", marker="s", color=own, label=name) for name, own in colour.items()]
+    figure.legend(handles=keys, loc="outside right upper", fontsize="small")
+    return _save(figure, path)
+
+
+def correlation_title(correlation: Correlation) -> str:
+    """Such as "Spearman's rho = -0.73, p = 0.010 (12 runs)"."""
+    p = f"p = {correlation.p_value:.3f}" if correlation.p_value >= 0.001 else "p < 0.001"
+    return f"Spearman's rho = {correlation.rho:.2f}, {p} ({correlation.runs} runs)"
+
+
+def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
+    """Draw the distances of linked and random word pairs, a row a stage and a column a language.
+
+    Args:
+        grid: from [`~hf_xalign.evaluation.distances.distance_grid`].
+        path: the PNG file, written whole or not at all.
+        measure: "l2" or "cosine".
+        layer: one of the grid's layers.
+
+    Returns:
+        `path`.
+
+    Raises:
+        InputError: the grid has no such measure or layer, or matplotlib is not installed.
+    """
+    cells = {
+        (cell["stage"], cell["language"]): cell
+        for cell in grid["cells"]
+        if cell["measure"] == measure and cell["layer"] == layer
+    }
+    if not cells:
+        raise InputError(
+            f"histograms: the grid has no measure={measure!r} of layer={layer}: it has {', '.join(grid['measures'])} "
+            f"of layers {', '.join(map(str, grid['layers']))}"
+        )
+    stages, languages = list(grid["stages"]), grid["languages"]
+    figure = _new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
+    axes = figure.subplots(len(stages), len(languages), sharex="col", squeeze=False)
+    for row, stage in enumerate(stages):
+        for column, language in enumerate(languages):
+            _draw_cell(axes[row, column], cells[stage, language])
+        axes[row, 0].set_ylabel(stage)
+    for column, language in enumerate(languages):
+        axes[0, column].set_title(language, fontsize="medium")
+    figure.supxlabel(f"{_NAMES[measure]}, layer {layer}", fontsize="medium")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=2)
+    return _save(figure, path)
+
+
+def _draw_cell(axes: Any, cell: Mapping[str, Any]) -> None:
+    edges = cell["edges"]
+    for kind, name, colour in (("linked", "linked words", _LINKED), ("random", "random words", _RANDOM)):
+        shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
+        axes.stairs(shares, edges, fill=True, alpha=0.5, color=colour, label=name)
+    axes.set_yticks([])
+    axes.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", transform=axes.transAxes, ha="right", va="top", fontsize="small")
+
+
+def _assign(what: str, names: Sequence[str], signs: Sequence[str]) -> dict[str, str]:
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) > len(signs):
+        raise InputError(
+            f"alignment plot: {len(distinct)} {what}, but only {len(signs)} can be told apart: draw fewer"
+        )
+    return dict(zip(distinct, signs))
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that is drawn by Agg."""
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, path: str | os.PathLike) -> Path:
+    with replacing(path) as partial:
+        # Without the version of matplotlib in it, the same figure gives the same file.
+        figure.savefig(partial, format="png", dpi=_DPI, metadata={"Software": None})
+    return Path(path)

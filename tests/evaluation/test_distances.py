@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import json
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tiny import make_encoder, make_links, make_tokenizer
+from tiny_adapters import adapt
+from tiny_maps import make_map
+from transformers import AutoModel, BertForTokenClassification
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.distances import (
+    Distances,
+    distance_grid,
+    draw_word_pairs,
+    overlap_measures,
+    word_distances,
+    write_distances,
+)
+from hf_xalign.evaluation.vectors import encode_words
+from hf_xalign.mapping.rotated import RotatedModel
+from hf_xalign.modeling import with_alignment
+
+LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
+
+
+def two_languages():
+    rows = make_links(8).to_list()
+    for n, row in enumerate(rows):
+        row["source_lang"] = "de" if n % 2 else "bn"
+    return Dataset.from_list(rows)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two encoders, and the second one in a task model."""
+    root = tmp_path_factory.mktemp("stages")
+    models = {"raw": make_encoder(0), "aligned": make_encoder(1)}
+    models["tuned"] = BertForTokenClassification(models["raw"].config)
+    models["tuned"].bert.load_state_dict(models["aligned"].state_dict())
+    for name, model in models.items():
+        model.save_pretrained(root / name)
+        make_tokenizer().save_pretrained(root / name)
+    return {name: root / name for name in models}
+
+
+def test_pairs_are_links_and_words_of_other_sentences():
+    given = {(n, i, j) for n, part in enumerate(LINKS) for i, j in part}
+    drawn = draw_word_pairs(LINKS, None)
+    assert [(n, i, j) for (n, i), (_, j) in zip(drawn.source.tolist(), drawn.linked.tolist())] == sorted(given)
+    targets = {(n, j) for n, _, j in given}
+    for seed in range(30):
+        drawn = draw_word_pairs(LINKS, 4, seed)
+        assert len(drawn.source) == 4
+        linked = {(*s, t[1]) for s, t in zip(drawn.source.tolist(), drawn.linked.tolist())}
+        assert len(linked) == 4 and linked <= given
+        assert (drawn.source[:, 0] == drawn.linked[:, 0]).all() and (drawn.source[:, 0] != drawn.random[:, 0]).all()
+        assert {tuple(word) for word in drawn.random.tolist()} <= targets
+
+
+def test_random_words_are_uniform_over_the_other_sentences():
+    counts = {}
+    for seed in range(3000):
+        word = tuple(draw_word_pairs(LINKS, None, seed).random[2].tolist())  # the middle sentence's own link
+        counts[word] = counts.get(word, 0) + 1
+    assert set(counts) == {(0, 1), (0, 0), (3, 0), (3, 2), (3, 1)}
+    assert all(abs(count - 600) < 5 * np.sqrt(600 * 0.8) for count in counts.values())
+
+
+def test_draw_follows_the_seed():
+    one, again, other = (draw_word_pairs(LINKS, None, seed).random.tolist() for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_distances_against_a_loop(encoder, tokenizer, aligned):
+    layers = (0, -1)
+    found = word_distances(encoder, tokenizer, aligned, layers=layers, batch_size=3, seed=5)
+    assert list(found) == ["de"] and list(found["de"]) == [0, -1]
+    drawn = draw_word_pairs(aligned["links"][:], seed=5)
+    words = {
+        side: [encode_words(encoder, tokenizer, text, layers=layers)[0].vectors.double() for text in aligned[side]]
+        for side in ("source", "target")
+    }
+    for n, layer in enumerate(layers):
+        for kind, targets in (("linked", drawn.linked), ("random", drawn.random)):
+            l2, cosine = [], []
+            for (row, i), (other, j) in zip(drawn.source.tolist(), targets.tolist()):
+                x, y = words["source"][row][i, n].numpy(), words["target"][other][j, n].numpy()
+                l2.append(np.sqrt(((x - y) ** 2).sum()))
+                cosine.append(1 - (x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+            assert getattr(found["de"][layer]["l2"], kind) == pytest.approx(l2, abs=1e-5)
+            assert getattr(found["de"][layer]["cosine"], kind) == pytest.approx(cosine, abs=1e-5)
+    assert len(found["de"][-1]["l2"].linked) == sum(map(len, aligned["links"]))
+
+
+def test_a_language_does_not_depend_on_the_others(encoder, tokenizer):
+    both = two_languages()
+    found = word_distances(encoder, tokenizer, both)
+    assert list(found) == ["bn", "de"]
+    alone = word_distances(encoder, tokenizer, both.filter(lambda row: row["source_lang"] == "de"))
+    for measure, distances in alone["de"][-1].items():
+        assert np.concatenate(distances) == pytest.approx(np.concatenate(found["de"][-1][measure]), abs=1e-6)
+
+
+def test_pairs_without_vectors_are_left_out_of_both_kinds(encoder, tokenizer, aligned):
+    rows = aligned.to_list()
+    whole = word_distances(encoder, tokenizer, aligned)["de"][-1]["l2"]
+    rows[6]["source_words"][2] = " "  # nothing that the tokenizer keeps
+    found = word_distances(encoder, tokenizer, Dataset.from_list(rows))["de"][-1]["l2"]
+    cut = word_distances(encoder, tokenizer, aligned, max_length=6)["de"][-1]["l2"]
+    assert len(found.linked) == len(found.random) == len(whole.linked) - 1
+    assert 0 < len(cut.linked) == len(cut.random) < len(whole.linked) - 1
+
+
+def test_a_translation_that_is_the_sentence_itself_is_separated(encoder, tokenizer):
+    rows = make_links(8).to_list()
+    for row in rows:
+        row["source_words"] = row["target_words"]
+        row["links"] = [[n, n] for n in range(len(row["target_words"]))]
+    found = word_distances(encoder, tokenizer, Dataset.from_list(rows))["de"][-1]
+    assert found["l2"].linked.max() < 1e-5 and found["cosine"].linked.max() < 1e-6
+    assert overlap_measures(found["l2"]) == {"auc": 1.0, "overlap": 0.0}
+
+
+def loop_measures(linked, random, bins):
+    wins = [1.0 if r > d else 0.5 if r == d else 0.0 for r in random for d in linked]
+    low, high = min(*linked, *random), max(*linked, *random)
+
+    def shares(values):
+        counts = [0] * bins
+        for value in values:
+            counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
+        return [count / len(values) for count in counts]
+
+    return {"auc": np.mean(wins), "overlap": sum(map(min, shares(linked), shares(random)))}
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_overlap_against_a_loop(ties):
+    generator = np.random.default_rng(0)
+    linked, random = generator.normal(1, 1, 60), generator.normal(2, 1, 45)
+    if ties:
+        linked, random = linked.round(), random.round()
+    found = overlap_measures(Distances(linked, random), 7)
+    assert found == pytest.approx(loop_measures(linked.tolist(), random.tolist(), 7))
+    assert 0.6 < found["auc"] < 0.95 and 0.2 < found["overlap"] < 0.9
+
+
+def test_no_separation():
+    generator = np.random.default_rng(1)
+    found = overlap_measures(Distances(generator.random(20_000), generator.random(20_000)), 20)
+    assert found["auc"] == pytest.approx(0.5, abs=0.01) and found["overlap"] > 0.97
+    assert overlap_measures(Distances(np.ones(5), np.ones(4))) == {"auc": 0.5, "overlap": 1.0}
+
+
+def test_grid_of_checkpoints(folders, tokenizer):
+    text = two_languages()
+    grid = distance_grid(folders, text, layers=(-1, 0), bins=12, seed=3, batch_size=5)
+    assert json.loads(json.dumps(grid)) == grid
+    assert (grid["languages"], list(grid["stages"]), grid["layers"]) == (
+        ["bn", "de"],
+        ["raw", "aligned", "tuned"],
+        [-1, 0],
+    )
+    assert len(grid["cells"]) == 3 * 2 * 2 * 2
+    cells = {(c["stage"], c["language"], c["layer"], c["measure"]): c for c in grid["cells"]}
+    for stage, seed in (("raw", 0), ("aligned", 1)):
+        found = word_distances(make_encoder(seed), tokenizer, text, layers=(-1, 0), seed=3)
+        for language, layer, measure in ((a, b, c) for a in ("bn", "de") for b in (-1, 0) for c in ("l2", "cosine")):
+            cell, own = cells[stage, language, layer, measure], found[language][layer][measure]
+            assert cell["auc"] == pytest.approx(overlap_measures(own, 12)["auc"], abs=0.02)
+            assert cell["pairs"] == len(own.linked) == sum(cell["linked"]["counts"]) == sum(cell["random"]["counts"])
+            assert cell["random"]["mean"] == pytest.approx(own.random.mean(), abs=1e-5)
+            assert cell["linked"]["median"] == pytest.approx(np.median(own.linked), abs=1e-5)
+            assert cell["linked"]["sd"] == pytest.approx(own.linked.std(), abs=1e-5)
+    for key, cell in cells.items():
+        other = cells["raw", *key[1:]]
+        assert len(cell["edges"]) == 13 and cell["edges"] == other["edges"]
+        if key[0] == "tuned":  # the encoder under the head
+            assert cell["linked"] == cells["aligned", *key[1:]]["linked"] != other["linked"]
+
+
+def test_stages_with_modules_and_maps(folders, tmp_path):
+    base = AutoModel.from_pretrained(folders["aligned"], add_pooling_layer=False)
+    maps = {"bn": make_map(2), "de": make_map(3)}
+    stages = {name: tmp_path / name for name in ("adapter", "inside", "mapped")}
+    RotatedModel.from_maps(base, maps, pivot="en").save_pretrained(stages["mapped"])
+    adapted = adapt(base, "languages", init="random", languages=["bn", "de"], pivot="en")
+    adapted.save_pretrained(stages["adapter"])
+    with_alignment(BertForTokenClassification.from_pretrained(folders["tuned"]), stages["adapter"]).save_pretrained(
+        stages["inside"]
+    )
+    for folder in stages.values():
+        make_tokenizer().save_pretrained(folder)
+    text = two_languages()
+    grid = distance_grid({"aligned": folders["aligned"], **stages}, text)
+    mean = {(c["stage"], c["language"], c["measure"]): c["linked"]["mean"] for c in grid["cells"]}
+    by_hand = word_distances(adapted, make_tokenizer(), text)
+    for language in ("bn", "de"):
+        for measure in ("l2", "cosine"):
+            own = {stage: mean[stage, language, measure] for stage in grid["stages"]}
+            assert own["adapter"] == pytest.approx(by_hand[language][-1][measure].linked.mean(), abs=1e-5)
+            assert own["inside"] == pytest.approx(own["adapter"], abs=1e-5)
+            assert min(abs(own[a] - own[b]) for a, b in combinations(("aligned", "adapter", "mapped"), 2)) > 1e-3
+
+
+def test_bad_text(encoder, tokenizer, aligned):
+    with pytest.raises(InputError, match="de: distances: 1 of 1 sentence pairs have links"):
+        word_distances(encoder, tokenizer, aligned.select([0]))
+    with pytest.raises(InputError, match="is empty"):
+        word_distances(encoder, tokenizer, aligned.select([]))
+    with pytest.raises(InputError, match="pairs=0"):
+        word_distances(encoder, tokenizer, aligned, pairs=0)
+    rows = aligned.to_list()
+    rows[2]["links"].append([7, 0])
+    with pytest.raises(InputError, match="de, source: pair 2 of this language links word 7 of 2"):
+        word_distances(encoder, tokenizer, Dataset.from_list(rows))
+    with pytest.raises(InputError, match=r"none of .* word pairs has vectors"):
+        word_distances(encoder, tokenizer, aligned, max_length=2)
+
+
+def test_bad_encoders(folders, encoder, tokenizer, aligned, tmp_path):
+    with pytest.raises(InputError, match=r"stage lost: .*no tokenizer"):
+        distance_grid({"raw": folders["raw"], "lost": tmp_path / "nowhere"}, aligned)
+    with pytest.raises(InputError, match="0 stages"):
+        distance_grid({}, aligned)
+    with torch.no_grad():
+        encoder.encoder.layer[-1].output.dense.bias[0] = torch.nan
+    with pytest.raises(InputError, match="de, layer -1: word vectors hold NaN"):
+        word_distances(encoder, tokenizer, aligned)
+
+
+def test_numbers_are_written_without_matplotlib(folders, aligned, tmp_path, monkeypatch):
+    grid = distance_grid({"raw": folders["raw"]}, aligned)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"hf_xalign\[plots\]"):
+        write_distances(grid, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "distances.json").read_text()) == grid
+
+
+def test_numbers_and_figures_are_written(folders, aligned, tmp_path):
+    pytest.importorskip("matplotlib")
+    written = write_distances(distance_grid({"raw": folders["raw"]}, aligned, layers=(-1, 0)), tmp_path)
+    assert [path.name for path in written] == [
+        "distances.json",
+        *(f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)),
+    ]
+    assert all(path.is_file() for path in written) and len(list(tmp_path.iterdir())) == 5

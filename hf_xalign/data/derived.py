@@ -1,0 +1,230 @@
+"""Derived languages: a natural language with another script, another word order, or both.
+
+They are those of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn) and the work before it (Deshpande et al. 2022).
+
+    english = load_monolingual("wikitext.txt")["text"]
+    language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=Alphabet.of(english))
+    language.words("the cat sleeps .".split())              # sleeps cat the ., each word in Tangut letters
+
+Everything works on words, before any subword. What becomes of a sentence is a function of the language and the
+sentence's own words: neither row numbers nor processes come into it, so a sentence has the same derived form in the
+pre-training text, in parallel pairs and in labelled data.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from hf_xalign.cache import replacing
+from hf_xalign.data.transliteration import Alphabet, is_shared
+from hf_xalign.data.treebank import Tree
+from hf_xalign.data.word_order import WordOrder
+from hf_xalign.errors import InputError
+
+Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
+
+SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
+
+_FORMAT, _VERSION = "derived_language", 1
+_SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+
+
+@dataclass(frozen=True)
+class DerivedLanguage:
+    """A language made from another one's sentences.
+
+    A word that is a full stop, a question or an exclamation mark ends a sentence. As in the published data of
+    ALIGN-MLM it stays where it is, in every operation on word order, so the ends of sentences are found again in the
+    derived text and inverting twice gives the text back, also where a row has several sentences.
+
+    Args:
+        base: code of the natural language.
+        operations: what is done to a sentence, the first one first ("trans o inv" is inversion, transliteration):
+
+            - `syntax`: dependents of nouns and verbs in the order that `word_order` draws; needs trees, so is first.
+            - `inversion`: the words of each sentence in reverse.
+            - `permutation`: the words of each sentence in random order.
+            - `transliteration`: each character by `alphabet`; ends of sentences are not seen any more, so comes last.
+        seed: of the random orders and of which words are shared.
+        shared: share of the word types that are not transliterated, but common to both languages.
+        alphabet: of the transliteration.
+        word_order: learned from the trees of the language whose order is taken.
+        on_unknown: what becomes of a character outside the alphabet: an error, or kept as it is.
+
+    Raises:
+        InputError: operations are unknown, double, in an order that makes no sense, or lack what they need.
+    """
+
+    base: str
+    operations: tuple[Operation, ...]
+    seed: int = 0
+    shared: float = 0.0
+    alphabet: Alphabet | None = None
+    word_order: WordOrder | None = None
+    on_unknown: Literal["error", "keep"] = "error"
+
+    def __post_init__(self) -> None:
+        operations = tuple(self.operations)
+        object.__setattr__(self, "operations", operations)
+        shown = ", ".join(operations) or "none"
+        if not _LANGUAGE.fullmatch(self.base):
+            raise InputError(f"base={self.base!r} is no language code such as en")
+        if not operations or not set(operations) <= set(get_args(Operation)) or len(set(operations)) < len(operations):
+            raise InputError(f"operations: {shown}; name one or more of {', '.join(get_args(Operation))}, each once")
+        if "syntax" in operations[1:]:
+            raise InputError(f"operations: {shown}; syntax comes first, as trees are those of the natural sentences")
+        if "transliteration" in operations[:-1]:
+            raise InputError(f"operations: {shown}; transliteration comes last, as it hides where sentences end")
+        for operation, name, what in (
+            ("transliteration", "alphabet", "Alphabet.of(words)"),
+            ("syntax", "word_order", "WordOrder.learn(trees of the language whose order is wanted)"),
+        ):
+            if (operation in operations) != (getattr(self, name) is not None):
+                raise InputError(f"operations: {shown}; {name}={what} goes with {operation}: give both or none")
+        if not 0 <= self.shared <= 1 or (self.shared and self.alphabet is None):
+            raise InputError(f"shared={self.shared}: it is the share, from 0 to 1, of words not transliterated")
+        if self.on_unknown not in ("error", "keep"):
+            raise InputError(f"on_unknown={self.on_unknown!r} is neither 'error' nor 'keep'")
+
+    @property
+    def code(self) -> str:
+        """Language code of private use, such as `en-x-inv-trans` (BCP 47)."""
+        return "-".join([self.base, "x", *(_SUBTAGS[operation] for operation in self.operations)])
+
+    def order(self, words: Sequence[str], tree: Tree | None = None) -> list[int]:
+        """For each place of the derived sentence, the index of the word that comes there; each word once.
+
+        Args:
+            words: of one or several sentences, not transliterated; of one where a tree is given.
+            tree: needed for `syntax`.
+
+        Raises:
+            InputError: a tree is needed and not given, or is not one of these words.
+        """
+        order = list(range(len(words)))
+        for operation in self.operations:
+            if operation == "syntax":
+                order = self._syntax(words, tree)
+            elif operation != "transliteration":
+                moved: list[int] = []
+                for start, end, stop in sentences([words[i] for i in order]):
+                    body = order[start:end]
+                    if operation == "inversion":
+                        body.reverse()
+                    else:
+                        draw = _generator(self.seed, operation, [words[i] for i in body])
+                        keys = [draw() for _ in body]
+                        body = [body[k] for k in sorted(range(len(body)), key=keys.__getitem__)]
+                    moved += body + order[end:stop]
+                order = moved
+        return order
+
+    def spell(self, word: str) -> str:
+        """A word in the derived language's script.
+
+        Raises:
+            InputError: it has a character outside the alphabet, which is named.
+        """
+        if self.alphabet is None:
+            return word
+        return _spell(word, self.alphabet, self.seed, self.shared, self.on_unknown == "keep")
+
+    def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
+        """A sentence in the derived language: `order`, then `spell`.
+
+        Raises:
+            InputError: as these.
+        """
+        return [self.spell(words[i]) for i in self.order(words, tree)]
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it as JSON, alphabet and word order included."""
+        about = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "base": self.base,
+            "operations": self.operations,
+            "seed": self.seed,
+            "shared": self.shared,
+            "alphabet": self.alphabet and self.alphabet.characters,
+            "word_order": self.word_order and self.word_order.to_json(),
+            "on_unknown": self.on_unknown,
+        }
+        with replacing(path) as partial:
+            partial.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> DerivedLanguage:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: no such file, or not one of these.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                about: Any = json.load(file)
+            if not isinstance(about, dict) or (about.pop("format", None), about.pop("version", None)) != (
+                _FORMAT,
+                _VERSION,
+            ):
+                raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
+            if about["alphabet"] is not None:
+                about["alphabet"] = Alphabet(about["alphabet"])
+            if about["word_order"] is not None:
+                about["word_order"] = WordOrder.from_json(about["word_order"])
+            return cls(**about)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: not a derived language that hf_xalign saved ({error})") from error
+
+    def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
+        assert self.word_order is not None  # checked in the constructor
+        if tree is None:
+            raise InputError("syntax needs the sentence's dependency tree")
+        if list(tree.words) != list(words):
+            raise InputError(f"the tree is of other words: {' '.join(tree.words)!r}, not {' '.join(words)!r}")
+        order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
+        last = len(words) - 1
+        if words and words[last] in SENTENCE_ENDS:
+            order.remove(last)
+            order.append(last)
+        return order
+
+
+def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """The sentences of a row as `(start, end, stop)`: `[start, end)` is the sentence, `[end, stop)` its final mark."""
+    start = 0
+    for i, word in enumerate(words):
+        if word in SENTENCE_ENDS:
+            yield start, i, i + 1
+            start = i + 1
+    if start < len(words):
+        yield start, len(words), len(words)
+
+
+def _generator(seed: int, purpose: str, words: Sequence[str]):
+    """Random numbers in [0, 1), the same ones for the same words."""
+    key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
+    return random.Random(int.from_bytes(key)).random
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _spell(word: str, alphabet: Alphabet, seed: int, shared: float, keep: bool) -> str:
+    if shared and is_shared(word, seed, shared):
+        return word
+    if not keep and (unknown := alphabet.unknown(word)):
+        raise InputError(
+            f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet: make that from this text "
+            "too, or keep such characters as they are by on_unknown='keep'"
+        )
+    return alphabet.translate(word)

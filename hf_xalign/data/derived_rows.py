@@ -1,0 +1,251 @@
+"""Datasets in a derived language: text, labelled words, and pairs with the natural sentence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
+
+from hf_xalign.data.code_switch import is_text
+from hf_xalign.data.derived import DerivedLanguage
+from hf_xalign.data.treebank import TREE_COLUMNS, Tree
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def derive(
+    dataset: Dataset,
+    language: DerivedLanguage,
+    columns: str | Sequence[str],
+    *,
+    labels: str | Sequence[str] = (),
+    spans: str | Sequence[str] = (),
+    num_proc: int | None = None,
+) -> Dataset:
+    """Put text of the natural language into a derived one; labels move with their words.
+
+    Args:
+        dataset: any set. For a language with `syntax` it has the columns `upos`, `heads`, `deprels` (see
+            [`Tree`]), which belong to the one text column.
+        language: what to derive.
+        columns: one or several columns of text or of word lists. Text is words with blanks between them.
+        labels: columns with one value a word, of the one text column.
+        spans: columns with one BIO label a word, as strings or class labels, see [`move_spans`].
+        num_proc: processes that write the rows; the result does not depend on it.
+
+    Returns:
+        The dataset with the columns rewritten. Other columns of lists (the tree's among them) are left out: what they
+        say of words would be wrong.
+
+    Raises:
+        InputError: a column is missing, of another kind or has another number of values than words, or anything that
+            the language refuses; with the row.
+    """
+    columns, labels, spans = _names(columns), _names(labels), _names(spans)
+    trees = "syntax" in language.operations
+    _check_columns(dataset, [*columns, *labels, *spans, *(TREE_COLUMNS if trees else ())])
+    if len(columns) != 1 and (labels or spans or trees):
+        raise InputError(f"labels and trees belong to the words of one column, but {', '.join(columns)} are named")
+    for name in columns:
+        _check_text(dataset, name)
+    for name in (*labels, *spans):
+        if not _is_list(dataset.features[name]):
+            raise InputError(f"column {name} holds no list ({dataset.features[name]}), so not one label a word")
+    kept = [name for name in dataset.column_names if not _is_list(dataset.features[name])]
+    kept = [name for name in dataset.column_names if name in {*kept, *columns, *labels, *spans}]
+    if left := [name for name in dataset.column_names if name not in {*kept, *TREE_COLUMNS}]:
+        logger.info("left out, as its values may belong to words that moved: %s", ", ".join(left))
+    return dataset.map(
+        _derive_batch,
+        batched=True,
+        with_indices=True,
+        num_proc=num_proc,
+        remove_columns=[name for name in dataset.column_names if name not in kept],
+        features=Features({name: dataset.features[name] for name in kept}),
+        fn_kwargs={
+            "language": language,
+            "columns": columns,
+            "labels": labels,
+            "spans": {name: _span_names(dataset, name) for name in spans},
+        },
+        desc=f"Deriving {language.code}",
+    )
+
+
+def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str, *, num_proc: int | None = None) -> Dataset:
+    """Parallel text of a derived language and its natural one, word-aligned without error.
+
+    Args:
+        dataset: sentences of the natural language, with trees for a language with `syntax`, see [`derive`].
+        language: what to derive.
+        column: of text (words with blanks between them) or of word lists.
+        num_proc: processes that write the rows; the result does not depend on it.
+
+    Returns:
+        Columns `source` (derived), `target` (natural), `source_lang`, `target_lang`, `source_words`, `target_words`
+        and `links`, one link a word. Rows without a word are left out.
+
+    Raises:
+        InputError: as `derive`.
+    """
+    _check_columns(dataset, [column, *(TREE_COLUMNS if "syntax" in language.operations else ())])
+    _check_text(dataset, column)
+    words, text = List(Value("string")), Value("string")
+    return dataset.map(
+        _pair_batch,
+        batched=True,
+        with_indices=True,
+        num_proc=num_proc,
+        remove_columns=dataset.column_names,
+        features=Features(
+            {
+                **dict.fromkeys(("source", "target", "source_lang", "target_lang"), text),
+                **dict.fromkeys(("source_words", "target_words"), words),
+                "links": List(List(Value("int32"))),
+            }
+        ),
+        fn_kwargs={"language": language, "column": column},
+        desc=f"Pairing {language.code}",
+    )
+
+
+def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
+    """BIO labels in a new order of the words.
+
+    Words of one span that stand together again are one span: the first is B, the others I, whatever they were before
+    (so B I I reversed is B I I). A span that was torn apart becomes several. An I without a B of its type before it
+    begins a span, as in IOB1.
+
+    Args:
+        labels: `O`, `B-type` or `I-type` of each word.
+        order: for each new place, the index of the word that comes there.
+
+    Raises:
+        InputError: a label is not BIO.
+    """
+    span_of: list[int | None] = []
+    number = -1
+    before = "O"
+    for label in labels:
+        if label != "O" and label[:2] not in ("B-", "I-"):
+            raise InputError(
+                f"the label {label!r} is not BIO; convert the labels, or move them as they are by labels="
+            )
+        if label == "O":
+            span_of.append(None)
+        else:
+            number += label[0] == "B" or before[2:] != label[2:]
+            span_of.append(number)
+        before = label
+    moved = []
+    last: int | None = None
+    for index in order:
+        span = span_of[index]
+        prefix = "I-" if span == last else "B-"
+        moved.append("O" if span is None else prefix + labels[index][2:])
+        last = span
+    return moved
+
+
+def _derive_batch(
+    batch: Mapping[str, list[Any]],
+    rows: Sequence[int],
+    *,
+    language: DerivedLanguage,
+    columns: Sequence[str],
+    labels: Sequence[str],
+    spans: Mapping[str, Sequence[str] | None],
+) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {name: [] for name in (*columns, *labels, *spans)}
+    for i, row in enumerate(rows):
+        for name in columns:
+            value = batch[name][i]
+            words, order, derived = _sentence(batch, i, row, name, language)
+            found[name].append(" ".join(derived) if isinstance(value, str) else derived)
+        for name in (*labels, *spans):
+            values = batch[name][i]
+            if values is None or len(values) != len(words):
+                count = "none" if values is None else len(values)
+                raise InputError(f"row {row}: {len(words)} words in {columns[0]}, but {count} values in {name}")
+            try:
+                moved = [values[k] for k in order] if name in labels else _moved(values, order, spans[name])
+            except InputError as error:
+                raise InputError(f"row {row}, {name}: {error}") from error
+            found[name].append(moved)
+    return found
+
+
+def _pair_batch(
+    batch: Mapping[str, list[Any]], rows: Sequence[int], *, language: DerivedLanguage, column: str
+) -> dict[str, list[Any]]:
+    pairs: list[tuple] = []
+    for i, row in enumerate(rows):
+        words, order, derived = _sentence(batch, i, row, column, language)
+        if words:
+            links = [[place, index] for place, index in enumerate(order)]
+            pairs.append((" ".join(derived), " ".join(words), language.code, language.base, derived, words, links))
+    names = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
+    return {name: [pair[k] for pair in pairs] for k, name in enumerate(names)}
+
+
+def _sentence(
+    batch: Mapping[str, list[Any]], i: int, row: int, column: str, language: DerivedLanguage
+) -> tuple[list[str], list[int], list[str]]:
+    """The words of a row, their new order, and the derived words."""
+    value = batch[column][i]
+    if value is None:
+        raise InputError(f"row {row}: {column} is none; leave the row out")
+    words = value.split() if isinstance(value, str) else list(value)
+    try:
+        tree = None
+        if "syntax" in language.operations:
+            tree = Tree(words, *(batch[name][i] for name in TREE_COLUMNS))
+        order = language.order(words, tree)
+        return words, order, [language.spell(words[k]) for k in order]
+    except InputError as error:
+        raise InputError(f"row {row}, {column}: {error}") from error
+
+
+def _moved(values: Sequence[Any], order: Sequence[int], names: Sequence[str] | None) -> list[Any]:
+    if names is None:
+        return move_spans(values, order)
+    moved = move_spans([names[value] for value in values], order)
+    if missing := sorted(set(moved) - set(names)):
+        raise InputError(f"the class labels have no {missing[0]}; add it to them: {', '.join(names)}")
+    return [names.index(label) for label in moved]
+
+
+def _span_names(dataset: Dataset, name: str) -> list[str] | None:
+    """The names of class labels; None where the labels are strings."""
+    label = dataset.features[name].feature
+    if isinstance(label, ClassLabel):
+        return list(label.names)
+    if not is_text(label):
+        raise InputError(f"column {name} holds {label}, neither strings nor class labels: BIO labels are named")
+    return None
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _is_list(feature: Any) -> bool:
+    return isinstance(feature, (List, LargeList, list))
+
+
+def _check_columns(dataset: Dataset, names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in dataset.column_names]:
+        trees = set(missing) & set(TREE_COLUMNS)
+        raise InputError(
+            f"no column {', '.join(missing)} (there are {', '.join(dataset.column_names)})"
+            + ("; syntax needs dependency trees: read them from CoNLL-U by load_treebank" if trees else "")
+        )
+
+
+def _check_text(dataset: Dataset, name: str) -> None:
+    feature = dataset.features[name]
+    if not is_text(feature) and not (isinstance(feature, (List, LargeList)) and is_text(feature.feature)):
+        raise InputError(f"column {name} is neither text nor lists of words ({feature})")

@@ -1,0 +1,169 @@
+"""The vocabulary of a transliterated language: a copy of a natural one in the other letters, beside it.
+
+Every piece, and every rule by which pieces are found, is copied with its characters replaced by their letters. So a
+tokenizer cuts a transliterated word exactly where it cuts the natural one, into the counterparts of its pieces: the
+two vocabularies correspond one to one (T_trans of Tang et al. 2022, and the dictionary of it).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from hf_xalign.data.precompiled import build_charsmap
+from hf_xalign.data.transliteration import LETTERS, Alphabet, normalized_character
+from hf_xalign.data.vocabulary import rebuild, tokenizer_spec
+from hf_xalign.errors import InputError
+
+# Pre-tokenizers that decide by one character at a time where a word is cut, so that letters can be treated alike.
+_SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
+_NOTHING: dict[str, Any] = {
+    "version": "1.0",
+    "added_tokens": [],
+    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+}
+
+
+def extend_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, alphabet: Alphabet
+) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
+    """Add a transliterated copy of the vocabulary.
+
+    - Every piece that has a character of the alphabet gets a copy: with the same score (Unigram), by merges of the
+      same rank (BPE), or as it is (WordPiece). Special tokens get none, nor do pieces without such a character; the
+      marks "▁", "##" and "</w>" stay. Copies get the ids from `len(tokenizer)` on, in the order of their originals.
+    - What normaliser and pre-tokenizer do to a character they do to its letter: a capital's letter becomes the small
+      one's where text is lower-cased, a full stop's letter is cut off where full stops are.
+
+    Words of several characters that only together have a normal form (decomposed accents) are not followed: have text
+    in NFC. The cut is then the same in both scripts for words of characters of the alphabet. That a share of the words
+    is not transliterated changes nothing here, as their pieces are needed in longer words.
+
+    Args:
+        tokenizer: a fast tokenizer of Unigram, BPE or WordPiece pieces, not of bytes.
+        alphabet: of the transliteration; made with `Alphabet.of(words, tokenizer)`.
+
+    Returns:
+        The tokenizer, and int64 (n, 2), each row a natural piece's id and its copy's. The model that uses it needs
+        `model.resize_token_embeddings(len(tokenizer))`.
+
+    Raises:
+        InputError: another kind of tokenizer, an alphabet without what the normaliser makes of its characters, or a
+            vocabulary that has been extended before.
+    """
+    spec = tokenizer_spec(tokenizer)
+    name = tokenizer.name_or_path or type(tokenizer).__name__
+    model = spec["model"]
+    _check_kind(spec, name)
+    unigram = model["type"] == "Unigram"
+    vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
+    if taken := [piece for piece in vocabulary if any(ord(character) in LETTERS for character in piece)]:
+        raise InputError(
+            f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended; give the tokenizer before that"
+        )
+    spec["normalizer"] = _normalizer(spec["normalizer"], alphabet, name)
+    if spec["pre_tokenizer"] is not None:
+        spec["pre_tokenizer"] = _pre_tokenizer(spec["pre_tokenizer"], alphabet, name)
+    special = {token["content"] for token in spec["added_tokens"]}
+    special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
+    scores = [score for _, score in model["vocab"]] if unigram else []
+    prefix, suffix = model.get("continuing_subword_prefix") or "", model.get("end_of_word_suffix") or ""
+
+    def copy(piece: str) -> str:
+        start = len(prefix) if prefix and piece.startswith(prefix) and piece != prefix else 0
+        end = len(piece) - (len(suffix) if suffix and piece.endswith(suffix) else 0)
+        return piece[:start] + alphabet.translate(piece[start:end]) + piece[end:]
+
+    counterparts: list[tuple[int, int]] = []
+    for piece, natural in sorted(vocabulary.items(), key=lambda item: item[1]):
+        if piece in special or (derived := copy(piece)) == piece:
+            continue
+        counterparts.append((natural, len(vocabulary)))
+        vocabulary[derived] = len(vocabulary)
+        if unigram:
+            model["vocab"].append([derived, scores[natural]])
+    if not unigram:
+        model["vocab"] = vocabulary
+    if model["type"] == "BPE":
+        # Right behind its original, so that merges apply in the same order also in words with some characters kept.
+        merges: list[list[str]] = []
+        for first, second in model["merges"]:
+            merges.append([first, second])
+            if (copied := [copy(first), copy(second)]) != merges[-1]:
+                merges.append(copied)
+        model["merges"] = merges
+    return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
+
+
+def _check_kind(spec: dict[str, Any], name: str) -> None:
+    model = spec["model"]
+    parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
+    way_out = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
+    if '"ByteLevel"' in parts or model.get("byte_fallback"):
+        raise InputError(
+            f"{name}: the tokenizer works on bytes, which letters of another script do not keep; {way_out}"
+        )
+    if model["type"] not in ("Unigram", "BPE", "WordPiece"):
+        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {way_out}")
+
+
+def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
+    """The normaliser, followed by a map of letters for characters that it changes."""
+    if normalizer is None:
+        return None
+    natural = Tokenizer.from_str(json.dumps({**_NOTHING, "normalizer": normalizer})).normalizer
+    mapping = {}
+    for character in alphabet.characters:
+        normal = normalized_character(natural, character)
+        if normal == character:
+            continue
+        if missing := alphabet.unknown(normal):
+            raise InputError(
+                f"{name}: the normaliser makes {normal!r} of {character!r}, but {missing[0]!r} is not in the "
+                "alphabet: make it by Alphabet.of(words, tokenizer)"
+            )
+        mapping[alphabet.translate(character)] = alphabet.translate(normal)
+    if not mapping:
+        return normalizer
+    charsmap = base64.b64encode(build_charsmap(mapping)).decode()
+    return {
+        "type": "Sequence",
+        "normalizers": [normalizer, {"type": "Precompiled", "precompiled_charsmap": charsmap}],
+    }
+
+
+def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
+    """The pre-tokenizer, which also cuts off the letters of characters that it cuts off."""
+    if part["type"] == "Sequence":
+        return {**part, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in part["pretokenizers"]]}
+    unknown = f"{name}: cannot do for letters what the pre-tokenizer {part['type']} does for characters; "
+    unknown += "train a tokenizer by train_tokenizer"
+    if part["type"] not in _SPLITTERS:
+        raise InputError(unknown)
+    splitter = Tokenizer.from_str(json.dumps({**_NOTHING, "pre_tokenizer": part})).pre_tokenizer
+    assert splitter is not None
+    single, run = [], []
+    for character in alphabet.characters:
+        pieces = [piece for piece, _ in splitter.pre_tokenize_str(f"a{character}{character}a")]
+        if pieces[1:-1] == [character] * 2:
+            single.append(character)
+        elif pieces[1:-1] == [character * 2]:
+            run.append(character)
+        elif len(pieces) > 1:
+            raise InputError(unknown)
+    splits = [
+        {
+            "type": "Split",
+            "pattern": {"Regex": f"[{alphabet.translate(''.join(group))}]{repeat}"},
+            "behavior": "Isolated",
+            "invert": False,
+        }
+        for group, repeat in ((single, ""), (run, "+"))
+        if group
+    ]
+    return {"type": "Sequence", "pretokenizers": [part, *splits]} if splits else part

@@ -1,0 +1,215 @@
+"""Vocabularies made for a corpus: trained on it, or cut out of a large tokenizer's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from hf_xalign.data.transliteration import WORD_START
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+_TEXTS_A_BATCH = 1000
+
+
+def train_tokenizer(
+    texts: Sequence[str], vocab_size: int, *, kind: Literal["bpe", "unigram"] = "bpe", max_length: int = 512
+) -> PreTrainedTokenizerFast:
+    """A tokenizer trained on texts, with RoBERTa's special tokens and templates.
+
+    Text is NFKC-normalised and split at blanks; "▁" stands at the start of each word, as in XLM-R. No piece crosses a
+    blank, and every character of the texts has one. Specials are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
+
+    Args:
+        texts: sentences, split into words as those will be that the model is given. They are read twice.
+        vocab_size: pieces at most, specials included.
+        kind: ALIGN-MLM's models have BPE. Unigram scores are summed in a random order by the `tokenizers` library, so
+            they and the ids differ a little from one training to the next: save the tokenizer and use that.
+        max_length: the tokenizer's `model_max_length`.
+
+    Raises:
+        InputError: no text, or a vocabulary that does not hold the specials and the characters.
+    """
+    bos, pad, eos, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    normalizer = normalizers.NFKC()
+    characters: set[str] = set()
+    for text in texts:
+        characters.update(normalizer.normalize_str(text))
+    characters = {c for c in characters if not c.isspace()}
+    if not characters:
+        raise InputError("there is no text to train a tokenizer on")
+    fewest = len(specials) + len(characters | {WORD_START})
+    if vocab_size < fewest:
+        raise InputError(
+            f"vocab_size={vocab_size:,} is too small: special tokens and the characters of the text are {fewest:,}"
+        )
+    options: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": [*specials[:-1], AddedToken(mask, lstrip=True)],
+        "show_progress": int(os.environ.get("RANK", "0")) == 0,
+    }
+    trainer: trainers.Trainer
+    if kind == "bpe":
+        tokenizer = Tokenizer(models.BPE(unk_token=unk))
+        trainer = trainers.BpeTrainer(**options)
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(unk_token=unk, **options)
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[bos, "$A", eos],
+        pair=[bos, "$A", eos, eos, "$B", eos],
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (bos, eos)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=bos,
+        eos_token=eos,
+        cls_token=bos,
+        sep_token=eos,
+        unk_token=unk,
+        pad_token=pad,
+        mask_token=AddedToken(mask, lstrip=True, special=True),
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def cut_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], vocab_size: int
+) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
+    """Keep the pieces that some texts use most, so that a small model can start from a large one's embeddings.
+
+    Kept are special tokens, the pieces that are one character of the texts (or one after the mark "▁"), and of the
+    others those that the uncut tokenizer uses most often on the texts. What was one of the dropped pieces is split
+    into smaller ones. Scores and order stay as they were, and normalisation too.
+
+    Args:
+        tokenizer: a fast Unigram tokenizer (XLM-R and its kin).
+        texts: what the cut one is for.
+        vocab_size: pieces at most.
+
+    Returns:
+        The tokenizer, and int64 (pieces,), the old id of each of its ids: `embeddings[old_ids]` are its embeddings.
+
+    Raises:
+        InputError: it is no fast Unigram tokenizer, there is no text, or what must be kept is more than the size.
+    """
+    spec = tokenizer_spec(tokenizer)
+    if spec["model"]["type"] != "Unigram":
+        raise InputError(
+            f"{_name(tokenizer)}: {spec['model']['type']} pieces are made of one another, so none can be left out; "
+            "take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer"
+        )
+    vocabulary = spec["model"]["vocab"]
+    counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
+    if not counts.any():
+        raise InputError("there is no text to choose the pieces by")
+    kept = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
+    singles = {WORD_START, *characters, *(WORD_START + c for c in characters)}
+    kept.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
+    if len(kept) > vocab_size:
+        raise InputError(
+            f"vocab_size={vocab_size:,} is too small: special tokens and single characters are {len(kept):,} pieces"
+        )
+    used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept]
+    old_ids = np.array(sorted(kept.union(used[: vocab_size - len(kept)])), dtype=np.int64)
+    if len(old_ids) < vocab_size:
+        logger.info("the texts use %s pieces, fewer than the %s asked for", f"{len(old_ids):,}", f"{vocab_size:,}")
+    new_id = {old: new for new, old in enumerate(old_ids.tolist())}
+    spec["model"]["vocab"] = [vocabulary[old] for old in new_id]
+    spec["model"]["unk_id"] = new_id[spec["model"]["unk_id"]]
+    for token in spec["added_tokens"]:
+        token["id"] = new_id[token["id"]]
+    _renumber(spec["post_processor"], lambda old: new_id[old])
+    return rebuild(tokenizer, spec), old_ids
+
+
+def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """What is in the tokenizer's `tokenizer.json`, with tokens that were added behind the model's pieces among these.
+
+    Raises:
+        InputError: the tokenizer is a slow one, or its added tokens leave a gap.
+    """
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{_name(tokenizer)} is not a fast tokenizer; load one with a tokenizer.json by AutoTokenizer"
+        )
+    spec = json.loads(tokenizer.backend_tokenizer.to_str())
+    spec["truncation"] = spec["padding"] = None  # left over from whatever was tokenized last
+    model = spec["model"]
+    vocabulary = model["vocab"]
+    for token in sorted(spec["added_tokens"], key=lambda token: token["id"]):
+        if token["id"] < len(vocabulary):
+            continue
+        if token["id"] > len(vocabulary):
+            raise InputError(f"{_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}")
+        # They never get as far as the model, so their score counts only by not being a new lowest one.
+        if isinstance(vocabulary, list):
+            vocabulary.append([token["content"], min(score for _, score in vocabulary)])
+        else:
+            vocabulary[token["content"]] = token["id"]
+    return spec
+
+
+def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrainedTokenizerFast:
+    """A tokenizer with the special tokens and settings of `tokenizer` around another `tokenizer.json`.
+
+    Its class is the general one: those named after models make normaliser and pre-tokenizer anew when loaded.
+    """
+    by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
+    roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}
+    named = set(map(str, roles.values()))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(spec)),
+        **roles,
+        extra_special_tokens=[by_content[token] for token in tokenizer.all_special_tokens if token not in named],
+        model_max_length=tokenizer.model_max_length,
+        model_input_names=list(tokenizer.model_input_names),
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+    )
+
+
+def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.ndarray, set[str]]:
+    """How often each piece comes, int64 (size,), and the characters of the normalised texts."""
+    counts = np.zeros(size, dtype=np.int64)
+    characters: set[str] = set()
+    normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer is not None else str
+    stream = iter(texts)
+    while batch := list(itertools.islice(stream, _TEXTS_A_BATCH)):
+        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            np.add.at(counts, encoding.ids, 1)
+        characters.update(*map(normalize, batch))
+    return counts, {c for c in characters if not c.isspace()}
+
+
+def _renumber(processor: dict[str, Any] | None, new_id: Callable[[int], int]) -> None:
+    """Gives the special tokens of a post-processor their new ids."""
+    if processor is None:
+        return
+    for part in processor.get("processors", []):
+        _renumber(part, new_id)
+    for token in processor.get("special_tokens", {}).values():
+        token["ids"] = [new_id(old) for old in token["ids"]]
+    for role in ("cls", "sep"):
+        if role in processor:
+            processor[role][1] = new_id(processor[role][1])
+
+
+def _name(tokenizer: PreTrainedTokenizerBase) -> str:
+    return tokenizer.name_or_path or type(tokenizer).__name__

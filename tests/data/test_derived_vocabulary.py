@@ -1,0 +1,252 @@
+"""Vocabularies: trained, cut, and copied into another script so that both are cut alike."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tiny import make_encoder, make_tokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
+
+from hf_xalign.data.derived import DerivedLanguage
+from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data.parallel import load_parallel
+from hf_xalign.data.precompiled import build_charsmap, composed_keys
+from hf_xalign.data.transliteration import LETTERS, Alphabet
+from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.errors import InputError
+
+ODD = ["The FILE: “don't” open (½ of it) ... №5 — 3.14%", "ﬁle naïve Ünïcode İx e-mail@x.org #hash ##s </w> 中文"]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_XALIGN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return [*load_parallel("embedded:de", split="test")["target"], *ODD]
+
+
+def normalizing(kind, texts):
+    """A tokenizer that maps characters as XLM-R's does: ligatures, fractions, quotes dropped."""
+    tokenizer = train_tokenizer(texts, 700, kind=kind)
+    charsmap = {**composed_keys(), "ﬁ": "fi", "½": "1/2", "“": "", "№": "No"}
+    tokenizer.backend_tokenizer.normalizer = normalizers.Precompiled(build_charsmap(charsmap))
+    return tokenizer
+
+
+def bert(texts):
+    """Lower-cased WordPiece that cuts punctuation off and strips accents."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = sorted({c.lower() for text in texts for c in text if c.isascii() and not c.isspace()})
+    pieces += [*letters, *("##" + c for c in letters), "the", "file", "##ile", "open", "##en", "##pen", "##net"]
+    return BertTokenizer({piece: i for i, piece in enumerate(dict.fromkeys(pieces))})
+
+
+def bpe_with_suffix(texts):
+    """BPE with an end-of-word mark; words and runs of other characters are cut apart, digits one by one."""
+    trained = train_tokenizer([text.lower() for text in texts], 300)
+    spec = json.loads(trained.backend_tokenizer.to_str())
+    whole = [piece for piece in spec["model"]["vocab"] if "▁" not in piece]
+    vocabulary = dict.fromkeys([*whole, *(piece + "</w>" for piece in whole if len(piece) == 1)])
+    merges = [pair for pair in spec["model"]["merges"] if "▁" not in "".join(pair)]
+    merges += [[a, b + "</w>"] for a, b in merges if len(b) == 1]
+    vocabulary |= dict.fromkeys("".join(pair) for pair in merges)
+    numbered = {piece: i for i, piece in enumerate(vocabulary)}
+    tokenizer = Tokenizer(
+        models.BPE(numbered, [tuple(pair) for pair in merges], unk_token="<unk>", end_of_word_suffix="</w>")
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)]
+    )
+    tokenizer.decoder = decoders.BPEDecoder("</w>")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>")
+
+
+MAKERS = {
+    "bpe": lambda texts: train_tokenizer(texts, 500),
+    "unigram": lambda texts: train_tokenizer(texts, 700, kind="unigram"),
+    "unigram with a character map": lambda texts: normalizing("unigram", texts),
+    "bpe with a character map": lambda texts: normalizing("bpe", texts),
+    "bpe with a suffix": bpe_with_suffix,
+    "bert": bert,
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
+    natural = MAKERS[kind](texts)
+    natural.add_tokens([AddedToken("<new>", special=True)])
+    words = [text.split() for text in texts]
+    alphabet = Alphabet.of((word for row in words for word in row), natural)
+    both, counterparts = extend_tokenizer(natural, alphabet)
+    assert counterparts.dtype == np.int64 and counterparts.shape == (len(both) - len(natural), 2)
+    assert counterparts[:, 1].tolist() == list(range(len(natural), len(both)))
+    added = set(natural.added_tokens_decoder) | {natural.unk_token_id}
+    pieces = natural.convert_ids_to_tokens(range(len(natural)))
+    marks = (lambda piece: piece.removeprefix("##")) if kind == "bert" else (lambda piece: piece.removesuffix("</w>"))
+    copied = [i for i, piece in enumerate(pieces) if set(marks(piece)) & set(alphabet.characters) and i not in added]
+    assert counterparts[:, 0].tolist() == copied
+    assert len(copied) > 0.95 * len(natural) - len(added)
+
+    twin = dict(counterparts.tolist())
+    language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=alphabet)
+    cut = False
+    for row in words:
+        before, after = natural(row, is_split_into_words=True), both(row, is_split_into_words=True)
+        assert after["input_ids"] == before["input_ids"]
+        order = language.order(row)
+        reordered = natural([row[i] for i in order], is_split_into_words=True)
+        derived = both(language.words(row), is_split_into_words=True)
+        assert derived["input_ids"] == [twin.get(i, i) for i in reordered["input_ids"]]
+        assert derived.word_ids() == reordered.word_ids()
+        cut |= len(derived["input_ids"]) > len(row) + 5
+    assert cut
+    assert sum(i >= len(natural) for i in both(language.words(words[0]), is_split_into_words=True)["input_ids"]) > 3
+
+    both.save_pretrained(tmp_path)
+    make_encoder().config.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded.get_vocab() == both.get_vocab()
+    assert loaded.special_tokens_map == natural.special_tokens_map
+    assert loaded.all_special_ids == natural.all_special_ids
+    for row in [*words[:20], *words[-2:]]:
+        for given in (row, language.words(row)):
+            assert loaded(given, is_split_into_words=True) == both(given, is_split_into_words=True)
+    pair = loaded("file", "open")
+    assert pair == natural("file", "open")
+    with pytest.raises(InputError, match="it has been extended"):
+        extend_tokenizer(both, alphabet)
+
+
+def test_pieces_of_kept_characters_and_shared_words(texts):
+    natural = train_tokenizer(texts, 500)
+    words = [text.split() for text in texts[:200]]
+    alphabet = Alphabet("".join(sorted("abcdefgnopqrsu")))
+    both, counterparts = extend_tokenizer(natural, alphabet)
+    pieces = natural.convert_ids_to_tokens(list(range(len(natural))))
+    changed = [i for i, piece in enumerate(pieces) if set(piece) & set(alphabet.characters) and i > 4]
+    assert counterparts[:, 0].tolist() == changed
+    twin = dict(counterparts.tolist())
+    mixed = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, on_unknown="keep", shared=0.4)
+    for row in words:
+        for word in row:
+            ids = natural(word).input_ids
+            spelled = mixed.spell(word)
+            assert both(spelled).input_ids == ([twin.get(i, i) for i in ids] if spelled != word else ids)
+
+
+def test_refused_tokenizers(texts):
+    words = Alphabet("abc")
+    for part in ("pre_tokenizer", "byte_fallback"):
+        tokenizer = train_tokenizer(texts, 500)
+        if part == "pre_tokenizer":
+            tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+        else:
+            tokenizer.backend_tokenizer.model.byte_fallback = True
+        with pytest.raises(InputError, match=r"works on bytes.*train_tokenizer"):
+            extend_tokenizer(tokenizer, words)
+    tokenizer = train_tokenizer(texts, 500)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Punctuation("merged_with_next")
+    extend_tokenizer(tokenizer, words)
+    with pytest.raises(InputError, match="what the pre-tokenizer Punctuation does for characters"):
+        extend_tokenizer(tokenizer, Alphabet(".abc"))
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.UnicodeScripts()
+    with pytest.raises(InputError, match="what the pre-tokenizer UnicodeScripts does"):
+        extend_tokenizer(tokenizer, words)
+    with pytest.raises(InputError, match=r"makes 'a' of 'A', but 'a' is not in the alphabet"):
+        extend_tokenizer(make_tokenizer(), Alphabet("A"))
+    level = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, "a")))
+    with pytest.raises(InputError, match="of the kind WordLevel"):
+        extend_tokenizer(level, words)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_trained(kind, texts, tmp_path):
+    tokenizer = train_tokenizer(texts, 600, kind=kind, max_length=50)
+    assert 300 < len(tokenizer) <= 600
+    assert tokenizer.convert_ids_to_tokens(range(5)) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert tokenizer("file", "open").input_ids[0] == 0
+    assert tokenizer.decode(tokenizer("open", "open").input_ids).split() == ["<s>", "open</s></s>", "open</s>"]
+    assert tokenizer.model_max_length == 50
+    assert not any(3 in tokenizer(text).input_ids for text in texts)  # every character has a piece
+    assert tokenizer("a <mask> b").input_ids.count(4) == 1
+    assert tokenizer.decode(tokenizer(texts[0]).input_ids, skip_special_tokens=True) == texts[0]
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert all(loaded(text).input_ids == tokenizer(text).input_ids for text in texts)
+    assert loaded.mask_token_id == 4
+    if kind == "bpe":
+        assert train_tokenizer(texts, 600).get_vocab() == tokenizer.get_vocab()
+    with pytest.raises(InputError, match="vocab_size=20 is too small"):
+        train_tokenizer(texts, 20, kind=kind)
+    with pytest.raises(InputError, match="no text"):
+        train_tokenizer(["", " "], 20, kind=kind)
+
+
+def test_cut(texts, tmp_path):
+    large = normalizing("unigram", texts)
+    large.add_tokens([AddedToken("<mask2>", special=True)])
+    sample = texts[:60]
+    small, old_ids = cut_tokenizer(large, sample, 230)
+    assert len(small) == len(old_ids) == 230 and old_ids.dtype == np.int64
+    assert large.convert_ids_to_tokens(old_ids.tolist()) == small.convert_ids_to_tokens(range(230))
+    assert (np.diff(old_ids) > 0).all()
+    assert old_ids[small.all_special_ids].tolist() == large.all_special_ids
+    assert small.special_tokens_map == large.special_tokens_map and "<mask2>" in small.get_vocab()
+
+    pieces = large.convert_ids_to_tokens(range(len(large)))
+    kept = set(old_ids.tolist())
+    counts = np.zeros(len(large), dtype=int)
+    for text in sample:
+        for i in large(text, add_special_tokens=False).input_ids:
+            counts[i] += 1
+    single = {c for text in sample for c in large.backend_tokenizer.normalizer.normalize_str(text) if c != " "}
+    must = {i for i, piece in enumerate(pieces) if len(piece.lstrip("▁")) <= 1 and set(piece) <= single | {"▁"}}
+    must |= {large.convert_tokens_to_ids(token) for token in ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<mask2>")}
+    assert must <= kept
+    chosen = kept - must
+    assert min(counts[i] for i in chosen) >= max(counts[i] for i in set(range(len(large))) - kept) > 0
+    # What stays whole has the ids that it had, by the map; what does not is cut further, and never unknown.
+    for text in sample:
+        before, after = large(text, text).input_ids, small(text, text).input_ids
+        assert set(before) - kept or old_ids[after].tolist() == before
+        assert small.unk_token_id not in after
+    small.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert all(loaded(text).input_ids == small(text).input_ids for text in sample)
+
+    alphabet = Alphabet.of(sample, small)
+    both, counterparts = extend_tokenizer(small, alphabet)
+    assert len(both) == 230 + len(counterparts)
+    everything, old_ids = cut_tokenizer(large, texts, 10_000)
+    assert len(everything) <= len(large) and everything(texts[0]).input_ids[0] == 0
+    with pytest.raises(InputError, match="vocab_size=20 is too small"):
+        cut_tokenizer(large, sample, 20)
+    with pytest.raises(InputError, match="no text to choose"):
+        cut_tokenizer(large, [""], 200)
+    with pytest.raises(InputError, match="WordPiece pieces are made of one another"):
+        cut_tokenizer(make_tokenizer(), sample, 200)
+
+
+def test_normalisers_and_pre_tokenizers_leave_the_letters_alone():
+    letters = "".join(map(chr, LETTERS))
+    for normalizer in (
+        normalizers.BertNormalizer(strip_accents=True),
+        normalizers.NFKC(),
+        normalizers.NFKD(),
+        normalizers.Nmt(),
+        normalizers.StripAccents(),
+        normalizers.Precompiled(build_charsmap(composed_keys())),
+    ):
+        assert normalizer.normalize_str(letters) == letters
+    for splitter in (
+        pre_tokenizers.BertPreTokenizer(),
+        pre_tokenizers.Whitespace(),
+        pre_tokenizers.Punctuation(),
+        pre_tokenizers.UnicodeScripts(),
+        pre_tokenizers.Digits(True),
+    ):
+        assert [piece for piece, _ in splitter.pre_tokenize_str(letters)] == [letters]

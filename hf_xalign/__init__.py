@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from hf_xalign.data import align_words, load_parallel, predict_links
     from hf_xalign.evaluation import encode_sentences, encode_words
     from hf_xalign.loading import load
-    from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer, PPAConfig, PPATrainer
+    from hf_xalign.trainers import (
+        AlignMLMConfig,
+        AlignMLMTrainer,
+        FAOConfig,
+        FAOTrainer,
+        MAOConfig,
+        MAOTrainer,
+        PPAConfig,
+        PPATrainer,
+        TaskConfig,
+        TaskTrainer,
+    )
 
 _HOME = {
     "align_words": "hf_xalign.data",
@@ -22,21 +33,29 @@ _HOME = {
     "encode_sentences": "hf_xalign.evaluation",
     "encode_words": "hf_xalign.evaluation",
     "load": "hf_xalign.loading",
+    "AlignMLMConfig": "hf_xalign.trainers",
+    "AlignMLMTrainer": "hf_xalign.trainers",
     "FAOConfig": "hf_xalign.trainers",
     "FAOTrainer": "hf_xalign.trainers",
     "MAOConfig": "hf_xalign.trainers",
     "MAOTrainer": "hf_xalign.trainers",
     "PPAConfig": "hf_xalign.trainers",
     "PPATrainer": "hf_xalign.trainers",
+    "TaskConfig": "hf_xalign.trainers",
+    "TaskTrainer": "hf_xalign.trainers",
 }
 
 __all__ = [
+    "AlignMLMConfig",
+    "AlignMLMTrainer",
     "FAOConfig",
     "FAOTrainer",
     "MAOConfig",
     "MAOTrainer",
     "PPAConfig",
     "PPATrainer",
+    "TaskConfig",
+    "TaskTrainer",
     "__version__",
     "align_words",
     "encode_sentences",

@@ -138,8 +138,14 @@ def _load_model(
             f"{name} holds no model that transformers knows ({reason})" if Path(name).is_dir() else _nowhere(name)
         ) from error
     named = config.architectures or [] if architectures is None else architectures
-    task = next((kind for kind in named if kind.endswith(_TASKS) and hasattr(transformers, kind)), None)
+    task = next((kind for kind in named if kind.endswith(_TASKS)), None)
     options = without_pooler(config, name) if task is None else {}
-    model_class: Any = AutoModel if task is None else getattr(transformers, task)
+    model_class: Any = AutoModel if task is None else _task_class(task)
     with safetensors_alone(name):
         return model_class.from_pretrained(name, revision=revision, use_safetensors=True, **options, **kwargs)
+
+
+def _task_class(name: str) -> Any:
+    """The class of transformers of a name, or for one of this library's (the tagger) the Auto class that knows it."""
+    found = getattr(transformers, name, None)
+    return found or getattr(transformers, "AutoModel" + next(end for end in _TASKS if name.endswith(end)))

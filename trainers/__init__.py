@@ -1,6 +1,8 @@
 """How each method trains: a config and a `Trainer` subclass a method."""
 
 from hf_xalign.errors import NonFiniteLossError
+from hf_xalign.trainers.align_mlm import AlignMLMTrainer
+from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base import AlignmentTrainer
 from hf_xalign.trainers.base_config import AlignmentConfig
 from hf_xalign.trainers.fao import FAOTrainer
@@ -10,10 +12,14 @@ from hf_xalign.trainers.mao_config import MAOConfig
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.presets import PresetConfig
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 from hf_xalign.trainers.word import WordAlignmentTrainer
 from hf_xalign.trainers.word_config import WordAlignmentConfig
 
 __all__ = [
+    "AlignMLMConfig",
+    "AlignMLMTrainer",
     "AlignmentConfig",
     "AlignmentTrainer",
     "FAOConfig",
@@ -24,6 +30,8 @@ __all__ = [
     "PPAConfig",
     "PPATrainer",
     "PresetConfig",
+    "TaskConfig",
+    "TaskTrainer",
     "WordAlignmentConfig",
     "WordAlignmentTrainer",
 ]

@@ -100,7 +100,7 @@ class TokenEntries:
         Raises:
             InputError: the tokenizer is a slow one, no entry is left, or the share is none.
         """
-        pieces = [_single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
+        pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
         found: dict[tuple[int, int], None] = {}
         for pivot, other in zip(*pieces, strict=True):
@@ -204,7 +204,7 @@ def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
     return ids[np.sort(np.random.default_rng(seed).permutation(len(ids))[:count])]
 
 
-def _single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
+def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
     """The one piece of each word, or the reason why there is none."""
     tokenizer = word_tokenizer(tokenizer)
     pieces: list[int | str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import datasets
-from datasets import Dataset
+from datasets import Dataset, LargeList, List
 
 from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
 from hf_xalign.data.readers import file_format
@@ -22,6 +22,7 @@ def load_monolingual(
     text_column: str = "text",
     max_sentences: int | None = None,
     revision: str | None = None,
+    words: bool = False,
 ) -> Dataset:
     """Sentences of one language as a dataset with the column `text`; empty ones stay.
 
@@ -32,6 +33,7 @@ def load_monolingual(
         text_column: name of the column of text, of formats that have names.
         max_sentences: keep only the first so many.
         revision: branch, tag or commit of a Hub dataset.
+        words: take a column of lists of words too, which is then called `words`.
 
     Raises:
         InputError: no such file or dataset, a format that is not read, a file that is empty or not what its name says,
@@ -47,8 +49,12 @@ def load_monolingual(
     else:
         raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
     column = "text" if file_format(path) == ".txt" else text_column
+    name = "text"
+    feature = found.features.get(column)
+    if words and isinstance(feature, (List, LargeList)):
+        name, feature = "words", feature.feature
     # A column of structs has a dict for its feature, without a dtype.
-    if getattr(found.features.get(column), "dtype", None) not in ("string", "large_string"):
+    if getattr(feature, "dtype", None) not in ("string", "large_string"):
         raise InputError(
             f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}: name "
             "one by text_column"
@@ -56,7 +62,7 @@ def load_monolingual(
     if max_sentences is not None:
         found = found.select(range(min(max_sentences, len(found))))
     found = found.select_columns([column])
-    return found if column == "text" else found.rename_column(column, "text")
+    return found if column == name else found.rename_column(column, name)
 
 
 def _read(path: Path) -> Dataset:

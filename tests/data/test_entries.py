@@ -85,7 +85,7 @@ def test_too_small_a_share():
 # ---- Words ----
 
 
-def test_single_pieces_and_why_others_are_left_out(tokenizer):
+def testsingle_pieces_and_why_others_are_left_out(tokenizer):
     entries = TokenEntries.from_dictionary(WORDS, tokenizer, name="en-xx.txt")
     pieces = [tuple(tokenizer.convert_ids_to_tokens(row)) for row in entries.ids]
     assert pieces == [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("cat", "da")]

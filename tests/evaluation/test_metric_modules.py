@@ -21,7 +21,18 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentences import sentence_retrieval
 
 FOLDER = Path(hf_xalign.metrics.__file__).parent
-NAMES = ["alignment_error_rate", "bilingual_lexicon_induction", "sentence_retrieval", "word_retrieval"]
+NAMES = [
+    "alignment_error_rate",
+    "bilingual_lexicon_induction",
+    "classification_accuracy",
+    "embedding_alignment",
+    "qa_f1",
+    "sentence_retrieval",
+    "span_f1",
+    "token_f1",
+    "transfer_gap",
+    "word_retrieval",
+]
 
 USER = """
 import doctest, json, sys

@@ -9,26 +9,35 @@ import pytest
 import hf_xalign.recipes.flow
 from hf_xalign.config import parse
 from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.finetune import TaskArguments
 from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.trainers import FAOConfig, MAOConfig, PPAConfig
+from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 CONFIGS = Path(hf_xalign.recipes.flow.__file__).parent / "configs"
-CLASSES = {"fao": FAOConfig, "mao": MAOConfig, "mapping": MappingArguments, "ppa": PPAConfig}
+CLASSES = {
+    "align_mlm": (PretrainingArguments, AlignMLMConfig),
+    "fao": (DataArguments, FAOConfig),
+    "finetune": (TaskArguments, TaskConfig),
+    "mao": (DataArguments, MAOConfig),
+    "mapping": (DataArguments, MappingArguments),
+    "ppa": (DataArguments, PPAConfig),
+}
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_config_parses_and_says_how_to_run_it(path):
     text = path.read_text()
-    method = path.stem.split("_")[0]
+    method = next(name for name in CLASSES if path.stem.startswith(f"{name}_"))
     launcher = "python" if method == "mapping" else "accelerate launch"
     assert f"{launcher} recipes/{method}.py --config recipes/configs/{path.name}" in text
     assert "Hardware" in text
     options = ["--config", str(path)]
     if method != "mapping":
         options += ["--use_cpu", "true", "--bf16", "false"]
-    data, args = parse((DataArguments, CLASSES[method]), options)
+    data, args = parse(CLASSES[method], options)
     assert args.output_dir == f"runs/{path.stem}"
-    assert data.train_data
+    assert data.corpus == [] if method == "align_mlm" else data.train_data
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("mao_*_*.yaml")), ids=lambda p: p.stem)

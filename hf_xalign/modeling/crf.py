@@ -1,0 +1,204 @@
+"""A linear-chain CRF: log-likelihood of a sequence of tags, and the best one (Lafferty et al. 2001).
+
+It is written here because no package could be relied on. pytorch-crf (0.7.2, of 2019) and torch-struct (0.5, of 2021)
+still run with torch 2.13, but neither is kept up. The first knows neither forbidden transitions nor ones that
+depend on the words, and refuses a sentence without a word; the second fails on a batch of one-word sentences. pyt-crf
+(0.1.2, of 2026) needs Python 3.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hf_xalign.errors import InputError
+
+# What stands for the tag of a position without a word, as in labels.
+NO_TAG = -100
+
+
+class Constraint(NamedTuple):
+    """What tag sequences must not hold.
+
+    Attributes:
+        start: bool (tags,), True for tags that no sentence begins with.
+        transitions: bool (tags, tags), True at [i, j] where j must not follow i.
+    """
+
+    start: Tensor
+    transitions: Tensor
+
+
+def bio_constraint(names: Sequence[str]) -> Constraint:
+    """That `I-X` follows `B-X` or `I-X` alone.
+
+    Args:
+        names: the tags; those that are neither `B-...` nor `I-...` are outside.
+
+    Raises:
+        InputError: an `I-X` has no `B-X`, so no sequence could hold it.
+    """
+    strange = [name for name in names if name.startswith("I-") and f"B-{name[2:]}" not in names]
+    if strange:
+        raise InputError(f"tag {strange[0]} has no B-{strange[0][2:]} to follow: add it to the tags, or set bio=False")
+    inside = [name.startswith("I-") for name in names]
+    follows = [[name[2:] == before[2:] and before[:2] in ("B-", "I-") for name in names] for before in names]
+    start = torch.tensor(inside)
+    return Constraint(start, start & ~torch.tensor(follows))
+
+
+class LinearChainCRF(nn.Module):
+    """The probability p(y | x) = exp(s(x, y)) / sum over y' of exp(s(x, y')) of a sentence's tags y.
+
+    With n words, and y' over the sequences of n tags that are allowed,
+
+    s(x, y) = start[y_1] + end[y_n] + sum_t emissions[t, y_t]
+              + sum_{t > 1} transitions[y_{t-1}, y_t] + pairwise[t - 1, y_{t-1}, y_t].
+
+    All is computed in log space, in float32 at least, also under autocast, and the only loop is over words.
+
+    Sentences have their words first: a mask is True up to a sentence's length and False beyond. What lies beyond takes
+    no part, whatever it is. A sentence without a word has one empty sequence of tags, of probability 1.
+
+    Args:
+        num_tags: K.
+        constraint: what is forbidden, in training as in decoding; every tag must be reachable. None for nothing.
+    """
+
+    forbidden_start: Tensor | None
+    forbidden: Tensor | None
+
+    def __init__(self, num_tags: int, constraint: Constraint | None = None):
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(num_tags))
+        self.end = nn.Parameter(torch.zeros(num_tags))
+        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
+        # Added to the scores: -inf where something is forbidden, else 0. Saved with the weights, as `from_pretrained`
+        # would leave unset what is not; no bool, as that may come back as a number when it is told a dtype.
+        self.register_buffer("forbidden_start", None if constraint is None else _penalty(constraint.start))
+        self.register_buffer("forbidden", None if constraint is None else _penalty(constraint.transitions))
+
+    def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
+        """Log p(y | x) of each sentence, a sum over its words: a trainer divides by the words of a whole step.
+
+        Args:
+            emissions: float (B, W, K).
+            tags: int64 (B, W), allowed sequences (see [`check_tags`]); anything at padding.
+            mask: bool (B, W).
+            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1; None for nothing.
+
+        Returns:
+            (B,), float32 or the wider dtype of what is given; every weight gets a gradient, of 0 where no sentence has
+            two words.
+        """
+        with torch.autocast(emissions.device.type, enabled=False):
+            emissions, pairwise = self._prepare(emissions, mask, pairwise)
+            return torch.where(
+                mask[:, 0],
+                self._score(emissions, tags.masked_fill(~mask, 0), mask, pairwise)
+                - self._log_partition(emissions, mask, pairwise),
+                0.0,
+            )
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
+        """The most probable tags of each sentence (Viterbi).
+
+        Args:
+            emissions: float (B, W, K).
+            mask: bool (B, W).
+            pairwise: as of [`log_likelihood`].
+
+        Returns:
+            int64 (B, W); -100 at padding.
+        """
+        with torch.autocast(emissions.device.type, enabled=False):
+            emissions, pairwise = self._prepare(emissions, mask, pairwise)
+            best = self._allowed_start() + emissions[:, 0]
+            itself = torch.arange(best.shape[1], device=best.device).expand_as(best)
+            before = []
+            for t in range(1, emissions.shape[1]):
+                found, previous = (best.unsqueeze(2) + self._step(pairwise, t)).max(1)
+                goes_on = mask[:, t, None]
+                best = torch.where(goes_on, found + emissions[:, t], best)
+                before.append(torch.where(goes_on, previous, itself))
+            path = [(best + self.end).argmax(1)]
+            for previous in reversed(before):
+                path.append(previous.gather(1, path[-1].unsqueeze(1)).squeeze(1))
+        return torch.stack(path[::-1], dim=1).masked_fill(~mask, NO_TAG)
+
+    def check_tags(self, tags: Tensor, mask: Tensor) -> None:
+        """That each sentence's tags can be scored.
+
+        Args:
+            tags: int64 (B, W).
+            mask: bool (B, W).
+
+        Raises:
+            InputError: a tag is missing or unknown, or the constraint forbids the sequence.
+        """
+        size = len(self.start)
+        if tags.shape != mask.shape:
+            raise InputError(f"labels {tuple(tags.shape)}: expected one for each of {tuple(mask.shape)} words")
+        unknown = mask & ((tags < 0) | (tags >= size))
+        if unknown.any():
+            row, word = unknown.nonzero()[0].tolist()
+            raise InputError(
+                f"labels[{row}, {word}] = {int(tags[row, word])}: every word needs one of the tags 0 to {size - 1}, "
+                "and -100 is for padding alone"
+            )
+        if self.forbidden is None or self.forbidden_start is None:
+            return
+        known = tags.masked_fill(~mask, 0)
+        wrong = mask.clone()
+        wrong[:, 0] &= self.forbidden_start[known[:, 0]] < 0
+        wrong[:, 1:] &= self.forbidden[known[:, :-1], known[:, 1:]] < 0
+        if wrong.any():
+            row, word = wrong.nonzero()[0].tolist()
+            place = f"after tag {int(tags[row, word - 1])}" if word else "at the start of a sentence"
+            raise InputError(
+                f"labels[{row}, {word}] = {int(tags[row, word])} {place} is forbidden: repair the labels (every I-X "
+                "follows B-X or I-X), or set bio=False"
+            )
+
+    def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        precision = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
+        # Padding may be anything, and 0 * NaN is NaN: so it is taken out, not weighted.
+        emissions = emissions.to(precision).masked_fill(~mask.unsqueeze(-1), 0.0)
+        if pairwise is not None:
+            pairwise = pairwise.to(precision).masked_fill(~mask[:, 1:, None, None], 0.0)
+        return emissions, pairwise
+
+    def _allowed_start(self) -> Tensor:
+        return self.start if self.forbidden_start is None else self.start + self.forbidden_start
+
+    def _step(self, pairwise: Tensor | None, t: int) -> Tensor:
+        """Scores of all pairs of tags at words t - 1 and t: (K, K), or (B, K, K)."""
+        pairs = self.transitions if pairwise is None else self.transitions + pairwise[:, t - 1]
+        return pairs if self.forbidden is None else pairs + self.forbidden
+
+    def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
+        """s(x, y), (B,); tags are allowed ones, 0 at padding."""
+        last = tags.gather(1, mask.sum(1, keepdim=True).clamp(min=1) - 1).squeeze(1)
+        emitted = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
+        moves = self.transitions[tags[:, :-1], tags[:, 1:]]
+        if pairwise is not None:
+            pair = tags[:, :-1] * len(self.start) + tags[:, 1:]
+            moves = moves + pairwise.flatten(2).gather(2, pair.unsqueeze(2)).squeeze(2)
+        moves = moves.masked_fill(~mask[:, 1:], 0.0).sum(1)
+        return self.start[tags[:, 0]] + emitted + moves + self.end[last]
+
+    def _log_partition(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
+        """The log of the sum over all allowed y' of exp(s(x, y')), (B,), by the forward algorithm."""
+        alpha = self._allowed_start() + emissions[:, 0]
+        for t in range(1, emissions.shape[1]):
+            following = torch.logsumexp(alpha.unsqueeze(2) + self._step(pairwise, t), dim=1) + emissions[:, t]
+            alpha = torch.where(mask[:, t, None], following, alpha)
+        return torch.logsumexp(alpha + self.end, dim=1)
+
+
+def _penalty(forbidden: Tensor) -> Tensor:
+    return torch.zeros(forbidden.shape).masked_fill(forbidden, -torch.inf)

@@ -1,0 +1,370 @@
+"""A BiLSTM-CRF tagger on the frozen vectors of an encoder's last layers (ROTATE section 4.2; METHODS section 7).
+
+ROTATE takes model and settings from Wang et al. (2019, arXiv 1910.04708), whose published code has what the paper does
+not say, and is what the defaults here follow: the *sum* of the last four layers, two layers of 384 LSTM units in each
+direction, dropout of 0.5 on what goes into them and on what comes out, and a CRF whose transitions are computed from
+each word (Ma and Hovy 2016); Adam at 1e-4 (1e-5 for distant languages), batches of 10 sentences, 40 epochs. That code
+tags subwords by their first one; ROTATE, and so the default here, the mean of a word's subwords.
+
+`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger`; a tagger on
+a mapped encoder needs the import of that kind, `hf_xalign.mapping.rotated`, too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import AutoConfig, AutoModel, AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.configuration_utils import SubConfigSpec
+from transformers.modeling_outputs import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import without_pooler
+from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.pooling import Pooling, layer_index, pool_spans
+from hf_xalign.modeling.tuner import backbone_of
+from hf_xalign.modeling.word_vectors import select_layers
+
+LayerMix = Literal["sum", "concat"]
+Transitions = Literal["contextual", "shared"]
+
+
+class BiLSTMCRFConfig(PreTrainedConfig):
+    """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`.
+
+    Args:
+        encoder_config: the encoder's own config.
+        layers: positions in its `hidden_states` (0 = embeddings, negative ones from the last).
+        layer_mix: how a word's vectors of these layers become one: their `sum`, or all of them side by side.
+        pooling: which subwords make a word's vector.
+        lstm_size: units of each direction.
+        lstm_layers: layers of the BiLSTM.
+        dropout: on the LSTM's input and output.
+        transitions: `contextual`: what follows what is scored for each word, by a linear map of its LSTM output that
+            has tags x tags outputs, beside the scores that all words share; `shared`: by these alone.
+        bio: no `I-X` but after `B-X` or `I-X`, in training as in decoding.
+    """
+
+    model_type = "xalign-bilstm-crf"
+    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
+
+    encoder_config: PreTrainedConfig | dict | None = None
+    layers: Sequence[int] = (-4, -3, -2, -1)
+    layer_mix: LayerMix = "sum"
+    pooling: Pooling = "mean"
+    lstm_size: int = 384
+    lstm_layers: int = 2
+    dropout: float = 0.5
+    transitions: Transitions = "contextual"
+    bio: bool = False
+
+    @property
+    def encoder(self) -> PreTrainedConfig:
+        """`encoder_config`, which is a config whatever it was given as."""
+        assert isinstance(self.encoder_config, PreTrainedConfig)
+        return self.encoder_config
+
+    @property
+    def hidden_size(self) -> int:
+        """The encoder's."""
+        return self.encoder.hidden_size
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """The encoder's."""
+        return self.encoder.num_hidden_layers
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """How many tokens the encoder takes; what its kind of model sets aside of its positions is taken off."""
+        return position_limit(self.encoder)
+
+    @property
+    def language_ids(self) -> Mapping[str, int] | None:
+        """The rows of an encoder with language embeddings, which then wants them as `token_type_ids`; else None."""
+        return getattr(self.encoder, "language_ids", None)
+
+    @property
+    def input_size(self) -> int:
+        """Numbers of a word's vector as the LSTM gets it."""
+        return self.hidden_size * (len(self.layers) if self.layer_mix == "concat" else 1)
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags in the order of their ids."""
+        return [name for _, name in sorted((self.id2label or {}).items())]
+
+
+@dataclass
+class TaggerOutput(ModelOutput):
+    """What a tagger gives.
+
+    Attributes:
+        loss: minus the log-likelihood of the labels, where there are any.
+        logits: float (B, W, tags), the CRF's emissions; 0 at padding. The best tag of each is not the best sequence.
+        tags: int64 (B, W), the best sequence, -100 at padding; only in evaluation mode.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    tags: Tensor | None = None
+
+
+class BiLSTMCRFForTokenClassification(PreTrainedModel):
+    """Frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
+
+    The encoder is in evaluation mode and without gradients whatever the tagger's mode is, and none of its weights is
+    trainable. All above it computes in the precision of its weights (float32), also under autocast: it takes a small
+    part of the time, and an LSTM adds up its rounding.
+
+    It tags *words*: `word_spans` say where their tokens are. Words without tokens in the middle of a sentence have a
+    vector of zeros and a tag; at its end (cut off, or padding) they have none.
+
+    `save_pretrained` writes the encoder with the rest, so that one folder is one whole model and needs no other. That
+    is what it costs: with the embedded encoder a folder, and each checkpoint of `Trainer`, is of 0.5 GB, of which the
+    trained part is 30 MB (45 tags).
+    """
+
+    config_class = BiLSTMCRFConfig
+    config: BiLSTMCRFConfig
+    main_input_name = "input_ids"
+    base_model_prefix = "backbone"
+    # Whether the encoder really does is its own to say, which is asked next.
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _keep_in_fp32_modules_strict = {"lstm", "classifier", "pairs", "crf"}  # noqa: RUF012 (the base class's own type)
+
+    def __init__(self, config: BiLSTMCRFConfig, encoder: PreTrainedModel | None = None):
+        """Build it with new weights, drawn from torch's global generator.
+
+        Args:
+            config: what it is made of.
+            encoder: the encoder, where there is one already; else one of random weights.
+
+        Raises:
+            InputError: the encoder has no such layers, or a setting is none of the known.
+        """
+        super().__init__(config)
+        _check(config)
+        self.layer_numbers = layer_index(config.layers, config.num_hidden_layers)
+        self.backbone: PreTrainedModel = (
+            AutoModel.from_config(config.encoder, **without_pooler(config.encoder, config.encoder.model_type))
+            if encoder is None
+            else encoder
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.lstm = nn.LSTM(
+            config.input_size, config.lstm_size, config.lstm_layers, batch_first=True, bidirectional=True
+        )
+        tags, width = len(config.tags), 2 * config.lstm_size
+        self.classifier = nn.Linear(width, tags)
+        # Without a bias: that is the CRF's own `transitions`.
+        self.pairs = nn.Linear(width, tags**2, bias=False) if config.transitions == "contextual" else None
+        self.crf = LinearChainCRF(tags, bio_constraint(config.tags) if config.bio else None)
+        self.post_init()
+        self.train()
+
+    @classmethod
+    def from_encoder(
+        cls, encoder: PreTrainedModel, tags: Sequence[str], **settings: Any
+    ) -> BiLSTMCRFForTokenClassification:
+        """Put a new tagger on an encoder.
+
+        Args:
+            encoder: an encoder or a mapped one, taken over as it is and frozen; a pooler is taken off. A trained
+                module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`].
+            tags: their names, in the order of their ids.
+            settings: of [`BiLSTMCRFConfig`].
+
+        Raises:
+            InputError: it is no bare encoder, or a setting is wrong.
+        """
+        if not isinstance(encoder, PreTrainedModel) or any(isinstance(m, BaseTunerLayer) for m in encoder.modules()):
+            raise InputError(
+                f"{type(encoder).__name__}: a tagger goes on an encoder without adapters; fold LoRA's in by "
+                "hf_xalign.modeling.merge, and put MAO's modules into the tagger by hf_xalign.modeling.with_alignment"
+            )
+        if backbone_of(encoder) is not encoder:
+            raise InputError(
+                f"{type(encoder).__name__} has a task head: a tagger goes on the encoder alone, as AutoModel or "
+                "hf_xalign.load gives it"
+            )
+        if len(set(tags)) < max(2, len(tags)):
+            raise InputError(f"tags={list(tags)}: at least two are needed, and each only once")
+        config = BiLSTMCRFConfig(
+            # A copy: a config that becomes part of another is given the other's choice of attention.
+            encoder_config=copy.deepcopy(encoder.config),
+            id2label=dict(enumerate(tags)),
+            label2id={name: number for number, name in enumerate(tags)},
+            **settings,
+        )
+        model = cls(config, encoder)
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.register_module("pooler", None)
+        return model
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        word_spans: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        inputs_vectors: Tensor | None = None,
+        word_mask: Tensor | None = None,
+        reduction: Literal["mean", "sum"] = "mean",
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> TaggerOutput:
+        """Score the tags of words, given as tokens or by their vectors.
+
+        Args:
+            input_ids: int64 (B, T).
+            attention_mask: int64 (B, T).
+            word_spans: int64 (B, W, 2), token spans `[start, end)` of the words, empty at padding.
+            labels: int64 (B, W), a tag for every word, -100 at padding; labels of words that were cut off at the end
+                of a sentence take no part.
+            inputs_vectors: float (B, W, `config.input_size`), in place of the three above: what [`word_vectors`] gave.
+            word_mask: bool (B, W) with them, True at words, which come first.
+            reduction: of the loss: over the words of the batch, or their sum.
+            num_items_in_batch: words of a whole optimizer step, of all processes, that the sum is divided by in place
+                of `reduction`; what `Trainer` counts and gives.
+            kwargs: of the encoder, such as `language` (a mapped one) or `token_type_ids`.
+
+        Raises:
+            InputError: neither tokens nor vectors, or of wrong shapes; or a word has no label, or one that `bio`
+                forbids there.
+        """
+        if inputs_vectors is None:
+            if input_ids is None or word_spans is None:
+                raise InputError("a tagger needs input_ids with word_spans, or inputs_vectors with word_mask")
+            inputs_vectors = self.word_vectors(input_ids, attention_mask, word_spans, **kwargs)
+            word_mask = words_of(word_spans)
+        elif word_mask is None:
+            raise InputError("inputs_vectors needs word_mask, bool (B, W), True at words")
+        assert word_mask is not None
+        if inputs_vectors.shape != (*word_mask.shape, self.config.input_size) or not word_mask.numel():
+            raise InputError(
+                f"inputs_vectors {tuple(inputs_vectors.shape)} with word_mask {tuple(word_mask.shape)}: expected "
+                f"(B, W, {self.config.input_size}) and (B, W), at least one word wide"
+            )
+        with torch.autocast(inputs_vectors.device.type, enabled=False):
+            hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
+            logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)
+            pairwise = None
+            if self.pairs is not None:  # by the second word of each pair of words
+                pairwise = self.pairs(hidden[:, 1:]).unflatten(-1, self.crf.transitions.shape)
+            loss = None
+            if labels is not None:
+                self.crf.check_tags(labels, word_mask)
+                loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum()
+                if num_items_in_batch is not None:
+                    loss = loss / num_items_in_batch
+                elif reduction == "mean":
+                    loss = loss / word_mask.sum().clamp(min=1)
+            tags = None if self.training else self.crf.decode(logits, word_mask, pairwise)
+        return TaggerOutput(loss=loss, logits=logits, tags=tags)
+
+    @torch.no_grad()
+    def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
+        """The best tags of each sentence, one for each of its words, without dropout; arguments as of [`forward`]."""
+        training = self.training
+        self.eval()
+        try:
+            found = self(*args, **kwargs, return_dict=True).tags
+        finally:
+            self.train(training)
+        return [row[row >= 0].tolist() for row in found.cpu()]
+
+    @torch.no_grad()
+    def word_vectors(
+        self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
+    ) -> Tensor:
+        """The frozen vectors of words, which can be kept: the encoder then runs once, not in every epoch.
+
+        Args:
+            input_ids: int64 (B, T).
+            attention_mask: int64 (B, T).
+            word_spans: int64 (B, W, 2).
+            kwargs: of the encoder.
+
+        Returns:
+            float32 (B, W, `config.input_size`); 0 where a span is empty.
+        """
+        output = self.backbone(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, return_dict=True, **kwargs
+        )
+        states = select_layers(output, self.layer_numbers, self.config.num_hidden_layers)
+        return self.mix_layers(torch.stack([pool_spans(s, word_spans, self.config.pooling) for s in states], dim=-2))
+
+    def mix_layers(self, vectors: Tensor) -> Tensor:
+        """One vector a word, float (..., `config.input_size`), of those of `config.layers`, float (..., layers, dim).
+
+        [`hf_xalign.modeling.word_vectors.extract_word_vectors`] gives the latter for a whole corpus.
+        """
+        return vectors.sum(-2) if self.config.layer_mix == "sum" else vectors.flatten(-2)
+
+    def train(self, mode: bool = True) -> BiLSTMCRFForTokenClassification:
+        """Set the mode of all but the encoder, which stays frozen and in evaluation mode."""
+        super().train(mode)
+        # Here and not only at the start: `from_pretrained` makes every parameter trainable, and ends in `eval()`.
+        self.backbone.requires_grad_(False).eval()
+        return self
+
+    def _read(self, vectors: Tensor, word_mask: Tensor) -> Tensor:
+        """The BiLSTM's output, (B, W, 2 * lstm_size), with dropout before and after."""
+        # Packing takes no sentence without a word: such a one is read as a word of zeros, which nothing looks at.
+        lengths = word_mask.sum(1).clamp(min=1).cpu()
+        vectors = self.dropout(vectors.masked_fill(~word_mask.unsqueeze(-1), 0.0))
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=vectors.shape[1])
+        return self.dropout(hidden)
+
+    # Called for what is not the encoder's.
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.LSTM):
+            bound = self.config.lstm_size**-0.5
+            for parameter in module.parameters():
+                init.uniform_(parameter, -bound, bound)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, LinearChainCRF):
+            for parameter in module.parameters():
+                init.zeros_(parameter)
+
+
+def words_of(word_spans: Tensor) -> Tensor:
+    """Where the words of sentences are: bool (B, W), True up to the last span int64 (B, W, 2) that holds a token."""
+    filled = word_spans[..., 1] > word_spans[..., 0]
+    return filled.flip(1).cumsum(1).flip(1) > 0
+
+
+def _check(config: BiLSTMCRFConfig) -> None:
+    for name, known in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
+        if getattr(config, name) not in get_args(known):
+            raise InputError(f"{name}={getattr(config, name)}: choose one of {', '.join(get_args(known))}")
+    if config.lstm_size < 1 or config.lstm_layers < 1 or not 0 <= config.dropout < 1:
+        raise InputError(
+            f"lstm_size={config.lstm_size}, lstm_layers={config.lstm_layers}, dropout={config.dropout}: sizes are "
+            "whole numbers from 1 on, and dropout is a share below 1"
+        )
+    layer_index(config.layers, config.num_hidden_layers)
+
+
+AutoConfig.register(BiLSTMCRFConfig.model_type, BiLSTMCRFConfig)
+AutoModelForTokenClassification.register(BiLSTMCRFConfig, BiLSTMCRFForTokenClassification)

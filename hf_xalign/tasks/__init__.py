@@ -1,0 +1,34 @@
+"""Downstream tasks, trained on one language and scored on many: what alignment does to a language without data.
+
+A [`Task`] says how a kind of task reads, encodes, predicts and scores; a trainer and a recipe know no more of it.
+"""
+
+from hf_xalign.tasks.classification import SequenceTask, TokenTask
+from hf_xalign.tasks.examples import Examples, by_language, read_examples
+from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.models import load_task_model
+from hf_xalign.tasks.prediction import predict, score_languages
+from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa_reading import read_questions
+from hf_xalign.tasks.qa_task import QuestionTask
+from hf_xalign.tasks.task import Task, TaskScores
+
+__all__ = [
+    "Examples",
+    "LabelSet",
+    "LanguageInputs",
+    "QuestionTask",
+    "SequenceTask",
+    "Task",
+    "TaskScores",
+    "TokenTask",
+    "by_language",
+    "cross_lingual",
+    "load_task_model",
+    "mix_languages",
+    "predict",
+    "read_examples",
+    "read_questions",
+    "score_languages",
+]

@@ -1,0 +1,173 @@
+"""Tasks with labels: one for each word, or one for a text or a pair of texts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.errors import InputError
+from hf_xalign.tasks.collation import TaskCollator
+from hf_xalign.tasks.encoding import encode_texts, encode_words
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.scoring import Counts, Metric, count_classes, count_spans, count_words
+from hf_xalign.tasks.task import Batch, Task, TaskScores
+
+logger = logging.getLogger(__name__)
+
+_NOT_INPUTS = ("labels", "label_positions", "label_counts")
+
+
+class _Classification(Task):
+    """What both kinds share: a cross entropy over labelled items."""
+
+    labels: LabelSet
+
+    def config(self) -> dict[str, Any]:
+        return self.labels.config()
+
+    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
+        return TaskCollator(pad_token_id)
+
+    def count_items(self, batch: Batch) -> int:
+        return len(batch["labels"])
+
+    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+        inputs = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
+        return inputs, {name: value for name, value in batch.items() if name in _NOT_INPUTS}
+
+    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+        return F.cross_entropy(self._logits(output, batch).float(), batch["labels"], reduction="sum")
+
+    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
+        """Scores of the labels, float (items, labels)."""
+        raise NotImplementedError
+
+    def _encode(
+        self, encode: Callable[..., tuple[Dataset, int]], examples: Examples, max_length: int, unit: str
+    ) -> Dataset:
+        examples.check_labels(self.labels, "the training text")
+        encoded, cut = encode(examples, self.labels.ids, max_length=max_length)
+        if cut:
+            logger.warning("%s: %d %s beyond max_length=%d tokens", examples.name, cut, unit, max_length)
+        return encoded
+
+
+@dataclass(frozen=True)
+class TokenTask(_Classification):
+    """A label for each word, on its first subword: parts of speech, names, slots.
+
+    Words that truncation cuts off have no label in training, and count as wrong in every score.
+
+    Attributes:
+        labels: the labels.
+        metric: the headline score; by default `span_f1` of BIO labels, `accuracy` of others.
+        on_empty_word: a word of which the tokenizer makes nothing (a control character, a lone variation selector):
+            `error`, or `unk` for the unknown token in its place (XTREME's way, WikiANN has such words).
+    """
+
+    kind: ClassVar[str] = "token"
+    head: ClassVar[str] = "ForTokenClassification"
+    labels: LabelSet
+    metric: Metric = cast(Metric, None)
+    on_empty_word: Literal["error", "unk"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.metric is None:
+            object.__setattr__(self, "metric", "span_f1" if self.labels.mark_spans else "accuracy")
+        if self.metric == "span_f1" and not self.labels.mark_spans:
+            raise InputError(f"metric=span_f1 needs BIO labels; these are {self.labels.describe()}")
+
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> Dataset:
+        """Rows of [`encode_words`]."""
+        encode = partial(encode_words, tokenizer=tokenizer, languages=languages, on_empty_word=self.on_empty_word)
+        lost = "words have no label, being" if training else "words count as wrong, being"
+        return self._encode(encode, examples, max_length, lost)
+
+    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
+        return output.logits.flatten(0, 1)[batch["label_positions"]]
+
+    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+        """The label id of each word that has a token, in order."""
+        found = self._logits(output, batch).argmax(-1).cpu().numpy()
+        return np.split(found, np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
+
+    def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
+        """`accuracy`, `token_f1` and, of BIO labels, `span_f1`; and how many words there are and were cut off."""
+        gold = examples.rows["labels"][:]
+        predicted: list[list[str | None]] = []
+        for first, found in zip(encoded["first"], predictions, strict=True):
+            ids = iter(found.tolist())
+            predicted.append([self.labels.names[next(ids)] if position >= 0 else None for position in first])
+        scores = {"accuracy": _example_scores(count_words(predicted, gold, outside=None))}
+        if self.labels.mark_spans:
+            # A span is found only where all of its words are, and whoever predicts nothing finds nothing.
+            filled = [["O" if label is None else label for label in labels] for labels in predicted]
+            scores["span_f1"] = _example_scores(count_spans(filled, gold))
+        scores["token_f1"] = _example_scores(count_words(predicted, gold))
+        lost = sum(label is None for labels in predicted for label in labels)
+        return TaskScores(scores, {"words": sum(map(len, gold)), "lost_words": lost})
+
+
+@dataclass(frozen=True)
+class SequenceTask(_Classification):
+    """One label for a text or a pair of texts: inference, intents, topics.
+
+    Attributes:
+        labels: the labels.
+        metric: the headline score.
+    """
+
+    kind: ClassVar[str] = "sequence"
+    head: ClassVar[str] = "ForSequenceClassification"
+    labels: LabelSet
+    metric: Literal["accuracy"] = "accuracy"
+
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> Dataset:
+        """Rows of [`encode_texts`]."""
+        encode = partial(encode_texts, tokenizer=tokenizer, languages=languages)
+        return self._encode(encode, examples, max_length, "examples are cut off")
+
+    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
+        return output.logits
+
+    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+        """The label id of each text, shape ()."""
+        return list(output.logits.argmax(-1).cpu().numpy())
+
+    def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
+        """`accuracy`."""
+        predicted = [self.labels.names[int(found)] for found in predictions]
+        return TaskScores({"accuracy": _example_scores(count_classes(predicted, examples.rows["label"][:]))})
+
+
+def _example_scores(counts: Counts) -> Any:
+    from hf_xalign.evaluation.examples import ExampleScores
+
+    return ExampleScores.from_counts(*counts)

@@ -1,0 +1,61 @@
+"""Encoded examples to one padded batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class TaskCollator:
+    """Collate rows of [`~hf_xalign.tasks.encoding`], padded to the longest of them.
+
+    The batch (B rows, width) holds:
+
+    - `input_ids`, `attention_mask`: int64 (B, width); `token_type_ids` likewise, where the rows have such or the
+      model has language embeddings; `language`: int64 (B,), the number of each row's map, where there are maps.
+    - of rows with word labels, N of whose words have a token: `labels` int64 (N,), `label_positions` int64 (N,), the
+      words' first subwords as positions in the flattened batch, and `label_counts` int64 (B,), how many of them each
+      row has. Any other token has no label (what -100 says elsewhere in transformers).
+    - of rows with one label: `labels` int64 (B,).
+
+    Args:
+        pad_token_id: the padding token.
+    """
+
+    pad_token_id: int
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        width = max(len(row["input_ids"]) for row in rows)
+        input_ids = torch.full((len(rows), width), self.pad_token_id)
+        attention_mask = torch.zeros(len(rows), width, dtype=torch.long)
+        for number, row in enumerate(rows):
+            ids = torch.as_tensor(row["input_ids"])
+            input_ids[number, : len(ids)] = ids
+            attention_mask[number, : len(ids)] = 1
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if "language_row" in rows[0]:
+            own = torch.tensor([row["language_row"] for row in rows])
+            batch["token_type_ids"] = own[:, None].expand(-1, width).contiguous()
+        elif "token_type_ids" in rows[0]:
+            types = torch.zeros(len(rows), width, dtype=torch.long)
+            for number, row in enumerate(rows):
+                types[number, : len(row["token_type_ids"])] = torch.as_tensor(row["token_type_ids"])
+            batch["token_type_ids"] = types
+        if "language_number" in rows[0]:
+            batch["language"] = torch.tensor([row["language_number"] for row in rows])
+        if "label" in rows[0]:
+            return {**batch, "labels": torch.tensor([row["label"] for row in rows])}
+        first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
+        labels = [np.asarray(row["word_labels"], dtype=np.int64)[at >= 0] for row, at in zip(rows, first, strict=True)]
+        positions = [number * width + at[at >= 0] for number, at in enumerate(first)]
+        return {
+            **batch,
+            "labels": torch.from_numpy(np.concatenate(labels)),
+            "label_positions": torch.from_numpy(np.concatenate(positions)),
+            "label_counts": torch.tensor([len(own) for own in labels]),
+        }

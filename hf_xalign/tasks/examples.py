@@ -1,0 +1,211 @@
+"""Labelled text of one language, with the place in its file that each example came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from datasets import Dataset
+from tqdm import tqdm
+
+from hf_xalign.data.parallel import parse_source
+from hf_xalign.errors import InputError
+from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.readers import default_labels, read_records
+
+Kind = Literal["token", "sequence"]
+
+_PAIR = ("text_a", "text_b")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Labelled text of one language.
+
+    Attributes:
+        name: the file or Hub dataset, in messages.
+        language: its code.
+        rows: for word labels `tokens` and `labels` (lists of str, as many of one as of the other); for labels of
+            whole texts `text_a`, `text_b` (pairs only) and `label` (str). With each, `line` (int), its place.
+        unit: what a place is called: `line` of a file, `row` of a Hub dataset.
+        fingerprint: of the content.
+    """
+
+    name: str
+    language: str
+    rows: Dataset
+    unit: str = "line"
+    fingerprint: str = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def place(self, row: int) -> str:
+        """Where example `row` (from 0 on) stands, for messages."""
+        return f"{self.name}, {self.unit} {self.rows[row]['line']}"
+
+    @property
+    def label_names(self) -> set[str]:
+        """The labels that occur."""
+        if "label" in self.rows.column_names:
+            return set(self.rows.unique("label"))
+        return {name for names in self.rows["labels"] for name in names}
+
+    def check_labels(self, labels: LabelSet, of: str) -> None:
+        """Refuse labels that are not in `labels`.
+
+        Args:
+            labels: those that there may be.
+            of: where they came from, in the message.
+
+        Raises:
+            InputError: naming the first one and its place.
+        """
+        if not (strange := self.label_names - set(labels.names)):
+            return
+        column = "label" if "label" in self.rows.column_names else "labels"
+        for row, found in enumerate(self.rows[column]):
+            for word, name in enumerate([found] if column == "label" else found):
+                if name in strange:
+                    at = "" if column == "label" else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
+                    raise InputError(
+                        f"{self.place(row)}{at}: label {name!r} is none of the {labels.describe()} of {of}; name all "
+                        "labels by labels=labels.json, or leave such examples out"
+                    )
+
+
+def read_examples(
+    item: str,
+    kind: Kind,
+    *,
+    text_columns: Sequence[str] = (),
+    label_column: str | None = None,
+    split: str = "train",
+    max_examples: int | None = None,
+    revision: str | None = None,
+) -> Examples:
+    """Read one language's labelled text. Text is NFC-normalised, that of whole texts stripped too.
+
+    Args:
+        item: `de=PATH` or `de=owner/name:config`, see [`~hf_xalign.tasks.readers.read_records`].
+        kind: `token`, a label for each word, or `sequence`, one for a text or a pair of texts.
+        text_columns: of words: one, by default `tokens`. Of texts: one or two, by default `text_a` and `text_b`, else
+            `text`.
+        label_column: by default `labels` of words (`upos` in CoNLL-U), `label` of texts.
+        split: split of a Hub dataset.
+        max_examples: keep the first so many.
+        revision: branch, tag or commit of a Hub dataset.
+
+    Raises:
+        InputError: no language is named, nothing is found, a column is missing, or a record is malformed; the message
+            names file and line.
+    """
+    source, language = parse_source(item)
+    if language is None or source.startswith("embedded:"):
+        raise InputError(f"{item}: say which language it is in, as in en={source}")
+    if max_examples is not None and max_examples < 1:
+        raise InputError(f"max_examples={max_examples}: at least 1")
+    unit, records = read_records(source, split=split, revision=revision)
+    hidden = int(os.environ.get("RANK", "0")) != 0
+    bar = tqdm(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False, disable=hidden)
+    rows: list[dict[str, Any]] = []
+    for line, record in bar:
+        where = f"{source}, {unit} {line}"
+        if kind == "token":
+            row = _words(record, text_columns, label_column or default_labels(source), where)
+        else:
+            row = _texts(record, text_columns, label_column or "label", where)
+        rows.append({**row, "line": line})
+    if not rows:
+        raise InputError(f"{source}: no examples in it")
+    digest = hashlib.blake2b(digest_size=16)
+    for row in rows:
+        digest.update(json.dumps(row).encode())
+    return Examples(source, language, Dataset.from_list(rows), unit, digest.hexdigest())
+
+
+def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
+    """Evaluation sets by their language.
+
+    Args:
+        parts: the sets.
+        wanted: languages that there must be; default none in particular.
+
+    Raises:
+        InputError: two sets of one language, or none of a wanted one.
+    """
+    found: dict[str, Examples] = {}
+    for part in parts:
+        if part.language in found:
+            raise InputError(
+                f"{part.language} is evaluated on {found[part.language].name} and on {part.name}: name one of them, "
+                f"or give one a code of its own ({part.language}-x-other)"
+            )
+        found[part.language] = part
+    if missing := [language for language in wanted if language not in found]:
+        raise InputError(f"no evaluation text in {', '.join(missing)}; there is text in {', '.join(found)}")
+    return found
+
+
+def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
+    if len(text_columns) > 1:
+        raise InputError(f"text_columns={', '.join(text_columns)}: words are in one column")
+    column = text_columns[0] if text_columns else "tokens"
+    words, labels = (_list(record, name, where) for name in (column, label_column))
+    if len(words) != len(labels):
+        raise InputError(
+            f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}; every word "
+            "needs one"
+        )
+    if not words:
+        raise InputError(f"{where}: a sentence without words; leave it out")
+    return {
+        "tokens": [unicodedata.normalize("NFC", _text(word, column, where)) for word in words],
+        "labels": [_label(label, label_column, where) for label in labels],
+    }
+
+
+def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
+    if len(text_columns) > 2:
+        raise InputError(f"text_columns={', '.join(text_columns)}: one text or a pair of texts is classified")
+    columns = tuple(text_columns) or (_PAIR if set(_PAIR) & set(record) else ("text",))
+    texts = [_text(_get(record, column, where), column, where) for column in columns]
+    row = {name: unicodedata.normalize("NFC", text).strip() for name, text in zip(_PAIR, texts, strict=False)}
+    if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
+        raise InputError(f"{where}: column {empty[0]!r} is empty; leave the example out")
+    return {**row, "label": _label(_get(record, label_column, where), label_column, where)}
+
+
+def _get(record: dict[str, Any], column: str, where: str) -> Any:
+    if column not in record:
+        raise InputError(
+            f"{where}: no column {column!r}; the columns there are {', '.join(record)}: name them by text_columns and "
+            "label_column"
+        )
+    return record[column]
+
+
+def _list(record: dict[str, Any], column: str, where: str) -> list[Any]:
+    found = _get(record, column, where)
+    if not isinstance(found, list):
+        raise InputError(f"{where}: column {column!r} holds {type(found).__name__}, not a list with an entry a word")
+    return found
+
+
+def _text(value: Any, column: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+    return value
+
+
+def _label(value: Any, column: str, where: str) -> str:
+    if value is None or isinstance(value, (bool, float, list, dict)) or value == "":
+        shown = json.dumps(value)
+        raise InputError(f"{where}: column {column!r} has the label {shown}; a label is text or a whole number")
+    return str(value)

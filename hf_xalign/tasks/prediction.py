@@ -1,0 +1,97 @@
+"""Predictions and scores of a task model, an evaluation set after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import nn
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.task import Task, TaskScores
+
+
+def predict(
+    model: nn.Module,
+    task: Task,
+    encoded: Dataset,
+    pad_token_id: int,
+    *,
+    batch_size: int = 64,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> list[np.ndarray]:
+    """Predictions for encoded rows, in their order; rows of like length share a batch.
+
+    Args:
+        model: the task model, on any device; it is in evaluation mode meanwhile.
+        task: the task.
+        encoded: rows of the task's `encode`.
+        pad_token_id: the padding token.
+        batch_size: rows a forward pass.
+        dtype: autocast dtype of the forward passes, or None.
+        desc: label of the progress bar, or None for no bar.
+    """
+    device = next(model.parameters()).device
+    collate = task.collator(pad_token_id)
+    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
+    found: list[np.ndarray] = [np.empty(0)] * len(order)
+    hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
+    starts = tqdm(range(0, len(order), batch_size), desc=desc, leave=False, disable=hidden)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode(), torch.autocast(device.type, dtype, enabled=dtype is not None):
+            for start in starts:
+                rows = order[start : start + batch_size]
+                columns = encoded[rows]
+                batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+                batch = {name: value.to(device) for name, value in batch.items()}
+                inputs, _ = task.split(batch)
+                for row, prediction in zip(rows, task.predictions(model(**inputs), batch), strict=True):
+                    found[row] = prediction
+    finally:
+        model.train(was_training)
+    return found
+
+
+def score_languages(
+    model: nn.Module,
+    task: Task,
+    evaluation: Mapping[str, tuple[Examples, Dataset]],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    batch_size: int = 64,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> dict[str, TaskScores]:
+    """The scores of every language; arguments as of [`predict`].
+
+    Args:
+        model: the task model.
+        task: the task.
+        evaluation: language -> its examples, and these encoded.
+        tokenizer: for its padding token.
+        batch_size: rows a forward pass.
+        dtype: autocast dtype of the forward passes, or None.
+        desc: label of the progress bars, or None for none.
+    """
+    assert isinstance(tokenizer.pad_token_id, int)
+    scores = {}
+    for language, (examples, encoded) in evaluation.items():
+        predictions = predict(
+            model,
+            task,
+            encoded,
+            tokenizer.pad_token_id,
+            batch_size=batch_size,
+            dtype=dtype,
+            desc=desc and f"{desc} ({language})",
+        )
+        scores[language] = task.score(examples, encoded, predictions)
+    return scores

@@ -1,0 +1,137 @@
+"""Extractive question answering as a task: the answer is a span of the context."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.qa_answers import best_answers, window_spans
+from hf_xalign.tasks.qa_features import QuestionCollator, encode_questions
+from hf_xalign.tasks.qa_normalization import Rules
+from hf_xalign.tasks.qa_scores import score_answers
+from hf_xalign.tasks.task import Batch, Task, TaskScores
+
+logger = logging.getLogger(__name__)
+
+_NOT_INPUTS = ("start_positions", "end_positions", "opens", "closes")
+
+
+@dataclass(frozen=True)
+class QuestionTask(Task):
+    """The first and the last token of the answer (Devlin et al. 2019, section 4.2).
+
+    The loss of a window is the mean of both cross entropies over its tokens, padding left out, so that it does not
+    depend on which windows share a batch; the loss of a step is a mean over windows.
+
+    Attributes:
+        metric: the headline score.
+        overlap: tokens of the context that two windows share.
+        max_question_tokens: a longer question is cut off.
+        max_answer_tokens: longer answers are not looked for.
+        rules: by which answers are compared, see [`~hf_xalign.tasks.qa_normalization.answer_tokens`].
+    """
+
+    kind: ClassVar[str] = "questions"
+    head: ClassVar[str] = "ForQuestionAnswering"
+    metric: Literal["qa_f1", "exact_match"] = "qa_f1"
+    overlap: int = 128
+    max_question_tokens: int = 64
+    max_answer_tokens: int = 30
+    rules: Rules = "mlqa"
+
+    def config(self) -> dict[str, Any]:
+        """Nothing: there are no labels."""
+        return {}
+
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> Dataset:
+        """Windows of [`encode_questions`]."""
+        found = encode_questions(
+            examples,
+            tokenizer,
+            languages,
+            max_length=max_length,
+            overlap=self.overlap,
+            max_question_tokens=self.max_question_tokens,
+            training=training,
+        )
+        if found.cut_questions:
+            logger.warning("%s: %d questions are cut off", examples.name, found.cut_questions)
+        if found.lost_answers:
+            logger.warning(
+                "%s: %d questions are left out, of whose answer the tokenizer makes nothing",
+                examples.name,
+                found.lost_answers,
+            )
+        return found.windows
+
+    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
+        """A [`QuestionCollator`]."""
+        return QuestionCollator(pad_token_id)
+
+    def count_items(self, batch: Batch) -> int:
+        """Windows."""
+        return len(batch["input_ids"])
+
+    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+        """What the model reads, and the labels or characters."""
+        inputs = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
+        return inputs, {name: value for name, value in batch.items() if name in _NOT_INPUTS}
+
+    def loss(self, output: Any, batch: Batch) -> Tensor:
+        """Sum over windows of the mean of both cross entropies."""
+        padding = batch["attention_mask"] == 0
+        losses = [
+            F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
+            for logits, labels in (
+                (output.start_logits, "start_positions"),
+                (output.end_logits, "end_positions"),
+            )
+        ]
+        return (losses[0] + losses[1]) / 2
+
+    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+        """Of each window its best span, float64 (3,): first character, character after the last, score."""
+        found = window_spans(
+            output.start_logits,
+            output.end_logits,
+            batch["opens"],
+            batch["closes"],
+            max_answer_tokens=self.max_answer_tokens,
+        )
+        return list(torch.stack([column[:, 0].double() for column in found], dim=1).cpu().numpy())
+
+    def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:
+        """The answer to each question; arguments as of `score`."""
+        starts, ends, scores = np.stack(predictions)[:, :, None].transpose(1, 0, 2)
+        spans = best_answers(np.asarray(encoded["question"][:]), starts, ends, scores, count=len(examples))
+        return spans.texts(examples.rows["context"][:])
+
+    def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
+        """F1 and exact match of each question."""
+        answers = self.answers(examples, encoded, predictions)
+        references = [row["text"] for row in examples.rows["answers"]]
+        found = score_answers(answers, references, examples.rows["context_lang"][:], rules=self.rules)
+        scores = {"qa_f1": found.f1, "exact_match": found.exact_match}
+        return TaskScores(
+            {name: ExampleScores.from_values(values) for name, values in scores.items()}, {"windows": len(encoded)}
+        )

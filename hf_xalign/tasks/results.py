@@ -1,0 +1,137 @@
+"""Scores of a task over seeds, in the folder that systems are compared from.
+
+    OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs
+    OUTPUT/seed-<s>/examples/<lang>.json  the scores of every example
+
+`scores.json` is written last, so that a seed that has one is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hf_xalign.cache import replacing
+from hf_xalign.errors import InputError
+from hf_xalign.tasks.task import TaskScores
+
+SCORES = "scores.json"
+EXAMPLES = "examples"
+_RUN = "run.json"
+
+
+def seed_folder(output: str | os.PathLike, seed: int) -> Path:
+    """The folder of one seed."""
+    return Path(output) / f"seed-{seed}"
+
+
+def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The scores of a seed that was run before, or None.
+
+    Args:
+        folder: the seed's folder.
+        how: what the scores must say of how they came about: `settings`, `inputs`, ...
+
+    Raises:
+        InputError: they came about otherwise; what differs is named.
+    """
+    return _agreeing(folder / SCORES, how)
+
+
+def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    """Make a seed's folder ready for a run, or for going on with an interrupted one.
+
+    Args:
+        folder: the seed's folder.
+        how: how its scores come about; kept in `run.json` until they are there.
+        overwrite: delete what an earlier run left.
+
+    Raises:
+        InputError: the folder holds an interrupted run of other settings.
+    """
+    if overwrite:
+        for path in (folder / SCORES, folder / _RUN):
+            path.unlink(missing_ok=True)
+    elif _agreeing(folder / _RUN, how) is not None:
+        return
+    _write(folder / _RUN, how)
+
+
+def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the scores of one seed: every example's first, the totals last and whole.
+
+    Args:
+        folder: the seed's folder.
+        scores: of each language.
+        how: how they came about: `task`, `metric`, the headline among the scores, `seed`, `train_language`,
+            `settings`, ...
+
+    Returns:
+        What `scores.json` holds.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    languages = {}
+    for language, found in scores.items():
+        examples = found.examples[how["metric"]]
+        examples.save(folder / EXAMPLES / f"{language}.json")
+        languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
+    content = {**how, "languages": languages}
+    _write(folder / SCORES, content)
+    (folder / _RUN).unlink(missing_ok=True)
+    return content
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The content of a file that says how a run came about; None where there is no file."""
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); delete {path.parent} and run that seed again") from error
+    # As JSON has it: tuples are lists there, and keys are text.
+    for name, wanted in json.loads(json.dumps(how)).items():
+        there = content.get(name)
+        if there == wanted:
+            continue
+        if isinstance(there, dict) and isinstance(wanted, dict):
+            key = min(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
+            there, wanted, name = there.get(key), wanted.get(key), key
+        raise InputError(
+            f"{path} is of another run: {name} is {json.dumps(there)} there and {json.dumps(wanted)} here. Give "
+            f"another output_dir, or overwrite_output_dir=true to lose what is in {path.parent}"
+        )
+    return content
+
+
+def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
+    """A table of the scores of several seeds: for each language the mean, the spread and the lowest and highest.
+
+    Args:
+        runs: what `scores.json` holds, of each seed.
+    """
+    metric = runs[0]["metric"]
+    languages = list(runs[0]["languages"])
+    table = np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
+    rows = [*zip(languages, table.T, strict=True), *([("mean", table.mean(1))] if len(languages) > 1 else [])]
+    width = max(8, *(len(name) for name, _ in rows))
+    lines = [f"{'language':<{width}}  {metric:>9}" + ("      sd     min     max" if len(runs) > 1 else "")]
+    for name, scores in rows:
+        line = f"{name:<{width}}  {100 * scores.mean():>9.2f}"
+        if len(runs) > 1:
+            line += f"  {100 * scores.std(ddof=1):>6.2f}  {100 * scores.min():>6.2f}  {100 * scores.max():>6.2f}"
+        lines.append(line)
+    seeds = ", ".join(str(run["seed"]) for run in runs)
+    return "\n".join([*lines, f"trained on {runs[0]['train_language']}; seeds {seeds}; in per cent"])

@@ -1,0 +1,148 @@
+r"""Pre-train, or go on pre-training, an encoder on several languages: MLM, XLM, DICT-MLM or ALIGN-MLM.
+
+A language and what is derived of it (another script, the words of each sentence in reverse), a small model:
+
+    accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_small.yaml --corpus en=FILE.txt
+
+Real languages and a dictionary of words, from an encoder that there is:
+
+    accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_continued.yaml \
+        --corpus en=english.txt de=german.txt --dictionary de=en-de.txt --test_dictionary de=en-de.test.txt
+
+`--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (labels are translated by the dictionary) or `align_mlm`
+(the dictionary's input embeddings are drawn together). It ends with what was saved where, the loss on held-out text,
+and the embeddings' alignment before and after. The folder is an ordinary checkpoint with its dictionary
+(`token_entries.json`), the derived language (`derived_language.json`) where there is one, `results.json` and a card.
+The grid of objectives and derived languages is `recipes/align_mlm_grid.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
+
+from hf_xalign.recipes.common import run, settle_cpu
+
+DERIVED_FILE = "derived_language.json"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
+    from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+    from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+
+    data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
+    pretrain(data, args)
+
+
+def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
+    """Train by the arguments; the record of the run, or None of a dry one.
+
+    Raises:
+        InputError: the arguments, or what they name, cannot be used; nothing has been trained then.
+        NonFiniteLossError: the loss became NaN or infinite.
+    """
+    from transformers import set_seed
+
+    from hf_xalign.recipes.pretraining import load_pretraining
+    from hf_xalign.record import phase, start_record
+    from hf_xalign.trainers.align_mlm import AlignMLMTrainer
+    from hf_xalign.trainers.checkpoints import check_output_dir
+
+    resume = args.resume_from_checkpoint
+    if isinstance(resume, str) and resume.lower() in ("true", "false"):
+        resume = resume.lower() == "true"
+    if not data.dry_run:
+        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+    settle_cpu(args.device.type)
+    set_seed(args.seed)
+    record = start_record(
+        method="align_mlm",
+        preset=args.preset,
+        seed=args.seed,
+        base_model=data.model_name_or_path,
+        languages=[],
+        pivot=data.target_lang,
+        settings={**data.changed(), **args.changed()},
+        objective=args.formula(),
+        paper=AlignMLMTrainer._paper,
+    )
+    with phase(record, "loading"), args.main_process_first(desc="loading text"):
+        material = load_pretraining(data, args)
+    record["languages"] = {"pivot": material.languages[0], "others": material.languages[1:]}
+    record["data"] = material.sources
+    if args.should_save:
+        parameters = sum(p.numel() for p in material.model.parameters())
+        print(f"encoder  {data.model_name_or_path}: {parameters / 1e6:.1f} million parameters")
+        print("\n".join(material.describe()))
+    with phase(record, "preparing"):
+        trainer = AlignMLMTrainer(
+            material.model,
+            args,
+            train_dataset=material.train,
+            entries=material.entries,
+            eval_dataset=material.evaluation,
+            test_entries=material.test_entries,
+            candidates=material.candidates,
+            processing_class=material.tokenizer,
+        )
+    if data.dry_run:
+        steps = len(trainer.get_train_dataloader()) * args.num_train_epochs if args.max_steps < 0 else args.max_steps
+        print(
+            f"steps    {steps:,.0f} batches of {args.per_device_train_batch_size} rows; dry run: nothing was trained"
+        )
+        return None
+    with phase(record, "scoring"):
+        _score(record, "before", trainer)
+    with phase(record, "training"):
+        trainer.train(resume_from_checkpoint=resume)
+    trainer.save_model()
+    with phase(record, "scoring"):
+        _score(record, "after", trainer)
+    if args.should_save:
+        _finish(record, Path(args.output_dir), material)
+    return record
+
+
+def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
+    """Put the losses on held-out text and the alignment into the record."""
+    from hf_xalign.evaluation.embedding_alignment import alignment_of_model
+
+    if trainer.eval_dataset is not None:
+        found = trainer._metrics(trainer.eval_dataset)
+        record.setdefault("losses", {})[when] = {
+            name.removesuffix("_loss"): value for name, value in found.items() if name.endswith("_loss")
+        }
+    if trainer.test_entries is not None:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        share = alignment_of_model(model, trainer.test_entries, trainer.candidates).share
+        record["scores"][when][record["languages"]["others"][0]] = {"embedding_alignment": share}
+
+
+def _finish(record: dict[str, Any], folder: Path, material: Any) -> None:
+    from hf_xalign.model_cards import write_card
+    from hf_xalign.record import finish_record, format_table, write_record
+
+    saved = {"model": str(folder), "scores and settings": str(folder / "results.json")}
+    saved["model card"] = str(folder / "README.md")
+    if material.derived is not None:
+        material.derived.save(folder / DERIVED_FILE)
+        saved["derived language"] = str(folder / DERIVED_FILE)
+    if material.entries is not None:
+        saved["dictionary"] = str(folder / "token_entries.json")
+    finish_record(record, saved)
+    write_record(folder, record)
+    write_card(folder, record)
+    print("\n" + format_table(record))
+    for language, before in record.get("losses", {}).get("before", {}).items():
+        print(f"loss on held-out text, {language}: {before:.3f} -> {record['losses']['after'][language]:.3f}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,262 @@
+r"""ALIGN-MLM's experiment: objectives x derived languages, each pre-trained, then fine-tuned and tested on both sides.
+
+    python recipes/align_mlm_grid.py --config recipes/configs/align_mlm_small.yaml --corpus en=TEXT \
+        --eval_corpus en=TEXT --train_data TAGGED --test_data TAGGED --label_column tags --output_dir runs/grid
+
+For each objective and transformation it runs `recipes/align_mlm.py` (with all settings of the config and the command
+line), derives the labelled text, and runs `recipes/finetune.py` twice: trained on the natural language and tested on
+both (ZS is the score on the derived one), and trained on the derived language and tested on it (SUP). It ends with the
+table of SUP, ZS, delta = SUP - ZS and alignment, Spearman's rho of alignment and delta over all runs, and a figure.
+What is finished is not run again, so it can be interrupted; `--show` prints what there is.
+
+Labels are parts of speech, or anything with a label a word; BIO labels are repaired where spans turned round.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hf_xalign.errors import InputError
+from hf_xalign.recipes.align_mlm import DERIVED_FILE
+from hf_xalign.recipes.common import run
+from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+
+_GRID = "Grid"
+_RECIPES = Path(__file__).resolve().parent
+TABLE = "grid.md"
+FIGURE = "alignment.png"
+
+
+@dataclass
+class GridArguments:
+    """What is crossed, and the labelled text."""
+
+    objectives: list[str] = field(
+        default_factory=lambda: ["mlm", "xlm", "dict_mlm", "align_mlm"],
+        metadata={"help": "Objectives to compare.", "group": _GRID},
+    )
+    transformations: list[str] = field(
+        default_factory=lambda: ["transliteration", "inversion+transliteration"],
+        metadata={
+            "help": "Derived languages in the place of derive, operations joined by +, the first one first.",
+            "group": _GRID,
+        },
+    )
+    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "Seeds, one grid each.", "group": _GRID})
+    train_data: str | None = field(
+        default=None, metadata={"help": "Labelled text to fine-tune on, .jsonl.", "group": _GRID}
+    )
+    test_data: str | None = field(default=None, metadata={"help": "Labelled text to test on.", "group": _GRID})
+    words_column: str = field(default="tokens", metadata={"help": "Its column of words.", "group": _GRID})
+    label_column: str = field(default="labels", metadata={"help": "Its column of labels.", "group": _GRID})
+    max_train_examples: int | None = field(
+        default=None, metadata={"help": "Fine-tune on the first n examples.", "group": _GRID}
+    )
+    finetune_epochs: float = field(default=10.0, metadata={"help": "Epochs of fine-tuning.", "group": _GRID})
+    finetune_learning_rate: float = field(
+        default=2e-5, metadata={"help": "Learning rate of fine-tuning.", "group": _GRID}
+    )
+    show: bool = field(default=False, metadata={"help": "Print what is finished, and run nothing.", "group": _GRID})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid.
+
+    Attributes:
+        objective: of pre-training.
+        transformation: operations joined by +.
+        seed: of all its parts.
+        folder: of its parts.
+    """
+
+    objective: str
+    transformation: str
+    seed: int
+    folder: Path
+
+    @property
+    def model(self) -> Path:
+        """The pre-trained encoder."""
+        return self.folder / "model"
+
+    def scores(self, trained_on: str) -> dict[str, float] | None:
+        """Language -> score of the encoder fine-tuned on one side; None where that is not finished."""
+        path = self.folder / f"finetuned-{trained_on}" / f"seed-{self.seed}" / "scores.json"
+        if not path.exists():
+            return None
+        return {code: found["score"] for code, found in json.loads(path.read_text("utf-8"))["languages"].items()}
+
+    def result(self) -> Any:
+        """Its [`~hf_xalign.evaluation.transfer.TransferRun`]; None where a part is not finished."""
+        from hf_xalign.evaluation.transfer import TransferRun
+
+        natural, derived = self.scores("natural"), self.scores("derived")
+        if natural is None or derived is None:
+            return None
+        record = json.loads((self.model / "results.json").read_text("utf-8"))
+        [code] = record["languages"]["others"]
+        alignment = record["scores"]["after"][code]["embedding_alignment"]
+        return TransferRun(self.objective, self.transformation, alignment, derived[code], natural[code])
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
+    from hf_xalign.evaluation.plots import require_matplotlib
+
+    grid, data, args = parse((GridArguments, PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
+    cells = [
+        Cell(objective, transformation, seed, Path(args.output_dir) / transformation / objective / f"seed-{seed}")
+        for seed in grid.seeds
+        for transformation in grid.transformations
+        for objective in grid.objectives
+    ]
+    if not grid.show:
+        require_matplotlib()
+        check(grid, data, args)
+        for number, cell in enumerate(cells, 1):
+            if cell.result() is None:
+                print(f"\n## {number}/{len(cells)}: {cell.transformation}, {cell.objective}, seed {cell.seed}")
+                run_cell(cell, grid, data, args)
+    report(cells, Path(args.output_dir))
+
+
+def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
+    """Refuse what any of the runs would refuse, before the first one.
+
+    Raises:
+        InputError: naming the argument and the way out.
+    """
+    for name in ("train_data", "test_data"):
+        path = getattr(grid, name)
+        if path is None or not Path(path).is_file():
+            raise InputError(f"{name}={path}: name a .jsonl file of labelled words")
+    for transformation in grid.transformations:
+        if "transliteration" not in transformation.split("+"):
+            raise InputError(
+                f"transformations: {transformation} shares all words with the natural language, so there is no "
+                "alignment to measure: add +transliteration"
+            )
+        for objective in grid.objectives:
+            replace(data, derive=transformation.split("+")).check(replace(args, objective=objective))
+
+
+def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
+    """Pre-train, derive the labelled text, and fine-tune on both sides; what is finished stays."""
+    from hf_xalign.data.derived import DerivedLanguage
+    from hf_xalign.data.parallel import parse_source
+
+    if not (cell.model / "results.json").exists():
+        settings = {**data.changed(), **args.changed(), "preset": args.preset}
+        settings |= {"derive": cell.transformation.split("+"), "objective": cell.objective, "seed": cell.seed}
+        settings |= {"output_dir": str(cell.model), "overwrite_output_dir": True}
+        _call("align_mlm.py", settings)
+    language = DerivedLanguage.load(cell.model / DERIVED_FILE)
+    natural = parse_source(data.corpus[0])[1]
+    texts = {}
+    for name in ("train", "test"):
+        path = cell.folder / f"{name}.jsonl"
+        derive_labelled(getattr(grid, f"{name}_data"), path, language, grid.words_column, grid.label_column)
+        texts[name] = {"natural": f"{natural}={getattr(grid, f'{name}_data')}", "derived": f"{language.code}={path}"}
+    for side in ("natural", "derived"):
+        if cell.scores(side) is None:
+            settings = {
+                "task": "token",
+                "model_name_or_path": str(cell.model),
+                "train_data": [texts["train"][side]],
+                "eval_data": list(texts["test"].values()) if side == "natural" else [texts["test"]["derived"]],
+                "text_columns": [grid.words_column],
+                "label_column": grid.label_column,
+                "max_train_examples": grid.max_train_examples,
+                "num_train_epochs": grid.finetune_epochs,
+                "learning_rate": grid.finetune_learning_rate,
+                "max_length": data.block_size,
+                "per_device_eval_batch_size": args.per_device_eval_batch_size,
+                "seeds": [cell.seed],
+                "save_strategy": "no",
+                "report_to": "none",
+                "use_cpu": args.use_cpu,
+                "bf16": args.bf16,
+                "output_dir": str(cell.folder / f"finetuned-{side}"),
+                "overwrite_output_dir": True,
+            }
+            _call("finetune.py", settings)
+
+
+def derive_labelled(source: str, path: Path, language: Any, words: str, labels: str) -> None:
+    """Write labelled text in the derived language, as .jsonl.
+
+    A character that the pre-training text did not have is kept as it is: there is no letter for it.
+    """
+    from datasets import load_dataset
+
+    from hf_xalign.data.derived_rows import derive
+
+    text = load_dataset("json", data_files=source, split="train")
+    for column in (words, labels):
+        if column not in text.column_names:
+            raise InputError(f"{source}: no column {column} (it has {', '.join(text.column_names)})")
+    bio = any(label.startswith(("B-", "I-")) for row in text[labels][:] for label in row)
+    moved = {"spans": labels} if bio else {"labels": labels}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    derive(text.select_columns([words, labels]), replace(language, on_unknown="keep"), words, **moved).to_json(path)
+
+
+def report(cells: Sequence[Cell], folder: Path) -> None:
+    """Print the table and the correlation of what is finished, and write both and the figure."""
+    from hf_xalign.evaluation.plots import alignment_plot
+    from hf_xalign.evaluation.transfer import spearman
+    from hf_xalign.record import write_text
+
+    done = {cell: found for cell in cells if (found := cell.result()) is not None}
+    lines = [
+        "| derived language | objective | seed | SUP | ZS | delta | alignment |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for cell, one in done.items():
+        figures = " | ".join(f"{100 * x:.1f}" for x in (one.supervised, one.zero_shot, one.delta, one.alignment))
+        lines.append(f"| {cell.transformation} | {cell.objective} | {cell.seed} | {figures} |")
+    lines += ["", f"{len(done)} of {len(cells)} runs are finished."]
+    saved = [str(folder / TABLE)]
+    try:
+        correlation = spearman([one.alignment for one in done.values()], [one.delta for one in done.values()])
+    except InputError as error:
+        lines.append(f"No correlation: {error}.")
+    else:
+        lines.append(
+            f"Alignment and delta: Spearman's rho = {correlation.rho:.3f}, p = {correlation.p_value:.4f} "
+            f"({correlation.runs} runs)."
+        )
+        saved.append(str(alignment_plot(list(done.values()), folder / FIGURE, correlation)))
+    text = "\n".join(lines) + "\n"
+    print("\n" + text)
+    if done:
+        write_text(folder / TABLE, text)
+        print("saved: " + ", ".join(saved))
+
+
+def _call(recipe: str, settings: dict[str, Any]) -> None:
+    """Run another recipe in a process of its own."""
+    command = [sys.executable, str(_RECIPES / recipe)]
+    for name, value in settings.items():
+        if value is None or value == []:
+            continue
+        values = value if isinstance(value, list) else [value]
+        command += [f"--{name}", *(str(one).lower() if isinstance(one, bool) else str(one) for one in values)]
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        raise InputError(
+            f"{recipe} ended with status {done.returncode}; run this again to go on from what is finished"
+        )
+
+
+if __name__ == "__main__":
+    run(main, when_interrupted="the same command goes on from what is finished")

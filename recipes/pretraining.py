@@ -1,0 +1,275 @@
+"""What pre-training works with: text, a vocabulary, an encoder to begin with, and a dictionary of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
+
+from hf_xalign.data.derived import DerivedLanguage
+from hf_xalign.data.derived_rows import derive, derive_pairs
+from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.embedded import resolve_model
+from hf_xalign.data.entries import TokenEntries, single_pieces
+from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.parallel import load_sources, parse_source
+from hf_xalign.data.pretraining import TextCounts, encode_pretraining
+from hf_xalign.data.transliteration import Alphabet
+from hf_xalign.data.treebank import load_treebank, read_trees
+from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.word_order import WordOrder
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.recipes.pretraining_arguments import NEW, PretrainingArguments
+from hf_xalign.record import hub_id
+from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+
+
+@dataclass
+class PretrainingMaterial:
+    """All that a run trains and scores on.
+
+    Attributes:
+        model: the encoder.
+        tokenizer: its tokenizer.
+        languages: the pivot, or natural, language, then the others.
+        train: rows of text.
+        evaluation: rows of held-out text, or None.
+        counts: what the training rows were made of.
+        entries: the dictionary of the objective, or None.
+        test_entries: int64 (n, 2), tokens whose alignment is scored; or None.
+        candidates: int64 (m,), what each is looked for among.
+        derived: the derived language, or None.
+        sources: the record's entries of the text.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    languages: list[str]
+    train: Dataset
+    evaluation: Dataset | None
+    counts: dict[str, TextCounts]
+    entries: TokenEntries | None
+    test_entries: np.ndarray | None
+    candidates: np.ndarray | None
+    derived: DerivedLanguage | None
+    sources: dict[str, list[dict[str, Any]]]
+
+    def describe(self) -> list[str]:
+        """The text, the vocabulary and the entries, for people."""
+        lines = [
+            f"text     {name}: {n.rows:,} rows, {n.tokens:,} tokens of {n.sentences:,} sentences"
+            for name, n in self.counts.items()
+        ]
+        if self.evaluation is not None:
+            lines.append(f"held out {len(self.evaluation):,} rows")
+        lines.append(f"pieces   {len(self.tokenizer):,}")
+        if self.entries is not None:
+            lines.append(f"entries  {self.entries.origin}")
+        if self.test_entries is not None and self.candidates is not None:
+            lines.append(f"scored   {len(self.test_entries):,} entries, among {len(self.candidates):,} tokens")
+        return lines
+
+
+def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingMaterial:
+    """Read the text, make the vocabulary, the encoder and the dictionary.
+
+    Raises:
+        InputError: anything that the arguments name is missing or malformed, or does not go together.
+    """
+    data.check(args)
+    corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
+    held_out = dict(_read(item, data, data.max_eval_sentences) for item in data.eval_corpus)
+    if unknown := sorted(set(held_out) - set(corpora)):
+        raise InputError(f"eval_corpus in {', '.join(unknown)}: corpus has no text of that language")
+    tokenizer, old_ids = _tokenizer(data, corpora)
+    derived = None
+    counterparts = None
+    languages = sorted(corpora, key=lambda code: code != data.target_lang)
+    pairs = None
+    if data.derive:
+        natural = corpora[languages[0]]
+        alphabet = None
+        if "transliteration" in data.derive:
+            everything = [*_texts(corpora), *_texts(held_out)]
+            alphabet = Alphabet.of(everything, tokenizer)
+            tokenizer, counterparts = extend_tokenizer(tokenizer, alphabet)
+        order = WordOrder.learn(tree for path in data.order_of for tree in read_trees(path)) if data.order_of else None
+        derived = DerivedLanguage(
+            languages[0],
+            tuple(data.derive),  # type: ignore[arg-type]
+            seed=args.seed,
+            shared=data.shared,
+            alphabet=alphabet,
+            word_order=order,
+        )
+        if args.objective == "xlm" and not data.parallel:
+            pairs = derive_pairs(natural, derived, _column(natural))
+        languages.append(derived.code)
+        for found in (corpora, held_out):
+            if found:
+                found[derived.code] = derive(found[languages[0]], derived, _column(found[languages[0]]))
+    if data.parallel:
+        pairs = load_sources(data.parallel, target_lang=data.target_lang)
+    model = _encoder(data, tokenizer, old_ids, args.seed)
+    if args.has_language_embeddings:
+        add_language_embeddings(model, languages)
+    entries, test_entries, candidates = _dictionary(data, args, tokenizer, counterparts)
+    rows = encode_pretraining(
+        corpora,
+        tokenizer,
+        model.config,
+        block_size=data.block_size,
+        pairs=pairs,
+        pair_share=data.pair_share,
+        seed=args.seed,
+    )
+    evaluation = None
+    if held_out:
+        evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
+    sources = {
+        name: [
+            {"source": source, "hub_id": hub_id(source), "language": language, "pairs": len(found[language])}
+            for source, language in map(parse_source, items)
+        ]
+        for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
+    }
+    return PretrainingMaterial(
+        model,
+        tokenizer,
+        languages,
+        rows.dataset,
+        evaluation,
+        rows.counts,
+        entries,
+        test_entries,
+        candidates,
+        derived,
+        sources,
+    )
+
+
+def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
+    """Language and text: columns `words` and, of CoNLL-U, those of the trees; or `text`."""
+    source, language = parse_source(item)
+    if language is None:
+        raise InputError(f"corpus {item}: say the language, as in en={item}")
+    if source.endswith(".conllu"):
+        found = load_treebank(source).rename_column("tokens", "words")
+        return language, found.select(range(min(len(found), limit or len(found))))
+    if "syntax" in data.derive:
+        raise InputError(f"corpus {item}: derive syntax needs trees, from a file that ends in .conllu")
+    return language, load_monolingual(source, text_column=data.text_column, max_sentences=limit, words=True)
+
+
+def _column(corpus: Dataset) -> str:
+    return "words" if "words" in corpus.column_names else "text"
+
+
+def _texts(corpora: dict[str, Dataset]) -> list[str]:
+    return [
+        " ".join(cell) if isinstance(cell, list) else cell
+        for corpus in corpora.values()
+        for cell in corpus[_column(corpus)][:]
+        if cell
+    ]
+
+
+def _tokenizer(
+    data: PretrainingArguments, corpora: dict[str, Dataset]
+) -> tuple[PreTrainedTokenizerBase, np.ndarray | None]:
+    """The tokenizer of the natural languages, and the encoder's old number of each of its pieces where it was cut."""
+    if data.vocabulary == "train":
+        return train_tokenizer(_texts(corpora), data.vocab_size, max_length=data.block_size), None
+    path = resolve_model(data.model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    return (
+        cut_tokenizer(tokenizer, _texts(corpora), data.vocab_size) if data.vocabulary == "cut" else (tokenizer, None)
+    )
+
+
+def _encoder(
+    data: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, old_ids: np.ndarray | None, seed: int
+) -> PreTrainedModel:
+    """The encoder that pre-training begins with, with a row of word embeddings for each piece."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if data.model_name_or_path == NEW:
+            config = RobertaConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=data.hidden_size,
+                num_hidden_layers=data.layers or 8,
+                num_attention_heads=data.attention_heads,
+                intermediate_size=4 * data.hidden_size,
+                max_position_embeddings=data.block_size + 2,
+                type_vocab_size=1,
+                pad_token_id=tokenizer.pad_token_id,
+                bos_token_id=tokenizer.cls_token_id,
+                eos_token_id=tokenizer.sep_token_id,
+            )
+            return RobertaModel(config, add_pooling_layer=False)
+        model = load_encoder(resolve_model(data.model_name_or_path), revision=data.model_revision)
+        if data.layers is not None:
+            stack = encoder_layers(model)
+            if not 0 < data.layers <= len(stack):
+                raise InputError(f"layers={data.layers}: {data.model_name_or_path} has {len(stack)}")
+            del stack[data.layers :]
+            model.config.num_hidden_layers = data.layers
+        if old_ids is not None:
+            table = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
+            model.set_input_embeddings(
+                nn.Embedding.from_pretrained(
+                    table[torch.from_numpy(old_ids)], freeze=False, padding_idx=tokenizer.pad_token_id
+                )
+            )
+            model.config.vocab_size = len(old_ids)
+            model.config.pad_token_id = tokenizer.pad_token_id
+        rows = len(model.get_input_embeddings().weight)  # type: ignore[operator]
+        if len(tokenizer) > rows:
+            # New rows are drawn from the normal distribution that the old ones have.
+            model.resize_token_embeddings(len(tokenizer))
+        if data.layers is not None or len(model.get_input_embeddings().weight) != rows or old_ids is not None:  # type: ignore[operator]
+            # Its checkpoint has weights that this encoder must not carry along.
+            model.name_or_path = ""
+    return model
+
+
+def _dictionary(
+    data: PretrainingArguments,
+    args: AlignMLMConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    counterparts: np.ndarray | None,
+) -> tuple[TokenEntries | None, np.ndarray | None, np.ndarray | None]:
+    """The objective's entries, those that are scored, and what they are looked for among."""
+    if counterparts is not None:
+        entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
+        return entries if args.needs_entries else None, counterparts, counterparts[:, 1]
+    if not data.dictionary:
+        return None, None, None
+    words = {name: load_dictionary(parse_source(item)[0]) for name, item in _named(data)}
+    entries = TokenEntries.from_dictionary(
+        words["train"], tokenizer, name=data.dictionary, share=data.dictionary_share, seed=args.seed
+    )
+    if "test" not in words:
+        return entries if args.needs_entries else None, None, None
+    known = {tuple(entry) for entry in TokenEntries.from_dictionary(words["train"], tokenizer).ids.tolist()}
+    test = TokenEntries.from_dictionary(words["test"], tokenizer, name=str(data.test_dictionary)).ids
+    test = np.array([entry for entry in test.tolist() if tuple(entry) not in known], dtype=np.int64).reshape(-1, 2)
+    if not len(test):
+        raise InputError(f"test_dictionary={data.test_dictionary}: all its entries are in {data.dictionary}")
+    others = [other for found in words.values() for _, other in found]
+    pieces = {piece for piece in single_pieces(tokenizer, others) if isinstance(piece, int)}
+    return entries if args.needs_entries else None, test, np.array(sorted(pieces), dtype=np.int64)
+
+
+def _named(data: PretrainingArguments) -> list[tuple[str, str]]:
+    named = {"train": data.dictionary, "test": data.test_dictionary}
+    return [(name, item) for name, item in named.items() if item]

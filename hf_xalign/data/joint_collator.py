@@ -1,0 +1,55 @@
+"""Examples of a task and sentence pairs to one batch that an encoder reads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+
+from hf_xalign.data.collators import PairCollator
+from hf_xalign.data.streams import PairedRow
+
+Batch = dict[str, torch.Tensor]
+JOINT, PAIR = "joint_", "pair_"
+
+
+class JointCollator:
+    """Collate rows of [`~hf_xalign.data.streams.PairedStreams`] for one forward over both.
+
+    The batch holds what the task's collator gives, and where there are pairs:
+
+    - `joint_input_ids`, `joint_attention_mask` (and `joint_token_type_ids`, where the task's batch has such; 0 in
+      pairs) int64 (B + 2P, width): the task's rows, then the first sides of the pairs, then the second ones;
+    - what `PairCollator` gives but for these, by names that begin with `pair_`, its tokens counted in the joint batch.
+
+    Args:
+        task: collates examples of the task.
+        pairs: collates encoded pairs.
+    """
+
+    def __init__(self, task: Callable[[list[dict[str, Any]]], Batch], pairs: PairCollator):
+        self.task = task
+        self.pairs = pairs
+
+    def __call__(self, rows: list[PairedRow]) -> Batch:
+        """Collate `rows`."""
+        batch = dict(self.task([row.task for row in rows]))
+        drawn = [pair for row in rows for pair in row.pairs]
+        if not drawn:
+            return batch
+        pairs = self.pairs(drawn)
+        count, width = batch["input_ids"].shape
+        pair_width = pairs["input_ids"].shape[1]
+        joint = max(width, pair_width)
+        pairs["token_type_ids"] = torch.zeros_like(pairs["input_ids"])
+        padding = {"input_ids": self.pairs.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
+        for name, value in padding.items():
+            both = [batch[name], pairs[name]] if name in batch else []
+            if both:
+                batch[f"{JOINT}{name}"] = torch.cat([pad(x, (0, joint - x.shape[1]), value=value) for x in both])
+            del pairs[name]
+        index = pairs["token_index"]
+        pairs["token_index"] = (index // pair_width + count) * joint + index % pair_width
+        return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

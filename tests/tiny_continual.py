@@ -1,0 +1,134 @@
+"""A small run of continual learning; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
+
+python tiny_continual.py OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resume] [--kill_after STEP]
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from safetensors.torch import save_file
+from tiny import make_encoder, make_links, make_tokenizer
+from tiny_ppa import STEADY
+from transformers import BertForSequenceClassification, BertForTokenClassification, TrainerCallback
+
+from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
+from hf_xalign.trainers.continual import ContinualTrainer
+from hf_xalign.trainers.continual_config import ContinualConfig
+
+__all__ = ["STEADY"]
+
+LABELS = LabelSet.of(["O", "B-a"])
+TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
+WORDS = ["the", "cat", "dog", "house", "haus", "kat", "hund", "open", "file", "is", "a", "no", "der", "das"]
+SMALL = {
+    "use_cpu": True,
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "per_device_train_batch_size": 4,
+    "num_train_epochs": 1,
+    "max_length": 32,
+}
+
+
+def examples(task=TOKENS, count=16, seed=0):
+    """Words labelled by their length, texts by their first word."""
+    rng = np.random.default_rng(seed)
+    sentences = [[WORDS[k] for k in rng.integers(0, len(WORDS), rng.integers(1, 9))] for _ in range(count)]
+    if task is TOKENS:
+        names = [[LABELS.names[len(word) % 3] for word in sentence] for sentence in sentences]
+        columns = {"tokens": sentences, "labels": names}
+    else:
+        columns = {
+            "text_a": [" ".join(words) for words in sentences],
+            "label": ["xy"[len(words[0]) % 2] for words in sentences],
+        }
+    return Examples("en.jsonl", "en", Dataset.from_dict({**columns, "line": list(range(count))}))
+
+
+def make_model(task=TOKENS, seed=0, dropout=0.0):
+    encoder = make_encoder(seed=seed, dropout=dropout)
+    encoder.config.num_labels = len(task.labels.names)
+    torch.manual_seed(seed + 1)
+    model = {TOKENS: BertForTokenClassification, TEXTS: BertForSequenceClassification}[task](encoder.config)
+    model.base_model.load_state_dict(encoder.state_dict(), strict=False)
+    return model
+
+
+def make(folder, model=None, task=TOKENS, pairs=None, callbacks=None, **settings):
+    return ContinualTrainer(
+        make_model(task) if model is None else model,
+        ContinualConfig(output_dir=str(folder), report_to="none", **{**SMALL, **settings}),
+        task=task,
+        train_dataset=[examples(task)],
+        pairs=make_links(7) if pairs is None else pairs,
+        reference=make_encoder(seed=3),
+        eval_dataset={"en": examples(task, 6, seed=1)},
+        processing_class=make_tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+def train(folder, *args, **settings):
+    trainer = make(folder, *args, **settings)
+    trainer.train()
+    return trainer
+
+
+def outcome(trainer):
+    """The numbers of the log, float64 (steps, terms), and the weights."""
+    names = ("loss", "loss/task", "loss/align", "loss/regularizer", "grad_norm")
+    rows = [[row[name] for name in names if name in row] for row in trainer.state.log_history if "loss" in row]
+    weights = {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
+    return torch.tensor(rows, dtype=torch.float64), weights
+
+
+class KillAfter(TrainerCallback):
+    """Die as by `kill -9` at the end of a step."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output_dir", type=Path)
+    parser.add_argument("runs", type=json.loads)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--kill_after", type=int, default=0)
+    given = parser.parse_args()
+    for name, settings in given.runs.items():
+        folder = given.output_dir / name
+        trainer = make(
+            folder,
+            make_model(dropout=given.dropout),
+            callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
+            **settings,
+        )
+        trainer.train(resume_from_checkpoint=given.resume or None)
+        log, weights = outcome(trainer)
+        if trainer.args.process_index == 0:
+            (folder / "world_size").write_text(str(trainer.args.world_size))
+            save_file({**weights, "log": log}, folder / "final.safetensors")
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        # See tiny_ppa.
+        gc.collect()
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

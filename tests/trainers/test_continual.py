@@ -1,0 +1,277 @@
+"""Continual learning: against two passes, at alpha 0 against plain fine-tuning, however divided, killed or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import make_encoder, make_links, make_tokenizer
+from tiny_continual import SMALL, STEADY, TEXTS, TOKENS, examples, make, make_model, outcome, train
+
+from hf_xalign.errors import InputError
+from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
+
+SCRIPT = Path(__file__).parents[1] / "tiny_continual.py"
+
+
+def gradients(trainer):
+    found = {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+    trainer.model.zero_grad()
+    return found
+
+
+def word_vector(model, ids, start, end, layer):
+    states = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
+    return sum(states[t] for t in range(start, end)) / (end - start)
+
+
+def words_of(row, side):
+    """Spans of all words with a token, then [CLS] and [SEP]."""
+    spans = [(s, e) if e else None for s, e in zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True)]
+    return [*spans, (0, 1), (len(row[f"{side}_ids"]) - 1, len(row[f"{side}_ids"]))]
+
+
+def alignment(trainer, rows):
+    """L_align and L_reg of some pairs, a word at a time."""
+    align, keep, links, kept = 0.0, 0.0, 0, 0
+    model, f0 = trainer.model, trainer._reference[0]
+    for row in rows:
+        source, target = words_of(row, "source"), words_of(row, "target")
+        pairs = [*row["links"], [len(source) - 2, len(target) - 2], [len(source) - 1, len(target) - 1]]
+        for layer in trainer.layers:
+            for i, j in pairs:
+                a = word_vector(model, row["source_ids"], *source[i], layer)
+                b = word_vector(model, row["target_ids"], *target[j], layer)
+                align = align + ((a - b) ** 2).sum()
+            for span in filter(None, target):
+                with torch.no_grad():
+                    before = word_vector(f0, row["target_ids"], *span, layer)
+                keep = keep + ((word_vector(model, row["target_ids"], *span, layer) - before) ** 2).sum()
+        links += len(pairs)
+        kept += len([span for span in target if span])
+    size = trainer.model.config.hidden_size if trainer.args.mean_over_dims else 1
+    per_kept = kept if trainer.args.reduction == "words" else links
+    return align / links / size, keep / per_kept / size
+
+
+@pytest.mark.parametrize(
+    ("task", "given"),
+    [
+        (TOKENS, {"alpha": 0.3}),
+        (TEXTS, {"alpha": 0.3, "layers": [1, -1]}),
+        (TOKENS, {"preset": "efimov"}),
+    ],
+    ids=["tokens", "texts", "efimov"],
+)
+def test_loss_and_gradient_against_two_passes(task, given, tmp_path):
+    trainer = make(tmp_path, task=task, dropout=False, **given)
+    indices = list(trainer._get_train_sampler())[:4]
+    rows = [trainer.train_dataset[index] for index in indices]
+    # The task's own trainer on the same examples, and the pairs a word at a time.
+    plain = TaskTrainer(
+        trainer.model,
+        TaskConfig(output_dir=str(tmp_path), report_to="none", dropout=False, **SMALL),
+        task=task,
+        train_dataset=[examples(task)],
+        processing_class=make_tokenizer(),
+    )
+    task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
+    align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
+    expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
+    expected.backward()
+    wanted = gradients(trainer)
+    loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+    loss.backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    for name, value in gradients(trainer).items():
+        torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=name)
+    for name, value in {"task": task_loss, "align": align, "regularizer": keep}.items():
+        torch.testing.assert_close(trainer._term_sums[name], value.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["tokens", "texts"])
+def test_at_alpha_0_it_is_plain_fine_tuning(task, tmp_path):
+    """The pairs go through the model all the same, and move neither gradient nor order."""
+    seen = {}
+    for name, trainer in {
+        "joint": make(tmp_path / "joint", task=task, alpha=0.0, dropout=False, **STEADY),
+        "plain": TaskTrainer(
+            make_model(task),
+            TaskConfig(output_dir=str(tmp_path / "plain"), report_to="none", dropout=False, **{**SMALL, **STEADY}),
+            task=task,
+            train_dataset=[examples(task)],
+            processing_class=make_tokenizer(),
+        ),
+    }.items():
+        steps = []
+        original = trainer.compute_loss
+
+        def spy(model, inputs, original=original, steps=steps, **kwargs):
+            own = [key for key in inputs if not key.startswith(("pair", "joint"))]
+            steps.append({key: inputs[key].clone() for key in own})
+            return original(model, inputs, **kwargs)
+
+        trainer.compute_loss = spy
+        trainer.train()
+        seen[name] = (steps, trainer.state.log_history, trainer.model.state_dict())
+    (joint, log, weights), (plain, plain_log, plain_weights) = seen["joint"], seen["plain"]
+    assert len(joint) == len(plain) == 4
+    for one, other in zip(joint, plain, strict=True):
+        assert all(torch.equal(one[key], value) for key, value in other.items())
+    for one, other in zip(log, plain_log, strict=True):
+        if "loss" in other:
+            assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
+            assert one["grad_norm"] == pytest.approx(other["grad_norm"], abs=1e-6)
+            assert one["loss/align"] > 0
+    for name, value in plain_weights.items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-6, msg=name)
+
+
+def test_pairs_come_in_their_share_and_evaluation_has_none(tmp_path):
+    trainer = make(tmp_path)
+    batches = list(trainer.get_train_dataloader())
+    assert [len(batch["pair_kept_ids"]) for batch in batches] == [2, 2, 2, 2]
+    metrics = trainer.evaluate()
+    assert metrics["eval_en_span_f1"] == metrics["eval_span_f1"] and "eval_loss" not in metrics
+
+
+def test_it_keeps_words_together_where_plain_fine_tuning_does_not(tmp_path):
+    settings = {"num_train_epochs": 6, "learning_rate": 3e-3, "dropout": False, "regularizer_weight": 0.1}
+    held = train(tmp_path / "held", alpha=1.0, **settings)
+    plain = train(tmp_path / "plain", alpha=0.0, **settings)
+    rows = [held._pairs[k] for k in range(5)]
+    with torch.no_grad():
+        assert alignment(held, rows)[0] < 0.7 * alignment(plain, rows)[0]
+
+
+def same(one, other, tolerance=1e-6):
+    torch.testing.assert_close(one[0], other[0], rtol=10 * tolerance, atol=10 * tolerance)
+    for name, tensor in one[1].items():
+        torch.testing.assert_close(other[1][name], tensor, rtol=tolerance, atol=tolerance, msg=name)
+
+
+def identical(one, other):
+    assert torch.equal(one[0], other[0])
+    assert all(torch.equal(other[1][name], tensor) for name, tensor in one[1].items())
+
+
+DIVIDED = {"alpha": 0.3, "num_train_epochs": 2}
+
+
+def test_accumulation_changes_nothing(tmp_path):
+    runs = [
+        outcome(
+            train(
+                tmp_path / str(batch),
+                **{**STEADY, **DIVIDED},
+                per_device_train_batch_size=batch,
+                gradient_accumulation_steps=8 // batch,
+            )
+        )
+        for batch in (8, 4, 1)
+    ]
+    assert len(runs[0][0]) == 4
+    for other in runs[1:]:
+        same(runs[0], other)
+
+
+def launch(folder, runs, *options, processes=1, killed=False):
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
+        command += ["--main_process_port", "0"]
+    command += [str(SCRIPT), str(folder), json.dumps(runs), *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode != 0) == killed, done.stderr[-3000:]
+
+
+def result(folder):
+    found = load_file(folder / "final.safetensors")
+    return found.pop("log"), found
+
+
+def test_two_processes_are_one(tmp_path):
+    runs = {
+        "whole": {**STEADY, **DIVIDED},
+        # A process has a pair in some of its micro-batches only.
+        "accumulated": {
+            **STEADY,
+            **DIVIDED,
+            "per_device_train_batch_size": 1,
+            "gradient_accumulation_steps": 4,
+            "preset": "efimov",
+        },
+    }
+    launch(tmp_path / "two", runs, processes=2)
+    for name, settings in runs.items():
+        assert (tmp_path / "two" / name / "world_size").read_text() == "2"
+        batch = 2 * settings.get("per_device_train_batch_size", 4)
+        one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
+        same(outcome(one), result(tmp_path / "two" / name))
+
+
+KILLED = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "save_strategy": "steps",
+    "save_steps": 2,
+    "learning_rate": 1e-3,
+    "alpha": 0.3,
+    "lr_scheduler_type": "constant",
+}
+
+
+def test_resumed_equals_never_stopped(tmp_path):
+    whole = train(tmp_path / "whole", make_model(dropout=0.2), **KILLED)
+    train(tmp_path / "run", make_model(dropout=0.2), **{**KILLED, "max_steps": 7})
+    (tmp_path / "run" / "checkpoint-7" / COMPLETE).unlink()
+    torch.manual_seed(9)
+    resumed = make(tmp_path / "run", make_model(dropout=0.2, seed=5), **KILLED)
+    resumed.train(resume_from_checkpoint=True)
+    identical(outcome(whole), outcome(resumed))
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_equals_never_killed(tmp_path):
+    launch(tmp_path / "whole", {"run": KILLED}, "--dropout", "0.2")
+    launch(tmp_path, {"run": KILLED}, "--dropout", "0.2", "--kill_after", "7", killed=True)
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-6")
+    launch(tmp_path, {"run": KILLED}, "--dropout", "0.2", "--resume")
+    identical(result(tmp_path / "whole" / "run"), result(tmp_path / "run"))
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(InputError, match="pairs_per_example=0"):
+        make(tmp_path, pairs_per_example=0)
+    with pytest.raises(InputError, match="freeze_encoder=true leaves nothing"):
+        make(tmp_path, freeze_encoder=True)
+    with pytest.raises(InputError, match="layers 0"):
+        make(tmp_path, layers=[7])
+    with pytest.raises(InputError, match="preset=contin"):
+        make(tmp_path, preset="contin")
+    from transformers import BertConfig, BertModel
+
+    from hf_xalign.trainers.continual import ContinualTrainer
+
+    trainer = make(tmp_path)
+    with pytest.raises(InputError, match="vectors have 8 numbers and the model's 16"):
+        ContinualTrainer(
+            make_model(),
+            trainer.args,
+            task=TOKENS,
+            train_dataset=[examples()],
+            pairs=make_links(4),
+            reference=BertModel(BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)),
+            processing_class=make_tokenizer(),
+        )
+    assert make_encoder().config.hidden_size == 16

@@ -1,0 +1,193 @@
+"""Fine-tuning on a task while linked words of two languages are held together (continual learning)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from datasets import Dataset
+from torch import nn
+from torch.utils.data import Sampler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import ModelOutput
+
+from hf_xalign.data.collators import PairCollator
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.joint_collator import JOINT, PAIR, JointCollator
+from hf_xalign.data.streams import PairedSampler, PairedStreams
+from hf_xalign.errors import InputError
+from hf_xalign.losses import word_distance
+from hf_xalign.modeling.limits import position_limit
+from hf_xalign.modeling.pooling import TokenIndex, layer_index, pool_words
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.task import Task
+from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.trainers.task import TaskTrainer
+
+
+class ContinualTrainer(TaskTrainer):
+    """L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3; METHODS section 5).
+
+    L_task is a mean over the labelled items of the whole optimizer step, L_align and L_reg are divided by its links
+    (or each by its own words). Examples of the task and sentence pairs go through the model in one forward; the pairs
+    are a stream of their own ([`PairedSampler`]), so the task's examples come as they would without them. Evaluation
+    is the task's alone.
+
+    Args:
+        model: the task model, as for `TaskTrainer`; as a rule from an encoder that FAO aligned.
+        args: the settings.
+        task: the task.
+        train_dataset: the task's training text, or encoded rows.
+        pairs: word-linked pairs of [`~hf_xalign.align_words`], or of `encode_pairs`.
+        reference: f0, the encoder before any alignment; frozen here, never changed.
+        eval_dataset: language -> evaluation text.
+        processing_class: the model's fast tokenizer, which is the reference's too.
+        kwargs: passed to `Trainer`.
+
+    Raises:
+        InputError: settings, models and text that do not go together.
+    """
+
+    _tag_names: ClassVar[list[str]] = ["hf_xalign", "continual", "cross-lingual-alignment"]
+    _paper: ClassVar[dict[str, str]] = {
+        "title": "The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot Transfer",
+        "id": "2204.06457",
+        "citation": (
+            "@article{efimov2022impact,\n"
+            "  title = {The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot "
+            "Transfer},\n"
+            "  author = {Efimov, Pavel and Boytsov, Leonid and Arslanova, Elena and Braslavski, Pavel},\n"
+            "  journal = {arXiv preprint arXiv:2204.06457},\n"
+            "  year = {2022}\n"
+            "}"
+        ),
+    }
+    args: ContinualConfig
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: ContinualConfig,
+        *,
+        task: Task,
+        train_dataset: Sequence[Examples] | Dataset,
+        pairs: Dataset,
+        reference: PreTrainedModel,
+        eval_dataset: Mapping[str, Examples] | None = None,
+        processing_class: PreTrainedTokenizerBase,
+        **kwargs: Any,
+    ):
+        if reference.config.hidden_size != model.config.hidden_size:
+            raise InputError(
+                f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
+                f"{model.config.hidden_size}: give the encoder that the model's was aligned from"
+            )
+        self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
+        if "source_ids" not in pairs.column_names:
+            with args.main_process_first(desc="encoding pairs"):
+                pairs = encode_pairs(
+                    pairs, processing_class, max_length=min(args.max_pair_length, position_limit(model.config))
+                )
+        self._pairs = pairs
+        super().__init__(
+            model,
+            args,
+            task=task,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            **kwargs,
+        )
+        self.train_dataset = cast(Any, PairedStreams(cast(Dataset, self.train_dataset), pairs))
+        self.data_collator = JointCollator(
+            self.data_collator,
+            PairCollator(
+                cast(int, processing_class.pad_token_id), pooling=args.pooling, linked_tokens=args.linked_tokens
+            ),
+        )
+        # Off the model, so that neither the optimizer nor a checkpoint has it.
+        self._reference = [reference.to(args.device).eval().requires_grad_(False)]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
+        streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
+        sampler = super()._get_train_sampler(streams.task)
+        self._train_sampler = cast(
+            Any,
+            PairedSampler(
+                cast(Sampler[int], sampler),
+                len(streams.pairs),
+                share=self.args.pairs_per_example,
+                seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            ),
+        )
+        return self._train_sampler
+
+    # ---- Loss ----
+
+    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Labelled items, links and regularised words of one batch."""
+        names = ("links", "kept_words")
+        return [self.task.count_items(batch), *(len(batch[name]) if (name := PAIR + n) in batch else 0 for n in names)]
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        counts = num_items_in_batch
+        if not isinstance(counts, torch.Tensor):
+            counts = self._get_num_items_in_batch([inputs], inputs["input_ids"].device)
+        # DDP averages gradients over processes; the counts are of all of them, so the sums are wanted back.
+        shares = self.args.world_size / counts.clamp(min=1)
+        pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
+        joint = {name.removeprefix(JOINT): value for name, value in inputs.items() if name.startswith(JOINT)}
+        batch = {name: value for name, value in inputs.items() if not name.startswith((PAIR, JOINT))}
+        fed, _ = self.task.split(batch)
+        output = model(**{**fed, **joint}, output_hidden_states=True)
+        own = _task_part(output, *batch["input_ids"].shape)
+        loss = self.task.loss(own, batch) * shares[0]
+        self.log_term("task", loss)
+        # Every process logs every term, also where its examples came without a pair.
+        align = regularizer = torch.zeros_like(loss)
+        if pairs:
+            align, regularizer = self._alignment(output.hidden_states, pairs)
+            align, regularizer = align * shares[1], regularizer * shares[2 if self.args.reduction == "words" else 1]
+            loss = loss + self.args.alpha * (align + self.args.regularizer_weight * regularizer)
+        self.log_term("align", align)
+        self.log_term("regularizer", regularizer)
+        return (loss, own) if return_outputs else loss
+
+    def _alignment(
+        self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sums over links of the distance of their words, and over pivot words of that to f0."""
+        words = self._pooled(hidden_states, pairs, "token")
+        with torch.no_grad(), self.accelerator.autocast():
+            states = self._reference[0](
+                input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True
+            ).hidden_states
+            f0 = self._pooled(states, pairs, "kept")
+        source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
+        return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
+
+    def _pooled(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+        tokens = TokenIndex(pairs[f"{name}_index"], pairs.get(f"{name}_word"), pairs.get(f"{name}_counts"))
+        return torch.stack([pool_words(states[layer], tokens) for layer in self.layers], dim=1)
+
+    def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)
+
+
+def _task_part(output: ModelOutput, rows: int, width: int) -> ModelOutput:
+    """What the model says of the task's own rows, in the width that they have by themselves."""
+    parts: dict[str, torch.Tensor] = {}
+    for name in ("logits", "start_logits", "end_logits"):
+        if name in output:
+            found = output[name][:rows]
+            # Logits of texts are (rows, labels); those of words (rows, width, labels), of answers (rows, width).
+            parts[name] = found[:, :width] if found.dim() == 3 or name != "logits" else found
+    return ModelOutput(parts)

@@ -1,0 +1,92 @@
+"""Settings of fine-tuning on a task while the languages are kept aligned, and the published ones as presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.collators import LinkedTokens
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.pooling import Pooling, layer_index
+from hf_xalign.trainers.presets import by_preset, own
+from hf_xalign.trainers.task_config import TaskConfig
+
+_PAPER: dict[str, Any] = {
+    **TaskConfig.PRESETS["continual"],
+    "alpha": 0.01,
+    "regularizer_weight": 1.0,
+    "reduction": "links",
+    "mean_over_dims": False,
+}
+
+
+@dataclass
+class ContinualConfig(TaskConfig):
+    """Settings of [`ContinualTrainer`](hf_xalign.trainers.continual.ContinualTrainer).
+
+    A field left at None takes the preset's value. Presets:
+
+    - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
+    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with terms that are means over words and
+      dimensions.
+    """
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "continual": _PAPER,
+        "efimov": {**_PAPER, "regularizer_weight": 100.0, "reduction": "words", "mean_over_dims": True},
+    }
+
+    preset: str = own("continual", "Objective", "Published variant: continual or efimov.")
+    alpha: float = by_preset("Objective", "Weight of the alignment objective, L_align + w L_reg.")
+    regularizer_weight: float = by_preset("Objective", "w, of the distance to f0 within that.")
+    reduction: Literal["links", "words"] = by_preset(
+        "Objective", "Both terms divided by the number of links; or each a mean over its own words."
+    )
+    mean_over_dims: bool = by_preset("Objective", "Divide squared distances by the vector size.")
+    pairs_per_example: float = own(
+        0.5, "Objective", "Sentence pairs that come with an example of the task; 0.5 is 16 for a batch of 32."
+    )
+    layers: list[int] | None = own(None, "Objective", "Aligned layers. Default: the last.")
+    pooling: Pooling = own("mean", "Objective", "Which subwords make a word's vector.")
+    linked_tokens: LinkedTokens = own("all", "Objective", "What is linked; all is words, [CLS] and [SEP].")
+    max_pair_length: int = own(128, "Data", "Tokens a sentence of a pair; links of words beyond are dropped.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_choices()
+        if self.alpha < 0 or self.regularizer_weight < 0:
+            raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: at least 0")
+        if self.pairs_per_example <= 0:
+            raise InputError(
+                f"pairs_per_example={self.pairs_per_example}: more than 0; without pairs it is plain fine-tuning"
+            )
+        self.layers = self.layers or [-1]
+
+    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """As for every task; and the encoder can be aligned.
+
+        Raises:
+            InputError: naming the setting and the way out.
+        """
+        super().check_model(model, tokenizer)
+        layer_index(self.layers or [-1], model.config.num_hidden_layers)
+        if hasattr(model, "peft_config"):
+            raise InputError("continual alignment trains the encoder itself; this model has a module on a frozen one")
+        if self.freeze_encoder:
+            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
+        if getattr(model.config, "language_ids", None) is not None:
+            raise InputError(
+                "encoders with language embeddings are not supported: pairs would be read as one language"
+            )
+
+    def formula(self) -> str:
+        """The objective in force, as plain text."""
+        over = "(1 / links) sum over links" if self.reduction == "links" else "mean over links"
+        kept = "(1 / links) sum over" if self.reduction == "links" else "mean over"
+        power = "^2 / dim" if self.mean_over_dims else "^2"
+        return (
+            f"L_task + {self.alpha:g} ({over} ||f(i, s) - f(j, t)||{power} + {self.regularizer_weight:g} {kept} pivot "
+            f"words ||f - f0||{power}); f: {self.pooling} subword, layers {', '.join(map(str, self.layers or [-1]))}"
+        )

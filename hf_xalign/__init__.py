@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hf_xalign.trainers import (
         AlignMLMConfig,
         AlignMLMTrainer,
+        ContinualConfig,
+        ContinualTrainer,
         FAOConfig,
         FAOTrainer,
         MAOConfig,
@@ -35,6 +37,8 @@ _HOME = {
     "load": "hf_xalign.loading",
     "AlignMLMConfig": "hf_xalign.trainers",
     "AlignMLMTrainer": "hf_xalign.trainers",
+    "ContinualConfig": "hf_xalign.trainers",
+    "ContinualTrainer": "hf_xalign.trainers",
     "FAOConfig": "hf_xalign.trainers",
     "FAOTrainer": "hf_xalign.trainers",
     "MAOConfig": "hf_xalign.trainers",
@@ -48,6 +52,8 @@ _HOME = {
 __all__ = [
     "AlignMLMConfig",
     "AlignMLMTrainer",
+    "ContinualConfig",
+    "ContinualTrainer",
     "FAOConfig",
     "FAOTrainer",
     "MAOConfig",

@@ -5,6 +5,8 @@ from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base import AlignmentTrainer
 from hf_xalign.trainers.base_config import AlignmentConfig
+from hf_xalign.trainers.continual import ContinualTrainer
+from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.fao import FAOTrainer
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.mao import MAOTrainer
@@ -22,6 +24,8 @@ __all__ = [
     "AlignMLMTrainer",
     "AlignmentConfig",
     "AlignmentTrainer",
+    "ContinualConfig",
+    "ContinualTrainer",
     "FAOConfig",
     "FAOTrainer",
     "MAOConfig",

@@ -9,14 +9,16 @@ import pytest
 import hf_xalign.recipes.flow
 from hf_xalign.config import parse
 from hf_xalign.recipes.common import DataArguments
-from hf_xalign.recipes.finetune import TaskArguments
+from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.mapping_arguments import MappingArguments
 from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
-from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
+from hf_xalign.recipes.task_material import TaskArguments
+from hf_xalign.trainers import AlignMLMConfig, ContinualConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 CONFIGS = Path(hf_xalign.recipes.flow.__file__).parent / "configs"
 CLASSES = {
     "align_mlm": (PretrainingArguments, AlignMLMConfig),
+    "continual": (ContinualArguments, ContinualConfig),
     "fao": (DataArguments, FAOConfig),
     "finetune": (TaskArguments, TaskConfig),
     "mao": (DataArguments, MAOConfig),

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from tiny_families import save_base
 
-import hf_xalign.recipes.finetune as finetune
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.recipes.finetune import TaskArguments, main
+from hf_xalign.recipes import seeds
+from hf_xalign.recipes.continual import main as continual
+from hf_xalign.recipes.finetune import main
+from hf_xalign.recipes.task_material import TaskArguments
 from hf_xalign.trainers.task_config import TaskConfig
 
-CONFIGS = Path(finetune.__file__).parent / "configs"
+CONFIGS = Path(seeds.__file__).parent / "configs"
 ROWS = [
     {"tokens": ["the", "cat", "is", "open"], "labels": ["O", "B-A", "O", "O"]},
     {"tokens": ["open", "the", "house", "file"], "labels": ["O", "O", "B-B", "I-B"]},
@@ -91,8 +93,8 @@ def test_finished_seeds_are_not_repeated(files, capsys, monkeypatch):
     main(command(files, "--seeds", "0"))
     first = scores_of(files)
     ran = []
-    run = finetune._run_seed
-    monkeypatch.setattr(finetune, "_run_seed", lambda *given: ran.append(given[-1]["seed"]) or run(*given))
+    run = seeds._run_seed
+    monkeypatch.setattr(seeds, "_run_seed", lambda *given: ran.append(given[-1]["seed"]) or run(*given))
     main(command(files, "--seeds", "0", "1"))
     assert ran == [1] and scores_of(files) == first
     assert "seed 0   finished before" in capsys.readouterr().out
@@ -237,3 +239,15 @@ def test_configs_parse_and_say_how_to_run_them(path):
     assert f"accelerate launch recipes/finetune.py --config recipes/configs/{path.name}" in text and "Hardware" in text
     data, args = parse((TaskArguments, TaskConfig), ["--config", str(path), "--use_cpu", "true", "--bf16", "false"])
     assert args.output_dir == f"runs/{path.stem}" and len(data.eval_data) >= 4 and data.seeds
+
+
+def test_continual(files, capsys):
+    pairs = ["der hund\tthe dog", "die katze\tthe cat", "das haus ist offen\tthe house is open"] * 4
+    (files / "pairs.tsv").write_text("\n".join(f"{pair} {k}" for k, pair in enumerate(pairs)) + "\n")
+    options = ["--pairs", f"de={files / 'pairs.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
+    continual(command(files, *options, "--seeds", "0", "1"))
+    found = scores_of(files)
+    assert list(found["languages"]) == ["de", "hi"] and found["settings"]["preset"] == "continual"
+    assert "trained on en; seeds 0, 1" in capsys.readouterr().out
+    with pytest.raises(InputError, match="adapter: continual alignment trains the encoder itself"):
+        continual(command(files, *options, "--seeds", "2", "--adapter", "somewhere"))

@@ -1,0 +1,168 @@
+"""Runs of a task under several seeds: trained, scored, kept for comparison, and not repeated."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import gc
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Read when torch and tokenizers are first imported, so before they are.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
+
+from hf_xalign.recipes.common import settle_cpu
+from hf_xalign.recipes.task_material import TaskArguments, TaskMaterial, load_task
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.task_config import TaskConfig
+
+MakeTrainer = Callable[..., Any]
+# Settings that change no score.
+_ELSEWHERE = {
+    "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "seed", "seeds", "save_models", "languages",
+    "disable_tqdm", "logging_steps", "logging_strategy", "report_to", "run_name", "per_device_eval_batch_size",
+    "dataloader_num_workers",
+}  # fmt: skip
+
+
+def run_seeds(
+    argv: list[str] | None,
+    arguments: type[TaskArguments],
+    config_class: type[TaskConfig],
+    make_trainer: MakeTrainer,
+    *,
+    description: str | None,
+) -> None:
+    """Train and score under one seed after another, and print a table over languages.
+
+    A seed that is finished with the same settings is not run again.
+
+    Args:
+        argv: the arguments; the command line's where None.
+        arguments: what names the model and the text.
+        config_class: the trainer's settings, which share the command line.
+        make_trainer: makes the trainer of one seed, `args.seed`, on a model of its own: of the arguments, the
+            settings, the task, its training text (or encoded rows) and its evaluation text.
+        description: the head of `--help`.
+
+    Raises:
+        InputError: anything that is named is missing or malformed, does not go together, or a folder holds another
+            run.
+    """
+    from hf_xalign.config import non_default_fields, parse
+    from hf_xalign.tasks.results import begin, finished, format_scores, seed_folder
+
+    data, args = parse((arguments, config_class), argv, description=description)
+    settle_cpu(args.device.type)
+    with args.main_process_first(desc="reading labelled text"):
+        material = load_task(data)
+    if args.should_save:
+        print("\n".join(material.describe()))
+    if data.dry_run:
+        _estimate(data, args, material, make_trainer)
+        return
+    settings = {**non_default_fields(data), "preset": args.preset, **args.changed()}
+    settings = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    runs = []
+    for seed in data.seeds or [args.seed]:
+        folder = seed_folder(args.output_dir, seed)
+        how = {
+            "task": data.task,
+            "metric": material.task.metric,
+            "seed": seed,
+            "train_language": material.train_language,
+            "settings": settings,
+            "inputs": material.inputs() | _weights(data, seed),
+        }
+        before = None if args.overwrite_output_dir else finished(folder, how)
+        if before is None:
+            with args.main_process_first(desc="making the seed's folder"):
+                begin(folder, how, overwrite=args.overwrite_output_dir)
+        elif args.should_save:
+            print(f"seed {seed}   finished before: {folder}")
+        runs.append(before or _run_seed(data, args, material, make_trainer, folder, how))
+    if args.should_save:
+        print("\n" + format_scores(runs))
+        print(f"\nscores: {args.output_dir}/seed-*/scores.json")
+
+
+def _run_seed(
+    data: TaskArguments,
+    args: TaskConfig,
+    material: TaskMaterial,
+    make_trainer: MakeTrainer,
+    folder: Path,
+    how: dict[str, Any],
+) -> dict[str, Any]:
+    """Train and score under one seed; the content of its scores.json, on the main process."""
+    from hf_xalign.tasks.results import write_scores
+    from hf_xalign.trainers.checkpoints import clear_run, last_complete_checkpoint
+
+    args = copy.copy(args)
+    # The folder holds nothing but an interrupted run of the same settings.
+    resume = not args.overwrite_output_dir and last_complete_checkpoint(folder) is not None
+    args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
+    trainer = make_trainer(data, args, material.task, material.train, material.evaluation)
+    trainer.train(resume_from_checkpoint=resume)
+    # Training leaves its autocast around the model's forward, and scores are float32.
+    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    if data.save_models:
+        trainer.save_model()
+    content: dict[str, Any] = {}
+    if args.should_save:
+        content = write_scores(folder, trainer.score(desc=f"Scoring seed {args.seed}"), how=how)
+        if not data.save_models:
+            clear_run(folder)
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.free_memory()
+    del trainer
+    gc.collect()
+    return content
+
+
+def named(data: TaskArguments, seed: int) -> tuple[str, str | None]:
+    """The encoder and the adapter of a seed."""
+    name, adapter = (text and text.replace("{seed}", str(seed)) for text in (data.model_name_or_path, data.adapter))
+    return str(name), adapter
+
+
+def _weights(data: TaskArguments, seed: int) -> dict[str, str]:
+    """Fingerprints of the encoder's and the adapter's files, where these are folders here."""
+    found = {}
+    for kind, name in zip(("model", "adapter"), named(data, seed), strict=True):
+        if name is None or not Path(name).is_dir():
+            continue
+        digest = hashlib.blake2b(digest_size=16)
+        for path in sorted(p for p in Path(name).iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "blake2b").digest())
+        found[kind] = digest.hexdigest()
+    return found
+
+
+def _estimate(data: TaskArguments, args: TaskConfig, material: TaskMaterial, make_trainer: MakeTrainer) -> None:
+    """Print how long the training of one seed would take, by a few of its batches."""
+    from datasets import concatenate_datasets
+
+    from hf_xalign.recipes.report import estimate
+
+    @dataclass
+    class Sample:
+        train: Any
+
+        def trainer(self, _: Any, settings: Any) -> Any:
+            # As if it were all in one language: the time does not depend on it.
+            part = dataclasses.replace(material.train[0], rows=self.train)
+            return make_trainer(data, settings, material.task, [part], None)
+
+    if data.seeds:
+        print(f"seeds    {len(data.seeds)}: the time is that of one")
+    sample: Any = Sample(concatenate_datasets([part.rows for part in material.train]))
+    estimate(object, sample, args)

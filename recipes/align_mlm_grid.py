@@ -225,7 +225,7 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
         figures = " | ".join(f"{100 * x:.1f}" for x in (one.supervised, one.zero_shot, one.delta, one.alignment))
         lines.append(f"| {cell.transformation} | {cell.objective} | {cell.seed} | {figures} |")
     lines += ["", f"{len(done)} of {len(cells)} runs are finished."]
-    saved = [str(folder / TABLE)]
+    correlation = None
     try:
         correlation = spearman([one.alignment for one in done.values()], [one.delta for one in done.values()])
     except InputError as error:
@@ -235,12 +235,11 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
             f"Alignment and delta: Spearman's rho = {correlation.rho:.3f}, p = {correlation.p_value:.4f} "
             f"({correlation.runs} runs)."
         )
-        saved.append(str(alignment_plot(list(done.values()), folder / FIGURE, correlation)))
     text = "\n".join(lines) + "\n"
     print("\n" + text)
     if done:
         write_text(folder / TABLE, text)
-        print("saved: " + ", ".join(saved))
+        print(f"saved: {folder / TABLE}, {alignment_plot(list(done.values()), folder / FIGURE, correlation)}")
 
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:

@@ -1,0 +1,135 @@
+"""What alignment does to tasks in other languages: slot filling and parts of speech, many seeds, honest marks.
+
+    python benchmarks/downstream.py --data DATA --output_dir runs/downstream          # hours on 2 cores, resumable
+    python benchmarks/downstream.py --data DATA --output_dir runs/trial --seeds 0 --languages de es --tasks pos \\
+        --max_train_pairs 40 --max_train_examples 60 --max_eval_examples 20 --epochs 1                  # a trial run
+
+DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
+`pos/ud.LANG.pud.jsonl`, `slots/en.train.jsonl`, `slots/LANG.test.jsonl` and `slots/labels.json`.
+
+Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained; MAO's linear maps, frozen
+between encoder and head; centred rotation (Procrustes), likewise. Each is trained on English and tested on all
+languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). Everything
+is done by the recipes, and what is finished is not done again; the last step is `recipes/compare.py`, with the raw
+encoder as baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SYSTEMS = ("raw", "fao", "continual", "mao", "rotation")
+TASKS = ("pos", "slots")
+# Languages with text for alignment and for both tasks.
+LANGUAGES = ("de", "es", "ru", "hi", "tr")
+
+
+def recipe(name: str, *options: str) -> None:
+    """Run a recipe, or end with its status."""
+    command = [sys.executable, str(ROOT / "recipes" / name), *options]
+    print("\n$ " + " ".join([Path(command[1]).name, *options]), flush=True)
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def config(name: str) -> list[str]:
+    """The option that names a shipped configuration."""
+    return ["--config", str(ROOT / "recipes" / "configs" / f"{name}.yaml")]
+
+
+def align(given: argparse.Namespace, models: Path) -> None:
+    """The alignments that the systems need, one a seed, where they are not there yet."""
+    data = Path(given.data)
+    parallel = [f"{language}={data / 'embedded' / f'{language}.train.jsonl'}" for language in given.languages]
+    held_out = [f"{language}={data / 'embedded' / f'{language}.test.jsonl'}" for language in given.languages]
+    text = ["--train_data", *parallel, "--eval_data", *held_out]
+    if given.max_train_pairs:
+        text += ["--max_train_pairs", str(given.max_train_pairs), "--max_eval_pairs", str(given.max_train_pairs)]
+    wanted = {"fao": {"fao", "continual"} & set(given.systems), "mao": {"mao"} & set(given.systems)}
+    for name, needed in wanted.items():
+        for seed in given.seeds if needed else ():
+            folder = models / f"{name}-{seed}"
+            if not (folder / "results.json").exists():
+                options = [*config({"fao": "fao_embedded", "mao": "mao_linear_embedded"}[name]), *text]
+                options += ["--seed", str(seed), "--eval_strategy", "no", "--save_strategy", "no"]
+                options += ["--output_dir", str(folder), "--overwrite_output_dir", "true", "--report_to", "none"]
+                recipe(f"{name}.py", *options)
+    folder = models / "rotation"
+    if "rotation" in given.systems and not (folder / "results.json").exists():
+        options = [*config("mapping_embedded"), *text, "--output_dir", str(folder), "--overwrite_output_dir", "true"]
+        recipe("mapping.py", *options)
+
+
+def task_options(given: argparse.Namespace, task: str) -> list[str]:
+    """Labelled text of a task, and how it is trained."""
+    data = Path(given.data) / task
+    languages = ["en", *given.languages]
+    if task == "pos":
+        train, name = data / "ud.en.ewt.dev.jsonl", "ud.{}.pud.jsonl"
+        own = ["--label_column", "tags"]
+    else:
+        train, name = data / "en.train.jsonl", "{}.test.jsonl"
+        own = ["--label_column", "labels", "--labels", f"{data / 'labels.json'}:bio"]
+    options = ["--train_data", f"en={train}", "--task", "token", "--text_columns", "tokens", *own]
+    options += ["--eval_data", *(f"{language}={data / name.format(language)}" for language in languages)]
+    for option in ("max_train_examples", "max_eval_examples"):
+        if (value := getattr(given, option)) is not None:
+            options += [f"--{option}", str(value)]
+    options += ["--num_train_epochs", str(given.epochs), "--learning_rate", str(given.learning_rate)]
+    options += ["--freeze_embeddings", "true", "--use_cpu", str(given.use_cpu).lower(), "--report_to", "none"]
+    return [*options, "--seeds", *map(str, given.seeds)]
+
+
+def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Path:
+    """Fine-tune one system under all seeds; its folder."""
+    folder = Path(given.output_dir) / task / system
+    options = [*task_options(given, task), "--output_dir", str(folder)]
+    aligned = str(models / "fao-{seed}")
+    if system == "continual":
+        pairs = [
+            f"{language}={Path(given.data) / 'embedded' / f'{language}.train.jsonl'}" for language in given.languages
+        ]
+        options += ["--model_name_or_path", aligned, "--reference", "embedded", "--pairs", *pairs]
+        if given.max_train_pairs:
+            options += ["--max_pairs", str(given.max_train_pairs)]
+        recipe("continual.py", *options)
+        return folder
+    options += ["--model_name_or_path", aligned if system == "fao" else "embedded"]
+    if system in ("mao", "rotation"):
+        options += ["--adapter", str(models / ("mao-{seed}" if system == "mao" else "rotation"))]
+    recipe("finetune.py", *options)
+    return folder
+
+
+def main() -> None:
+    """Run what is not finished, and print the comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of the data")
+    parser.add_argument("--output_dir", default="runs/downstream")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="beside English")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--epochs", type=float, default=3.0, help="of the task")
+    parser.add_argument("--learning_rate", type=float, default=1e-4, help="of the task")
+    parser.add_argument("--max_train_pairs", type=int, help="sentence pairs a language")
+    parser.add_argument("--max_train_examples", type=int)
+    parser.add_argument("--max_eval_examples", type=int)
+    parser.add_argument("--use_cpu", action=argparse.BooleanOptionalAction, default=True)
+    given = parser.parse_args()
+    models = Path(given.output_dir) / "models"
+    align(given, models)
+    for task in given.tasks:
+        folders = [str(train(given, models, task, system)) for system in given.systems]
+        if len(folders) > 1:
+            table = Path(given.output_dir) / f"{task}.md"
+            recipe("compare.py", *folders, "--names", *given.systems, "--markdown", str(table))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,18 +9,15 @@ head, the numbers of the log, and for each process the entries that it had).
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from tiny import SENTENCES, make_encoder, make_tokenizer
+from tiny_launch import KillAfter, leave_processes
 from tiny_ppa import STEADY, make_pairs
-from transformers import TrainerCallback
 
 from hf_xalign.data.entries import TokenEntries
 from hf_xalign.data.pretraining import encode_pretraining
@@ -100,17 +97,6 @@ def outcome(trainer):
     return torch.tensor(rows, dtype=torch.float64), weights
 
 
-class KillAfter(TrainerCallback):
-    """Die as by `kill -9` at the end of a step."""
-
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
@@ -135,11 +121,7 @@ def main() -> None:
         if rank == 0:
             (folder / "world_size").write_text(str(trainer.args.world_size))
             save_file({**weights, "log": log}, folder / "final.safetensors")
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        # See tiny_ppa.
-        gc.collect()
-        torch.distributed.destroy_process_group()
+    leave_processes()
 
 
 if __name__ == "__main__":

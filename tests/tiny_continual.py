@@ -6,10 +6,7 @@ python tiny_continual.py OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resu
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +14,9 @@ import torch
 from datasets import Dataset
 from safetensors.torch import save_file
 from tiny import make_encoder, make_links, make_tokenizer
+from tiny_launch import KillAfter, leave_processes
 from tiny_ppa import STEADY
-from transformers import BertForSequenceClassification, BertForTokenClassification, TrainerCallback
+from transformers import BertForSequenceClassification, BertForTokenClassification
 
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
@@ -91,17 +89,6 @@ def outcome(trainer):
     return torch.tensor(rows, dtype=torch.float64), weights
 
 
-class KillAfter(TrainerCallback):
-    """Die as by `kill -9` at the end of a step."""
-
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
@@ -123,11 +110,7 @@ def main() -> None:
         if trainer.args.process_index == 0:
             (folder / "world_size").write_text(str(trainer.args.world_size))
             save_file({**weights, "log": log}, folder / "final.safetensors")
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        # See tiny_ppa.
-        gc.collect()
-        torch.distributed.destroy_process_group()
+    leave_processes()
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ Each of the named runs goes into a folder of its name in OUTPUT_DIR, with `histo
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import signal
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from tiny import SENTENCES, make_encoder, make_tokenizer
-from transformers import TrainerCallback
+from tiny_launch import KillAfter, leave_processes
 
 from hf_xalign.modeling.momentum import save_momentum
 from hf_xalign.trainers.ppa import PPATrainer
@@ -98,17 +95,6 @@ def outcome(trainer):
     return torch.tensor(rows, dtype=torch.float64), found
 
 
-class KillAfter(TrainerCallback):
-    """Die as by `kill -9` at the end of a step."""
-
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 def run(folder, settings, given) -> None:
     trainer = make(
         folder,
@@ -138,12 +124,7 @@ def main() -> None:
     given = parser.parse_args()
     for name, settings in given.runs.items():
         run(given.output_dir / name, settings, given)
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        # DistributedDataParallel goes first: the last reference to gloo's group, let go of under the interpreter's
-        # lock, waits for threads of gloo's that wait for that lock.
-        gc.collect()
-        torch.distributed.destroy_process_group()
+    leave_processes()
 
 
 if __name__ == "__main__":

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import make_encoder
 from tiny_align_mlm import OBJECTIVES, STEADY, make, make_entries, outcome, train
+from tiny_launch import identical, launch, result, same
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from hf_xalign.data.entries import TokenEntries
@@ -22,37 +19,6 @@ from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
 SCRIPT = Path(__file__).parents[1] / "tiny_align_mlm.py"
-
-
-def launch(folder, runs, *options, processes=1, killed=False):
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--main_process_port", "0"]
-    command += [str(SCRIPT), str(folder), json.dumps(runs), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (done.returncode != 0) == killed, done.stderr[-3000:]
-
-
-def result(folder):
-    found = load_file(folder / "final.safetensors")
-    return found.pop("log"), found
-
-
-def same(one, other, tolerance=1e-6):
-    """Two runs: (log, weights) each."""
-    torch.testing.assert_close(one[0], other[0], rtol=10 * tolerance, atol=tolerance)
-    assert set(one[1]) == set(other[1])
-    for name, tensor in one[1].items():
-        torch.testing.assert_close(other[1][name], tensor, rtol=tolerance, atol=tolerance, msg=name)
-
-
-def identical(one, other):
-    assert torch.equal(one[0], other[0])
-    assert set(one[1]) == set(other[1])
-    for name, tensor in one[1].items():
-        assert torch.equal(other[1][name], tensor), name
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -72,7 +38,7 @@ def test_accumulation_changes_nothing(objective, tmp_path):
     ]
     assert len(runs[0][0]) == 2
     for other in runs[1:]:
-        same(runs[0], other)
+        same(runs[0], other, log_tolerance=1e-5)
 
 
 def test_two_processes_are_one(tmp_path):
@@ -80,13 +46,13 @@ def test_two_processes_are_one(tmp_path):
     # Hidden tokens are few: some micro-batches have none, and yet their part of the cosine term is counted.
     runs["few"] = {**STEADY, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
     runs["few"]["mlm_probability"] = 0.05
-    launch(tmp_path / "two", runs, processes=2)
+    launch(SCRIPT, tmp_path / "two", runs, processes=2)
     for name, settings in runs.items():
         folder = tmp_path / "two" / name
         assert (folder / "world_size").read_text() == "2"
         batch = 2 * settings.get("per_device_train_batch_size", 4)
         one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
-        same(outcome(one), result(folder))
+        same(outcome(one), result(folder), log_tolerance=1e-5)
         if one.entries is not None:
             for rank in (0, 1):
                 ids = load_file(folder / f"entries-{rank}.safetensors")["entries"].numpy()
@@ -121,11 +87,11 @@ def test_resumed_equals_never_stopped(objective, tmp_path):
 @pytest.mark.slow
 def test_killed_and_resumed_equals_never_killed(tmp_path):
     runs = {name: {**KILLED, "objective": name} for name in ("xlm", "dict_mlm", "align_mlm")}
-    launch(tmp_path / "whole", runs, "--dropout", "0.2")
+    launch(SCRIPT, tmp_path / "whole", runs, "--dropout", "0.2")
     for name, settings in runs.items():
-        launch(tmp_path / "run", {name: settings}, "--dropout", "0.2", "--kill_after", "7", killed=True)
+        launch(SCRIPT, tmp_path / "run", {name: settings}, "--dropout", "0.2", "--kill_after", "7", killed=True)
         assert last_complete_checkpoint(tmp_path / "run" / name).endswith("checkpoint-6")
-    launch(tmp_path / "run", runs, "--dropout", "0.2", "--resume")
+    launch(SCRIPT, tmp_path / "run", runs, "--dropout", "0.2", "--resume")
     for name in runs:
         identical(result(tmp_path / "whole" / name), result(tmp_path / "run" / name))
 

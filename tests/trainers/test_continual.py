@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_continual import SMALL, STEADY, TEXTS, TOKENS, examples, make, make_model, outcome, train
+from tiny_launch import identical, launch, result, same
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
@@ -152,17 +148,6 @@ def test_it_keeps_words_together_where_plain_fine_tuning_does_not(tmp_path):
         assert alignment(held, rows)[0] < 0.7 * alignment(plain, rows)[0]
 
 
-def same(one, other, tolerance=1e-6):
-    torch.testing.assert_close(one[0], other[0], rtol=10 * tolerance, atol=10 * tolerance)
-    for name, tensor in one[1].items():
-        torch.testing.assert_close(other[1][name], tensor, rtol=tolerance, atol=tolerance, msg=name)
-
-
-def identical(one, other):
-    assert torch.equal(one[0], other[0])
-    assert all(torch.equal(other[1][name], tensor) for name, tensor in one[1].items())
-
-
 DIVIDED = {"alpha": 0.3, "num_train_epochs": 2}
 
 
@@ -180,23 +165,7 @@ def test_accumulation_changes_nothing(tmp_path):
     ]
     assert len(runs[0][0]) == 4
     for other in runs[1:]:
-        same(runs[0], other)
-
-
-def launch(folder, runs, *options, processes=1, killed=False):
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--main_process_port", "0"]
-    command += [str(SCRIPT), str(folder), json.dumps(runs), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (done.returncode != 0) == killed, done.stderr[-3000:]
-
-
-def result(folder):
-    found = load_file(folder / "final.safetensors")
-    return found.pop("log"), found
+        same(runs[0], other, log_tolerance=1e-5)
 
 
 def test_two_processes_are_one(tmp_path):
@@ -211,12 +180,12 @@ def test_two_processes_are_one(tmp_path):
             "preset": "efimov",
         },
     }
-    launch(tmp_path / "two", runs, processes=2)
+    launch(SCRIPT, tmp_path / "two", runs, processes=2)
     for name, settings in runs.items():
         assert (tmp_path / "two" / name / "world_size").read_text() == "2"
         batch = 2 * settings.get("per_device_train_batch_size", 4)
         one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
-        same(outcome(one), result(tmp_path / "two" / name))
+        same(outcome(one), result(tmp_path / "two" / name), log_tolerance=1e-5)
 
 
 KILLED = {
@@ -243,10 +212,10 @@ def test_resumed_equals_never_stopped(tmp_path):
 
 @pytest.mark.slow
 def test_killed_and_resumed_equals_never_killed(tmp_path):
-    launch(tmp_path / "whole", {"run": KILLED}, "--dropout", "0.2")
-    launch(tmp_path, {"run": KILLED}, "--dropout", "0.2", "--kill_after", "7", killed=True)
+    launch(SCRIPT, tmp_path / "whole", {"run": KILLED}, "--dropout", "0.2")
+    launch(SCRIPT, tmp_path, {"run": KILLED}, "--dropout", "0.2", "--kill_after", "7", killed=True)
     assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-6")
-    launch(tmp_path, {"run": KILLED}, "--dropout", "0.2", "--resume")
+    launch(SCRIPT, tmp_path, {"run": KILLED}, "--dropout", "0.2", "--resume")
     identical(result(tmp_path / "whole" / "run"), result(tmp_path / "run"))
 
 

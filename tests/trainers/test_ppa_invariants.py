@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import make_encoder
+from tiny_launch import identical, launch, result, same
 from tiny_ppa import STEADY, make, make_pairs, outcome, train
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
 SCRIPT = Path(__file__).parents[1] / "tiny_ppa.py"
-
-
-def launch(folder, runs, *options, processes=1, killed=False):
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--main_process_port", "0"]
-    command += [str(SCRIPT), str(folder), json.dumps(runs), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (done.returncode != 0) == killed, done.stderr[-3000:]
-
-
-def result(folder):
-    found = load_file(folder / "final.safetensors")
-    return found.pop("log"), found
-
-
-def same(one, other, tolerance=1e-6):
-    """Two runs: (log, weights) each."""
-    torch.testing.assert_close(one[0], other[0], rtol=tolerance, atol=tolerance)
-    assert set(one[1]) == set(other[1])
-    for name, tensor in one[1].items():
-        torch.testing.assert_close(other[1][name], tensor, rtol=tolerance, atol=tolerance, msg=name)
-
-
-def identical(one, other):
-    assert torch.equal(one[0], other[0])
-    assert set(one[1]) == set(other[1])
-    for name, tensor in one[1].items():
-        assert torch.equal(other[1][name], tensor), name
 
 
 # ---- Divided steps ----
@@ -131,7 +97,7 @@ DIVIDED = {
 def test_two_processes_are_one(tmp_path):
     """Also in its queues, which are the same bits in both."""
     runs = {name: {**STEADY, **own} for name, own in DIVIDED.items()}
-    launch(tmp_path / "two", runs, processes=2)
+    launch(SCRIPT, tmp_path / "two", runs, processes=2)
     for name, settings in runs.items():
         folder = tmp_path / "two" / name
         assert (folder / "world_size").read_text() == "2"
@@ -187,11 +153,11 @@ def test_resumed_equals_never_stopped(name, tmp_path):
 
 @pytest.mark.slow
 def test_killed_and_resumed_equals_never_killed(tmp_path):
-    launch(tmp_path / "whole", RUNS, "--dropout", "0.2")
+    launch(SCRIPT, tmp_path / "whole", RUNS, "--dropout", "0.2")
     for name, settings in RUNS.items():
-        launch(tmp_path / "run", {name: settings}, "--dropout", "0.2", "--kill_after", "7", killed=True)
+        launch(SCRIPT, tmp_path / "run", {name: settings}, "--dropout", "0.2", "--kill_after", "7", killed=True)
         assert last_complete_checkpoint(tmp_path / "run" / name).endswith("checkpoint-6")
-    launch(tmp_path / "run", RUNS, "--dropout", "0.2", "--resume")
+    launch(SCRIPT, tmp_path / "run", RUNS, "--dropout", "0.2", "--resume")
     for name in RUNS:
         whole, resumed = result(tmp_path / "whole" / name), result(tmp_path / "run" / name)
         assert len(whole[0]) == 8

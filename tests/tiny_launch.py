@@ -1,0 +1,71 @@
+"""Runs in processes of their own, to be divided or killed, and what came out of them compared."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+
+class KillAfter(TrainerCallback):
+    """Die as by `kill -9` at the end of a step."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave_processes() -> None:
+    """End together with the other processes, where there are any."""
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        # DistributedDataParallel goes first: the last reference to gloo's group, let go of under the interpreter's
+        # lock, waits for threads of gloo's that wait for that lock.
+        gc.collect()
+        torch.distributed.destroy_process_group()
+
+
+def launch(script: Path, folder, runs, *options, processes=1, killed=False) -> None:
+    """Run `script folder runs options`, by `accelerate launch` for several processes; it must end as expected."""
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
+        command += ["--main_process_port", "0"]
+    command += [str(script), str(folder), json.dumps(runs), *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode != 0) == killed, done.stderr[-3000:]
+
+
+def result(folder):
+    """The log and the weights that a script left in `final.safetensors`."""
+    found = load_file(folder / "final.safetensors")
+    return found.pop("log"), found
+
+
+def same(one, other, tolerance=1e-6, log_tolerance=None):
+    """Two runs, (log, weights) each, are the same up to rounding."""
+    log_tolerance = tolerance if log_tolerance is None else log_tolerance
+    torch.testing.assert_close(one[0], other[0], rtol=log_tolerance, atol=log_tolerance)
+    assert set(one[1]) == set(other[1])
+    for name, tensor in one[1].items():
+        torch.testing.assert_close(other[1][name], tensor, rtol=tolerance, atol=tolerance, msg=name)
+
+
+def identical(one, other):
+    """Two runs, (log, weights) each, are the same bits."""
+    assert torch.equal(one[0], other[0])
+    assert set(one[1]) == set(other[1])
+    for name, tensor in one[1].items():
+        assert torch.equal(other[1][name], tensor), name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
 import hf_xalign.mapping.rotated  # noqa: F401 (has transformers know mapped encoders)
@@ -18,7 +18,7 @@ from hf_xalign.data import embedded
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone, without_pooler
 from hf_xalign.modeling.insertion import adapter_weights_file, adopt, read_adapter_config
-from hf_xalign.modeling.tuner import XAlignConfig
+from hf_xalign.modeling.tuner import XAlignConfig, backbone_of
 
 _TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 _CLASS_OF_ADAPTER = {
@@ -67,6 +67,31 @@ def load(
     else:
         model = _load_adapter(name, revision, **kwargs)
     return model.eval()
+
+
+def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
+    """The tokenizer beside whatever [`load`] takes.
+
+    Raises:
+        InputError: there is none that can be loaded.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(embedded.resolve_model(str(name_or_path)))
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"
+        ) from error
+
+
+def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The encoder in what [`load`] gives: of a task model that in it, with its adapters; an encoder as it is.
+
+    Of an adapter on a bare encoder the whole is kept, because the adapter's maps are found there.
+    """
+    base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    backbone = backbone_of(base)
+    return cast(PreTrainedModel, model if backbone is base else backbone)
 
 
 def _nowhere(name: str) -> str:

@@ -107,6 +107,9 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         _score(record, "after", trainer)
     if args.should_save:
         _finish(record, Path(args.output_dir), material)
+    if args.push_to_hub:
+        # Only now are there a record and a card.
+        trainer.push_to_hub()
     return record
 
 

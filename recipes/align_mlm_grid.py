@@ -146,7 +146,8 @@ def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig)
                 "alignment to measure: add +transliteration"
             )
         for objective in grid.objectives:
-            replace(data, derive=transformation.split("+")).check(replace(args, objective=objective))
+            own: Any = {"objective": objective}
+            replace(data, derive=transformation.split("+")).check(replace(args, **own))
 
 
 def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
@@ -205,7 +206,7 @@ def derive_labelled(source: str, path: Path, language: Any, words: str, labels: 
         if column not in text.column_names:
             raise InputError(f"{source}: no column {column} (it has {', '.join(text.column_names)})")
     bio = any(label.startswith(("B-", "I-")) for row in text[labels][:] for label in row)
-    moved = {"spans": labels} if bio else {"labels": labels}
+    moved: dict[str, Any] = {"spans": labels} if bio else {"labels": labels}
     path.parent.mkdir(parents=True, exist_ok=True)
     derive(text.select_columns([words, labels]), replace(language, on_unknown="keep"), words, **moved).to_json(path)
 

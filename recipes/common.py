@@ -146,6 +146,8 @@ def run(
         main()
         _leave_processes()
     except InputError as error:
+        if os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
+            raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except NonFiniteLossError as error:

@@ -128,3 +128,6 @@ def train_and_score(
         if data.compare_with and not resume:  # a resumed run knows the time of its last part only
             record["comparison"] = compare(record, other)
         finish(record, folder, material.export(folder))
+    if args.push_to_hub:
+        # Only now are there a record and a card.
+        trainer.push_to_hub()

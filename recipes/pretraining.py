@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -137,7 +137,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
     sources = {
         name: [
-            {"source": source, "hub_id": hub_id(source), "language": language, "pairs": len(found[language])}
+            {"source": source, "hub_id": hub_id(source), "language": language, "pairs": len(found[str(language)])}
             for source, language in map(parse_source, items)
         ]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
@@ -223,8 +223,9 @@ def _encoder(
                 raise InputError(f"layers={data.layers}: {data.model_name_or_path} has {len(stack)}")
             del stack[data.layers :]
             model.config.num_hidden_layers = data.layers
+        table = cast(torch.Tensor, model.get_input_embeddings().weight).detach()
+        rows = len(table) if old_ids is None else len(old_ids)
         if old_ids is not None:
-            table = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
             model.set_input_embeddings(
                 nn.Embedding.from_pretrained(
                     table[torch.from_numpy(old_ids)], freeze=False, padding_idx=tokenizer.pad_token_id
@@ -232,11 +233,10 @@ def _encoder(
             )
             model.config.vocab_size = len(old_ids)
             model.config.pad_token_id = tokenizer.pad_token_id
-        rows = len(model.get_input_embeddings().weight)  # type: ignore[operator]
         if len(tokenizer) > rows:
             # New rows are drawn from the normal distribution that the old ones have.
             model.resize_token_embeddings(len(tokenizer))
-        if data.layers is not None or len(model.get_input_embeddings().weight) != rows or old_ids is not None:  # type: ignore[operator]
+        if data.layers is not None or old_ids is not None or len(tokenizer) > rows:
             # Its checkpoint has weights that this encoder must not carry along.
             model.name_or_path = ""
     return model

@@ -123,8 +123,11 @@ class PretrainingArguments:
         if not self.corpus:
             raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")
         languages = [parse_source(item)[1] for item in self.corpus]
-        if len(set(languages)) < len(languages):
-            raise InputError(f"corpus: a language is named twice ({', '.join(languages)})")
+        for item, language in zip(self.corpus, languages, strict=True):
+            if language is None:
+                raise InputError(f"corpus {item}: say the language, as in en={item}")
+            if languages.count(language) > 1:
+                raise InputError(f"corpus: {language} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
         if ("syntax" in self.derive) != bool(self.order_of):

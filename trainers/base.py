@@ -14,7 +14,7 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
-from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xalign.data.sampling import PairSampler
@@ -31,13 +31,14 @@ from hf_xalign.trainers.checkpoints import (
     remove_incomplete,
     resolve_resume,
 )
+from hf_xalign.trainers.hub import HubTrainer
 
 logger = logging.getLogger(__name__)
 
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
 
 
-class AlignmentTrainer(Trainer):
+class AlignmentTrainer(HubTrainer):
     """A `Trainer` for word-linked sentence pairs.
 
     A method overrides `compute_loss`, divides each term by its count over the whole optimizer step

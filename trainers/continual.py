@@ -107,7 +107,7 @@ class ContinualTrainer(TaskTrainer):
             ),
         )
         # Off the model, so that neither the optimizer nor a checkpoint has it.
-        self._reference = [reference.to(args.device).eval().requires_grad_(False)]
+        self._reference = [cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)

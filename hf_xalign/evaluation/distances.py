@@ -17,16 +17,14 @@ import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import ArrayLike
-from peft import PeftModel
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.embedded import resolve_model
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.loading import load
+from hf_xalign.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.tuner import backbone_of, speaking
+from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
 from hf_xalign.record import write_text
 
@@ -248,10 +246,10 @@ def distance_grid(
             f"distances: {len(stages)} stages and bins={bins}: at least one stage and two bins are needed"
         )
     # All of them before the first pass, because a mistyped folder should not be found after an hour.
-    tokenizers = {stage: _load_tokenizer(stage, source) for stage, source in stages.items()}
+    tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
     found = {}
     for stage, source in stages.items():
-        model = _encoder_of(load(source))
+        model = encoder_of(load(source))
         cast(nn.Module, model).to(device)
         found[stage] = word_distances(
             model,
@@ -359,18 +357,3 @@ def _cell(distances: Distances, edges: np.ndarray) -> dict[str, Any]:
             "counts": np.histogram(values, edges)[0].tolist(),
         }
     return cell | {"edges": edges.tolist()}
-
-
-def _load_tokenizer(stage: str, source: str | os.PathLike) -> PreTrainedTokenizerBase:
-    try:
-        return AutoTokenizer.from_pretrained(resolve_model(str(source)))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"stage {stage}: {source} has no tokenizer that can be loaded ({reason})") from error
-
-
-def _encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """The encoder of a task model, with the adapters in it; an encoder as it is."""
-    base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
-    backbone = backbone_of(base)
-    return cast(PreTrainedModel, model if backbone is base else backbone)

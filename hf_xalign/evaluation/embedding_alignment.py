@@ -90,7 +90,7 @@ def alignment_of_entries(
     source_vectors: Tensor | ArrayLike,
     target_vectors: Tensor | ArrayLike,
     entries: Tensor | ArrayLike,
-    candidates: Tensor | Sequence[int] | None = None,
+    candidates: Tensor | np.ndarray | Sequence[int] | None = None,
     *,
     similarity: Similarity = "cosine",
     k: int = 10,
@@ -148,7 +148,7 @@ def alignment_of_entries(
 def alignment_of_model(
     model: nn.Module,
     entries: Tensor | ArrayLike,
-    candidates: Tensor | Sequence[int] | None = None,
+    candidates: Tensor | np.ndarray | Sequence[int] | None = None,
     *,
     similarity: Similarity = "cosine",
     k: int = 10,
@@ -225,7 +225,7 @@ def _checked_entries(entries: Tensor | ArrayLike, sources: int, targets: int) ->
     return pairs.astype(np.int64)
 
 
-def _checked_pool(candidates: Tensor | Sequence[int], targets: int) -> np.ndarray:
+def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int) -> np.ndarray:
     pool = candidates.cpu().numpy() if isinstance(candidates, Tensor) else np.asarray(candidates)
     if pool.ndim != 1 or not len(pool) or pool.dtype.kind not in "iu":
         raise InputError(f"candidates: expected a list of rows, got {pool.dtype} of shape {pool.shape}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Okabe and Ito's colours, which stay apart for colour-blind readers; their yellow is too light for a marker on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINKED, _RANDOM = _COLOURS[0], _COLOURS[1]
+LINKED_COLOUR, RANDOM_COLOUR = _COLOURS[0], _COLOURS[1]
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
 _DPI = 150
 
@@ -60,7 +60,7 @@ def alignment_plot(
         raise InputError("alignment plot: there are no runs to draw")
     marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
     colour = _assign("transformations", [run.transformation for run in runs], _COLOURS)
-    figure = _new_figure(6.4, 4.0)
+    figure = new_figure(6.4, 4.0)
     from matplotlib.lines import Line2D
 
     axes = figure.subplots()
@@ -81,7 +81,7 @@ def alignment_plot(
     keys = [Line2D([], [], linestyle="none", marker=own, color="grey", label=name) for name, own in marker.items()]
     keys += [Line2D([], [], linestyle="none", marker="s", color=own, label=name) for name, own in colour.items()]
     figure.legend(handles=keys, loc="outside right upper", fontsize="small")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def correlation_title(correlation: Correlation) -> str:
@@ -116,7 +116,7 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
             f"of layers {', '.join(map(str, grid['layers']))}"
         )
     stages, languages = list(grid["stages"]), grid["languages"]
-    figure = _new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
+    figure = new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
     axes = figure.subplots(len(stages), len(languages), sharex="col", squeeze=False)
     for row, stage in enumerate(stages):
         for column, language in enumerate(languages):
@@ -127,12 +127,12 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     figure.supxlabel(f"{_NAMES[measure]}, layer {layer}", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def _draw_cell(axes: Any, cell: Mapping[str, Any]) -> None:
     edges = cell["edges"]
-    for kind, name, colour in (("linked", "linked words", _LINKED), ("random", "random words", _RANDOM)):
+    for kind, name, colour in (("linked", "linked words", LINKED_COLOUR), ("random", "random words", RANDOM_COLOUR)):
         shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
         axes.stairs(shares, edges, fill=True, alpha=0.5, color=colour, label=name)
     axes.set_yticks([])
@@ -148,7 +148,7 @@ def _assign(what: str, names: Sequence[str], signs: Sequence[str]) -> dict[str, 
     return dict(zip(distinct, signs))
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that is drawn by Agg."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -159,7 +159,8 @@ def _new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _save(figure: Figure, path: str | os.PathLike) -> Path:
+def save_figure(figure: Figure, path: str | os.PathLike) -> Path:
+    """Write a figure as PNG, whole or not at all; the same figure gives the same file."""
     with replacing(path) as partial:
         # Without the version of matplotlib in it, the same figure gives the same file.
         figure.savefig(partial, format="png", dpi=_DPI, metadata={"Software": None})

@@ -55,8 +55,8 @@ def drawn(monkeypatch):
     """The figures that were saved."""
     pytest.importorskip("matplotlib")
     figures = []
-    save = plots._save
-    monkeypatch.setattr(plots, "_save", lambda figure, path: (figures.append(figure), save(figure, path))[1])
+    save = plots.save_figure
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (figures.append(figure), save(figure, path))[1])
     return figures
 
 

@@ -1,0 +1,112 @@
+"""`hf-xalign evaluate`: word and sentence retrieval of a model, and of its base."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.cli.terminal import show, table
+from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+DESCRIPTION = """Score a model, before and after where its base is named too.
+
+    hf-xalign evaluate runs/fao_embedded --base embedded
+    hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
+
+Words: the share of linked words whose nearest word of the other language, by CSLS, is the linked one. Sentences: the
+share whose nearest sentence, by cosine, is the translation. `to_pivot` and `from_pivot` are the two directions, and
+`pool` counts what a translation is looked for among: scores from other pools do not compare. The words are linked as
+the recipes do it for their scores; --links takes the very links of a run, eval_links.jsonl in its folder."""
+
+_TASKS = ("words", "sentences")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The models, and what they are scored on."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="a folder, Hub id or embedded; adapters and mapped encoders too"
+    )
+    parser.add_argument("--base", metavar="MODEL", help="what it is set against: the encoder before training")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="PAIRS",
+        help="parallel text: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), LANG=FILE1,FILE2 or a Hub "
+        "dataset; embedded:de embedded:bn by default",
+    )
+    parser.add_argument(
+        "--links", metavar="FILE", help="word-linked text, eval_links.jsonl of a run, instead of --data"
+    )
+    parser.add_argument("--split", default="test", help="split of embedded and Hub text")
+    parser.add_argument("--target_lang", default="en", help="the pivot, language of the target side")
+    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of each source")
+    parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what is scored")
+    parser.add_argument("--layer", type=int, default=-1, help="which layer: -1 the last, 0 the embeddings")
+    parser.add_argument("--batch_size", type=int, default=64, help="sentences a forward pass")
+    parser.add_argument("--device", help="cpu or cuda; the GPU by default, where there is one")
+    parser.add_argument("--json", metavar="FILE", help="write the scores there too, as shares")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Score, and print a table."""
+    from hf_xalign.cli.models import choose_device, load_encoder
+    from hf_xalign.record import score_columns, score_rows, to_plain, write_text
+
+    if args.links and args.data:
+        raise InputError("--links holds its own text: leave --data out")
+    device = choose_device(args.device)
+    text = _read(args)
+    names = {"before": args.base, "after": args.model}
+    scores: dict[str, Any] = {"before": {}, "after": {}}
+    for stage, name in names.items():  # one model at a time is in memory
+        if name:
+            model, tokenizer = load_encoder(name, device)
+            scores[stage] = _score(model, tokenizer, text, args, name)
+            del model
+    record = {"scores": scores}
+    rows = [score_columns(record), *score_rows(record)]
+    if not args.base:
+        rows = [(language, metric, after) for language, metric, _, after, _ in rows]
+        rows[0] = ("language", "metric", "score")
+    show(table(rows, len(rows[0]) - 2))
+    if args.json:
+        from pathlib import Path
+
+        found = {"models": names, "scores": scores}
+        write_text(Path(args.json), json.dumps(to_plain(found), ensure_ascii=False, indent=2) + "\n")
+
+
+def _read(args: argparse.Namespace) -> Dataset:
+    """The text: word-linked where words are scored."""
+    from hf_xalign.data.parallel import concatenate, load_sources
+    from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
+
+    if args.links:
+        return read_links(args.links)
+    items = args.data or ["embedded:de", "embedded:bn"]
+    text = load_sources(items, target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
+    if "words" not in args.tasks:
+        return text
+    # The aligner also learns from the embedded text's other split, as in the recipes, so that the links are theirs.
+    inside = [item for item in items if item.startswith("embedded:")]
+    train = [load_sources(inside, target_lang=args.target_lang, split="train")] if inside else []
+    return make_evaluation_links(text, concatenate(train) if train else None)
+
+
+def _score(model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Scores of one model, by language."""
+    from hf_xalign.evaluation import score_retrieval
+    from hf_xalign.evaluation.sentence_scores import score_sentences
+
+    options: dict[str, Any] = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Scoring {name}"}
+    scores: dict[str, Any] = {}
+    if "words" in args.tasks:
+        scores = score_retrieval(model, tokenizer, text, poolings=("mean", "last"), all_occurrences=True, **options)
+    if "sentences" in args.tasks:
+        for language, found in score_sentences(model, tokenizer, text, **options).items():
+            scores.setdefault(language, {}).update(found)
+    return scores

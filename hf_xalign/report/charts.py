@@ -1,0 +1,124 @@
+"""Small charts as inline SVG, of numbers and escaped text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+# Okabe and Ito's colours, as in the figures of hf_xalign.evaluation.plots.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+BEFORE, AFTER = "#b0b0b0", COLOURS[0]
+LINKED, RANDOM = COLOURS[0], COLOURS[1]
+_DASHES = ("", "6 3", "2 2")
+
+Points = Sequence[tuple[float, float]]
+
+
+def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
+    """Two bars below each other, of shares from 0 to 1."""
+    parts = []
+    for y, value, colour in ((1, before, BEFORE), (9, after, AFTER)):
+        if value is not None:
+            length = round(width * min(max(value, 0.0), 1.0), 1)
+            parts.append(f'<rect x="0" y="{y}" width="{length}" height="7" fill="{colour}"/>')
+    return _svg(width, 17, "scores before and after", parts)
+
+
+def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) -> Markup:
+    """Curves over training steps, with a legend below.
+
+    Args:
+        series: name -> (step, value), at least one point in all; a value may be NaN, which leaves a gap.
+        title: what a screen reader says.
+        percent: values are shares, and shown in percent.
+    """
+    width, height, edge_left, edge_top, edge_bottom = 430, 230, 52, 10, 24
+    points = [(x, y) for one in series.values() for x, y in one if math.isfinite(y)]
+    (x0, x1), (y0, y1) = (_range([point[axis] for point in points]) for axis in (0, 1))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x0) / (x1 - x0) * (width - edge_left - 10)
+        up = (y - y0) / (y1 - y0) * (height - edge_top - edge_bottom)
+        return round(edge_left + across, 1), round(height - edge_bottom - up, 1)
+
+    parts = []
+    for tick in _ticks(y0, y1):
+        _, y = place(x0, tick)
+        label = f"{100 * tick:g}" if percent else f"{tick:g}"
+        parts.append(f'<line x1="{edge_left}" y1="{y}" x2="{width - 10}" y2="{y}" stroke="#e4e4e4"/>')
+        parts.append(f'<text x="{edge_left - 5}" y="{y + 4}" text-anchor="end">{label}</text>')
+    for tick in _ticks(x0, x1):
+        x, _ = place(tick, y0)
+        parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
+    for number, (name, one) in enumerate(series.items()):
+        colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
+        for run in _runs(one):
+            where = [place(x, y) for x, y in run]
+            path = " ".join(f"{x},{y}" for x, y in where)
+            stroke = f'fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dash}"'
+            parts.append(f'<polyline points="{path}" {stroke}/>')
+            if len(where) <= 40:
+                parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colour}"/>' for x, y in where]
+        y = height + 14 * number + 8
+        parts.append(f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{colour}" '
+                     f'stroke-width="2" stroke-dasharray="{dash}"/>')  # fmt: skip
+        parts.append(f'<text x="{edge_left + 28}" y="{y}">{escape(name)}</text>')
+    return _svg(width, height + 14 * len(series) + 4, title, parts)
+
+
+def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
+    """Distances of linked and random pairs: a cell of [`hf_xalign.evaluation.distances.distance_grid`]."""
+    width, height = 240, 120
+    edges, pairs = cell["edges"], cell["pairs"]
+    top = max([1, *cell["linked"]["counts"], *cell["random"]["counts"]])
+    low, high = _range([edges[0], edges[-1]])
+    parts = []
+    for kind, colour in (("linked", LINKED), ("random", RANDOM)):
+        for start, end, count in zip(edges[:-1], edges[1:], cell[kind]["counts"], strict=True):
+            x, x_end = (round((edge - low) / (high - low) * width, 1) for edge in (start, end))
+            tall = round(count / top * (height - 34), 1)
+            parts.append(
+                f'<rect x="{x}" y="{round(height - 16 - tall, 1)}" width="{round(x_end - x, 1)}" height="{tall}" '
+                f'fill="{colour}" fill-opacity="0.5"/>'
+            )
+    parts.append(f'<line x1="0" y1="{height - 16}" x2="{width}" y2="{height - 16}" stroke="#888"/>')
+    parts.append(f'<text x="0" y="{height - 3}">{edges[0]:.2f}</text>')
+    parts.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:.2f}</text>')
+    parts.append(f'<text x="{width}" y="11" text-anchor="end">AUC {cell["auc"]:.3f}, {pairs:,} pairs</text>')
+    return _svg(width, height, title, parts)
+
+
+def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Markup:
+    head = f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+    return Markup(f"{head}<title>{escape(title)}</title>{''.join(parts)}</svg>")
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Lowest and highest, a little apart where they are the same."""
+    low, high = min(values), max(values)
+    if low < high:
+        return low, high
+    room = abs(low) / 10 or 1.0
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to six round numbers from low to high."""
+    step = 10 ** math.floor(math.log10(high - low))
+    step = next(step * part for part in (1, 0.5, 0.2) if (high - low) / (step * part) >= 3)
+    first = math.ceil(low / step - 1e-9)
+    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _runs(points: Points) -> list[list[tuple[float, float]]]:
+    """Stretches of points without NaN."""
+    runs: list[list[tuple[float, float]]] = [[]]
+    for x, y in points:
+        if math.isfinite(y):
+            runs[-1].append((x, y))
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]

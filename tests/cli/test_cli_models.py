@@ -1,0 +1,272 @@
+"""The commands that look at models and text: `inspect`, `evaluate`, `align-words`, and the examples of `report`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import SENTENCES, make_links, make_tokenizer
+from tiny_adapters import adapt
+from tiny_card import make_record
+from tiny_families import save_base
+from tiny_recipe import make_files
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+from hf_xalign.cli.inspect import as_text
+from hf_xalign.cli.main import main
+from hf_xalign.cli.models import load_encoder
+from hf_xalign.data import align_words
+from hf_xalign.data.parallel import load_sources
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation import encode_words, score_retrieval
+from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links, write_links
+from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
+from hf_xalign.loading import load
+from hf_xalign.record import write_record
+from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
+
+CPU = torch.device("cpu")
+SOURCE, TARGET = SENTENCES[0][:2]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Two encoders, an adapter with a map for each language, a task model, and parallel text."""
+    folder = make_files(tmp_path_factory.mktemp("models"))
+    save_base("bert", folder / "tuned", seed=5)
+    adapter = adapt(load(folder / "base"), "languages", init="random")
+    adapter.save_pretrained(folder / "adapter")
+    make_tokenizer().save_pretrained(folder / "adapter")
+    AutoModelForTokenClassification.from_pretrained(folder / "base", num_labels=3).save_pretrained(folder / "task")
+    make_tokenizer().save_pretrained(folder / "task")
+    return folder
+
+
+def cosine(x, y):
+    product = sum(a * b for a, b in zip(x, y))
+    return product / math.sqrt(sum(a * a for a in x) * sum(b * b for b in y))
+
+
+@pytest.mark.parametrize("k", [2, 50])
+def test_similarities_against_loops(models, k):
+    model, tokenizer = load_encoder(str(models / "base"), CPU)
+    rows, columns = (encode_words(model, tokenizer, text)[0] for text in (SOURCE, TARGET))
+    x, y = (text.vectors[:, 0].double().tolist() for text in (rows, columns))
+    cosines = [[cosine(a, b) for b in y] for a in x]
+    found = word_similarity(model, tokenizer, SOURCE, TARGET)
+    assert (found.source_words, found.target_words) == (SOURCE.split(), TARGET.split())
+    np.testing.assert_allclose(found.values, cosines, atol=1e-5)
+
+    def mean_of_nearest(values):
+        nearest = sorted(values, reverse=True)[:k]
+        return sum(nearest) / len(nearest)
+
+    wanted = [
+        [
+            2 * cosines[i][j] - mean_of_nearest(cosines[i]) - mean_of_nearest([row[j] for row in cosines])
+            for j in range(len(y))
+        ]
+        for i in range(len(x))
+    ]
+    csls = word_similarity(model, tokenizer, SOURCE, TARGET, measure="csls", k=k)
+    np.testing.assert_allclose(csls.values, wanted, atol=1e-5)
+    assert csls.nearest() == [row.index(max(row)) for row in wanted]
+
+
+def test_a_word_without_a_vector_is_similar_to_nothing(models):
+    model, tokenizer = load_encoder(str(models / "base"), CPU)
+    long = " ".join(["hund"] * 70)  # more than the encoder's positions
+    for measure in ("cosine", "csls"):
+        found = word_similarity(model, tokenizer, long, TARGET, measure=measure)
+        kept = [row is not None for row in found.nearest()]
+        assert 0 < sum(kept) < 70 and kept == sorted(kept, reverse=True)
+        assert np.isnan(found.values[sum(kept) :]).all() and np.isfinite(found.values[: sum(kept)]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"source": " "}, "the source sentence ' ' has no words"),
+        ({"measure": "l2"}, "measure='l2' is not known"),
+        ({"k": 0}, "k=0"),
+        ({"layer": 9}, "layer"),
+        ({"pooling": "max"}, "pooling"),
+    ],
+)
+def test_bad_sentences_and_options_are_refused(models, options, said):
+    model, tokenizer = load_encoder(str(models / "base"), CPU)
+    with pytest.raises(InputError, match=re.escape(said)):
+        word_similarity(model, tokenizer, **{"source": SOURCE, "target": TARGET, **options})
+
+
+def test_every_kind_of_model_is_an_encoder_here(models):
+    base, task = (load_encoder(str(models / name), CPU) for name in ("base", "task"))
+    same, other = (word_similarity(*one, SOURCE, TARGET).values for one in (base, task))
+    np.testing.assert_allclose(same, other, atol=1e-6)
+    adapter = load_encoder(str(models / "adapter"), CPU)
+    mapped = word_similarity(*adapter, SOURCE, TARGET, source_lang="de", target_lang="en").values
+    assert np.abs(mapped - same).max() > 1e-3
+    with pytest.raises(InputError, match="und"):
+        word_similarity(*adapter, SOURCE, TARGET)
+
+
+NAN = float("nan")
+BEFORE = WordSimilarity(["die", "হাত", "日本"], ["the", "sleeping"], np.array([[0.5, 0.25], [-0.5, -0.25], [NAN, NAN]]))
+AFTER = BEFORE._replace(values=np.array([[0.1, 0.9], [1.0, 1.0], [NAN, 0.0]]))
+
+
+def test_matrices_stand_side_by_side_where_there_is_room():
+    wide = as_text({"one": BEFORE, "two": AFTER}, columns=80)
+    assert wide.splitlines() == [
+        "one                        two",
+        "        the   sleeping             the   sleeping",
+        "die    0.50*      0.25     die    0.10       0.90*",
+        "হাত   -0.50      -0.25*    হাত    1.00*      1.00",
+        "日本      -          -     日本      -       0.00*",
+    ]
+    narrow = as_text({"one": BEFORE, "two": AFTER}, columns=40).split("\n\n")
+    assert [block.splitlines()[0] for block in narrow] == ["one", "two"]
+    assert narrow[0].splitlines()[2] == "die    0.50*      0.25"
+
+
+def test_inspect_shows_both_models(models, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    base, tuned = str(models / "base"), str(models / "tuned")
+    source = "die <b>katze</b> $x$"
+    words = ["inspect", tuned, "--base", base, "--source", source, "--target", TARGET, "--device", "cpu"]
+    page, picture = tmp_path / "x" / "m.html", tmp_path / "m.png"
+    assert main([*words, "--html", str(page), "--png", str(picture)]) == 0
+    out = capsys.readouterr().out
+    for name in (base, tuned):
+        model, tokenizer = load_encoder(name, CPU)
+        found = word_similarity(model, tokenizer, source, TARGET)
+        for line, row, best in zip(out.splitlines()[2:], found.values, found.nearest()):
+            shown = [f"{value:.2f}" + "*" * (column == best) for column, value in enumerate(row)]
+            assert " ".join(shown) in " ".join(line.split())
+    assert f"before: {base}" in out and f"after: {tuned}" in out
+    text = page.read_text("utf-8")
+    assert "<b>" not in text and "&lt;b&gt;katze" in text
+    assert text.count('class="best"') == 2 * len(found.source_words)
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
+
+
+def test_letters_that_the_figure_cannot_draw_are_told(models, tmp_path, caplog):
+    words = ["inspect", str(models / "base"), "--target", TARGET, "--png", str(tmp_path / "m.png"), "--source"]
+    assert main([*words, "ফাইল"]) == 0
+    assert "the figure's font lacks letters" in caplog.text
+    caplog.clear()
+    assert main([*words, "Datei"]) == 0
+    assert "lacks letters" not in caplog.text
+
+
+def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
+    base, tuned = str(models / "base"), str(models / "tuned")
+    data = f"de={models / 'test.tsv'}"
+    file = tmp_path / "scores.json"
+    assert main(["evaluate", tuned, "--base", base, "--data", data, "--device", "cpu", "--json", str(file)]) == 0
+    out = capsys.readouterr().out
+    links = make_evaluation_links(load_sources([data], split="test"))
+    kept = json.loads(file.read_text("utf-8"))
+    assert kept["models"] == {"before": base, "after": tuned}
+    for stage, name in kept["models"].items():
+        model, tokenizer = load_encoder(name, CPU)
+        wanted = score_retrieval(model, tokenizer, links, poolings=("mean", "last"), all_occurrences=True)["de"]
+        found = kept["scores"][stage]["de"]
+        assert {metric: found[metric] for metric in wanted} == wanted and "sentence_mean" in found
+    line = next(line for line in out.splitlines() if " retrieval_mean " in line).split()
+    before, after = (kept["scores"][stage]["de"]["retrieval_mean"] for stage in ("before", "after"))
+    shown = [f"{100 * before:.1f}", f"{100 * after:.1f}", f"{100 * (after - before):+.1f}"]
+    assert line == ["de", "retrieval_mean", *shown]
+
+    write_links(links, tmp_path / "links.jsonl")
+    again = ["evaluate", tuned, "--links", str(tmp_path / "links.jsonl"), "--tasks", "words", "--device", "cpu"]
+    assert main(again) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["language", "metric", "score"] and "sentence" not in out
+    assert f" {100 * after:.1f}\n" in out
+
+
+def test_align_words_writes_what_is_read_again(models, capsys, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    rows = [f"{source}.\t{target}." for source, target, _ in SENTENCES * 4]
+    rows.insert(3, "zzz\tqqqqq")  # linked, if at all, to itself only
+    pairs.write_text("\n".join(["de\ten", *rows]) + "\n", "utf-8")
+    text = load_sources([f"de={pairs}"])
+    out = tmp_path / "links.txt"
+    assert main(["align-words", f"de={pairs}", "--output", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == len(rows)
+    read = align_words(text, f"pharaoh:{out}", keep_unlinked=True)
+    assert read["source_words"][0][-1] == f"{SOURCE.split()[-1]}."  # words are what stands between blanks
+    written = [[tuple(map(int, link.split("-"))) for link in line.split()] for line in out.read_text().splitlines()]
+    assert [[tuple(link) for link in links] for links in read["links"][:]] == written and any(written)
+    capsys.readouterr()
+
+    assert main(["align-words", f"de={pairs}", "--format", "jsonl"]) == 0
+    kept = tmp_path / "links.jsonl"
+    kept.write_text(capsys.readouterr().out, "utf-8")
+    wanted = align_words(text, keep_unlinked=True)
+    found = read_links(kept)
+    assert found["links"][:] == wanted["links"][:] and found["source_words"][0][-1] == "."
+
+
+def test_align_words_by_an_encoder_and_with_several_links(models, tmp_path):
+    pairs, out = f"de={models / 'test.tsv'}", tmp_path / "links.jsonl"
+    words = ["align-words", pairs, "--aligner", "encoder", "--model", str(models / "base"), "--device", "cpu"]
+    words += ["--symmetrization", "union", "--several", "--format", "jsonl", "--output", str(out)]
+    assert main(words) == 0
+    model, tokenizer = load_encoder(str(models / "base"), CPU)
+    options = {"one_to_one": False, "keep_unlinked": True, "model": model, "tokenizer": tokenizer}
+    wanted = align_words(load_sources([pairs]), "encoder", "union", **options)
+    assert [json.loads(line)["links"] for line in out.read_text("utf-8").splitlines()] == wanted["links"][:]
+
+
+def test_retrievals_agree_with_the_score(models):
+    links = make_links(8)
+    model, tokenizer = load_encoder(str(models / "base"), CPU)
+    found = retrieve_words(model, tokenizer, links)["de"]
+    score = score_retrieval(model, tokenizer, links)["de"]["retrieval_mean_to_pivot"]
+    assert (found.answers == np.arange(len(found.links))).mean() == pytest.approx(score)
+    assert found.links.tolist() == [[row, *link] for row, own in enumerate(links["links"][:]) for link in own]
+
+
+def test_examples_are_words_whose_answer_changed(models):
+    links = make_links(8)
+    found = [retrieve_words(*load_encoder(str(models / name), CPU), links) for name in ("base", "tuned")]
+    kept = changed_retrievals(links, *found, examples=1000)["languages"]["de"]
+    old, new = (side["de"].answers for side in found)
+    right = [[answer == n for n, answer in enumerate(side)] for side in (old, new)]
+    assert kept["queries"] == len(old)
+    assert kept["gained"] == sum(b and not a for a, b in zip(*right))
+    assert kept["lost"] == sum(a and not b for a, b in zip(*right))
+    assert kept["gained"] + kept["lost"] + kept["other"] == len(kept["examples"]) == sum(old != new)
+    targets = [links[row]["target_words"][j] for row, _, j in found[0]["de"].links.tolist()]
+    shown = [(one["before"]["word"], one["after"]["word"]) for one in kept["examples"]]
+    assert shown == [(targets[a], targets[b]) for a, b in zip(old, new) if a != b]
+    rows = [row for row, _, _ in found[0]["de"].links.tolist()]
+    own = [row for row, a, b in zip(rows, old, new) if a != b]
+    elsewhere = [rows[b] != row for row, b in zip(own, (b for a, b in zip(old, new) if a != b))]
+    assert [one["after"]["elsewhere"] for one in kept["examples"]] == elsewhere
+    for one in kept["examples"]:
+        assert one["linked"] in one["target_words"] and one["word"] < len(one["source_words"])
+    few, again = (changed_retrievals(links, *found, examples=3, seed=1)["languages"]["de"] for _ in range(2))
+    assert len(few["examples"]) == 3 and few == again
+
+
+def test_report_makes_examples_when_asked(models, tmp_path, capsys):
+    folder = tmp_path / "run"
+    save_base("bert", folder, seed=5)
+    record = make_record()
+    record["base_model"] = {"name": str(models / "base"), "hub_id": None}
+    write_record(folder, record)
+    write_links(make_links(8), folder / "eval_links.jsonl")
+    assert main(["report", str(folder), "--examples", "4", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.endswith(f"saved: {folder / 'report.html'}\n")
+    kept = json.loads((folder / "retrievals.json").read_text("utf-8"))["languages"]["de"]
+    assert Path(folder / "report.html").read_text("utf-8").count("<mark>") == len(kept["examples"]) == 4
+    assert main(["report", str(folder), "--examples", "0"]) == 2
+    assert AutoTokenizer.from_pretrained(folder)

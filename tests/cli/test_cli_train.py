@@ -1,0 +1,193 @@
+"""`hf-xalign train`: what accelerate is told, which configuration is meant, and the status that comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.commands import launch
+from accelerate.commands.config import config_args
+from tiny_recipe import command, make_files
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+from hf_xalign.cli import packaged
+from hf_xalign.cli.main import main
+from hf_xalign.config import parse
+from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.finetune import TaskArguments
+from hf_xalign.recipes.mapping_arguments import MappingArguments
+from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.sentences import PPAArguments
+from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
+
+CLASSES = [
+    *(DataArguments, PPAArguments, TaskArguments, PretrainingArguments, MappingArguments),
+    *(FAOConfig, MAOConfig, PPAConfig, AlignMLMConfig, TaskConfig),
+]
+
+
+@pytest.fixture
+def launched(monkeypatch, tmp_path):
+    """What accelerate is asked to launch, instead of launching it; nobody has configured accelerate."""
+    calls = []
+    monkeypatch.setattr(launch, "launch_command", calls.append)
+    monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return calls
+
+
+def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--learning_rate", "-1e-3", "--train_data", "de=a b.tsv", "bn=b", "--bf16=true"]
+    assert (
+        main(["train", "fao", "--processes", "2", *words, "--", "--processes", "9", "--config=mao_mbert_linear"]) == 0
+    )
+    (args,) = launched
+    assert Path(args.training_script) == packaged.script("fao") and packaged.script("fao").is_file()
+    config = packaged.FOLDER / "configs" / "mao_mbert_linear.yaml"
+    assert args.training_script_args == [*words, "--processes", "9", f"--config={config}"]
+    assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
+
+
+@pytest.mark.parametrize(("gpus", "asked", "processes"), [(0, None, 1), (0, 3, 3), (4, None, 4), (4, 1, 1)])
+def test_one_process_a_gpu_and_every_core_of_a_cpu(launched, monkeypatch, gpus, asked, processes):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6), raising=False)
+    assert main(["train", "mao", *(["--processes", str(asked)] if asked else [])]) == 0
+    (args,) = launched
+    assert (args.num_processes, args.multi_gpu) == (processes, processes > 1)
+    assert args.num_cpu_threads_per_process == (None if gpus else 6 // processes)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert main(["train", "mao"]) == 0
+    assert launched[1].num_cpu_threads_per_process is None
+
+
+def test_ones_own_accelerate_configuration_decides(launched, monkeypatch, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("num_processes: 3\n")
+    monkeypatch.setattr(config_args, "default_config_file", str(own))
+    assert main(["train", "fao"]) == 0
+    assert main(["train", "mapping"]) == 0
+    assert main(["train", "fao", "--accelerate_config", "ddp_2gpu"]) == 0
+    assert main(["train", "fao", "--accelerate_config", str(own)]) == 0
+    assert [args.num_processes for args in launched] == [None, 1, None, None]
+    packaged_file = str(packaged.FOLDER / "accelerate" / "ddp_2gpu.yaml")
+    assert [args.config_file for args in launched] == [None, None, packaged_file, str(own)]
+
+
+def test_configs_are_files_of_ones_own_or_packaged(launched, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fao_embedded.yaml").write_text("seed: 3\n")
+    packaged_file = str(packaged.FOLDER / "configs" / "mao_linear_embedded.yaml")
+    for name in ("fao_embedded.yaml", "mao_linear_embedded", "mao_linear_embedded.yaml"):
+        assert main(["train", "fao", "--config", name]) == 0
+    assert [args.training_script_args[1] for args in launched] == ["fao_embedded.yaml", packaged_file, packaged_file]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--config", "fao_embeded"],
+            "--config fao_embeded: no such file here or in the package; did you mean fao",
+        ),
+        (["--config=qqq"], "no such file here or in the package; the package has "),
+        (["--accelerate_config", "ddp"], "--accelerate_config ddp: no such file"),
+        (["--processes", "0"], "--processes 0: at least one is needed"),
+        (["--processes", "2", "--accelerate_config", "ddp_2gpu"], "give one of them"),
+    ],
+)
+def test_refused_before_anything_starts(launched, capsys, words, said):
+    assert main(["train", "fao", *words]) == 2
+    assert said in capsys.readouterr().err and not launched
+    assert main(["train", "mapping", "--processes", "2"]) == 2
+    assert "one process" in capsys.readouterr().err and not launched
+
+
+def test_the_status_is_the_recipes(launched, monkeypatch, capsys):
+    def fail(error):
+        def launch_command(args):
+            raise error
+
+        monkeypatch.setattr(launch, "launch_command", launch_command)
+        return main(["train", "fao"])
+
+    assert fail(subprocess.CalledProcessError(2, "fao")) == 2
+    assert fail(subprocess.CalledProcessError(130, "fao")) == 130
+    assert capsys.readouterr().err == ""
+    assert fail(subprocess.CalledProcessError(-signal.SIGKILL, "fao")) == 137
+    assert capsys.readouterr().err == "error: the recipe was stopped by SIGKILL (out of memory?)\n"
+    failures = {1: ProcessFailure(local_rank=1, pid=7, exitcode=2, error_file="none")}
+    assert fail(ChildFailedError("fao", failures)) == 2
+
+
+def test_an_interrupt_is_left_to_the_recipe(launched, monkeypatch):
+    """The parent waits on while the recipe, which gets the same signal, ends itself; afterwards all is as before."""
+    before = signal.getsignal(signal.SIGINT)
+    waited = []
+
+    def launch_command(args):
+        os.kill(os.getpid(), signal.SIGINT)
+        waited.append(True)
+        raise subprocess.CalledProcessError(130, "fao")
+
+    monkeypatch.setattr(launch, "launch_command", launch_command)
+    assert main(["train", "fao"]) == 130
+    assert waited and signal.getsignal(signal.SIGINT) is before
+
+
+def test_demo_is_fao_on_what_the_package_holds(launched):
+    assert main(["demo", "--max_train_pairs", "10"]) == 0
+    (args,) = launched
+    assert Path(args.training_script) == packaged.script("fao")
+    option, config, *rest = args.training_script_args
+    assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
+    data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
+    assert data.model_name_or_path == "embedded" and data.train_data == ["embedded:de", "embedded:bn"]
+
+
+def test_no_recipe_has_a_field_of_the_launchers_name():
+    fields = {field.name for cls in CLASSES for field in dataclasses.fields(cls)}
+    assert not fields & {"processes", "accelerate_config"}
+
+
+def test_help_of_each_method_is_its_recipes(capsys):
+    for method in packaged.METHODS:
+        with pytest.raises(SystemExit):
+            main(["train", method, "--help"])
+        text = capsys.readouterr().out
+        assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
+        assert packaged.config_names(method) and all(name in text for name in packaged.config_names(method))
+
+
+def test_all_settings_are_listed_by_the_recipe_itself(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "fao", "--", "--help"])
+    assert "--freeze_embeddings" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_under_accelerate(tmp_path):
+    """By the real launcher, from a folder without a checkout, in one process and in two."""
+    make_files(tmp_path)
+    hf_xalign = [sys.executable, "-c", "import sys; from hf_xalign.cli.main import main; sys.exit(main())"]
+    wrong = subprocess.run(
+        [*hf_xalign, "train", "fao", "--learning_rate", "much"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert wrong.returncode == 2
+    assert [line for line in wrong.stderr.splitlines() if line.startswith("error: ")] == wrong.stderr.splitlines()[-1:]
+    assert "--learning_rate" in wrong.stderr and "Traceback" not in wrong.stderr
+    for processes in ("1", "2"):
+        options = command(tmp_path, "--max_steps", "2", "--bf16", "false", out=processes)
+        words = ["train", "fao", "--processes", processes, *options]
+        done = subprocess.run([*hf_xalign, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / processes / "results.json").is_file()
+        assert f'"processes": {processes}' in (tmp_path / processes / "results.json").read_text("utf-8")

@@ -1,0 +1,118 @@
+"""`hf_xalign.hub.push` and `load`: what one process pushes, another loads from the Hub alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from hub_client import ClientError
+from loopback_hub import TOKEN
+from tiny_adapters import TEXT
+from tiny_hub import KINDS, LOAD, PUSH, STRAY, options_of, plain, write_folders
+
+import hf_xalign
+from hf_xalign.record import read_record
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    write_folders(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def pushed(hub, here, folders):
+    """Every kind, pushed."""
+    for kind in [*KINDS, "maps"]:
+        here.run(PUSH, folder=str(folders / kind), repo=f"me/{kind}", options=options_of(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_pushed_loads_elsewhere(kind, pushed, there, folders):
+    inputs, options = KINDS[kind]
+    model = hf_xalign.load(folders / kind)
+    with torch.no_grad():
+        expected = model(**inputs, **options)[0]
+    found = there.run(LOAD, repo=f"me/{kind}", revision=None, inputs=plain(inputs), options=options)
+    assert found[:2] == [type(model).__name__, False]
+    torch.testing.assert_close(torch.tensor(found[2]), expected, rtol=0, atol=1e-6)
+
+
+def test_nothing_else_arrives(pushed, hub, folders):
+    for kind in [*KINDS, "maps"]:
+        files = hub.files(f"me/{kind}")
+        assert len(hub.history(f"me/{kind}")) == 1
+        assert not set(files) & set(STRAY)
+        assert ("README.md" in files) == (kind not in ("mapped", "tagger", "task", "one"))
+        assert not [name for name, content in files.items() if content[:2] in (b"\x80\x04", b"PK")]
+        assert not [name for name, content in files.items() if str(folders).encode() in content]
+        assert not [name for name, content in files.items() if TOKEN.encode() in content]
+    assert set(hub.files("me/sentences")) == {
+        "1_Pooling/config.json", "2_Normalize/config.json", "README.md", "config.json",
+        "config_sentence_transformers.json", "model.safetensors", "modules.json", "sentence_bert_config.json",
+        "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    assert "maps/de-en.safetensors" in hub.files("me/maps")
+
+
+@pytest.mark.parametrize("kind", ["base", "adapter", "lora-run", "maps"])
+def test_the_cards_own_lines_run_elsewhere(kind, pushed, hub, there):
+    card = hub.files(f"me/{kind}")["README.md"].decode()
+    lines = [block.split("\n```")[0] for block in card.split("```python\n")[1:]]
+    assert lines and all(f'"me/{kind}"' in line for line in lines)
+    found = there.run("\n".join(lines) + "\nfound = list(vectors.shape)")
+    assert found[-1] == 16
+
+
+def test_the_folder_is_left_as_it_is(pushed, folders):
+    config = json.loads((folders / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(folders / "base")
+    assert not (folders / "base" / "README.md").exists()
+    assert read_record(folders / "base")["base_model"]["name"] == "me/base"
+
+
+def test_plain_transformers_and_peft_load_it(pushed, there):
+    found = there.run(
+        "import hf_xalign.modeling\n"
+        "from peft import AutoPeftModelForFeatureExtraction\n"
+        "from transformers import AutoModel, AutoModelForSequenceClassification\n"
+        "found = [type(AutoModel.from_pretrained('me/base')).__name__,"
+        " type(AutoPeftModelForFeatureExtraction.from_pretrained('me/adapter')).__name__,"
+        " sum('xalign_' in name for name, _ in"
+        " AutoModelForSequenceClassification.from_pretrained('me/one').named_parameters()) > 0]"
+    )
+    assert found == ["BertModel", "PeftModelForFeatureExtraction", True]
+
+
+def test_a_branch_and_a_private_repository(hub, here, there, folders):
+    here.run(PUSH, folder=str(folders / "one"), repo="me/private", options={"private": True, "revision": "next"})
+    assert hub.repo("me/private").private and hub.files("me/private") == {}
+    config = json.loads(hub.files("me/private", revision="next")["adapter_config.json"])
+    assert (config["base_model_name_or_path"], config["revision"]) == ("me/private", "next")
+    found = there.run(LOAD, repo="me/private", revision="next", inputs=plain(TEXT), options={})
+    assert found[0] == "BertForSequenceClassification"
+
+
+def test_what_is_public_is_not_taken_for_private(hub, here, folders):
+    here.run("hub.HfApi().create_repo('me/public')")
+    with pytest.raises(ClientError, match="InputError: private=True: me/public is there already, and public"):
+        here.run(PUSH, folder=str(folders / "one"), repo="me/public", options={"private": True})
+    assert hub.files("me/public") == {}
+
+
+def test_the_name_alone_is_a_repository_of_ones_own(hub, here, folders):
+    here.run(PUSH, folder=str(folders / "base"), repo="short", options={})
+    assert 'from_pretrained("me/short")' in hub.files("me/short")["README.md"].decode()
+
+
+def test_another_kind_takes_the_place_of_an_adapter(hub, here, there, folders):
+    here.run(PUSH, folder=str(folders / "lora"), repo="me/changed", options={"base_model": "me/base"})
+    here.run("hub.HfApi().upload_file(path_or_fileobj=b'mine', path_in_repo='notes.txt', repo_id='me/changed')")
+    here.run(PUSH, folder=str(folders / "task"), repo="me/changed", options={})
+    files = hub.files("me/changed")
+    assert "adapter_config.json" not in files and "adapter_model.safetensors" not in files
+    assert files["notes.txt"] == b"mine"  # what is no part of a model is not touched
+    found = there.run(LOAD, repo="me/changed", revision=None, inputs=plain(TEXT), options={})
+    assert found[0] == "BertForSequenceClassification"

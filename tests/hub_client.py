@@ -1,0 +1,79 @@
+"""A process of its own in which the real client of the Hub runs, told by a test what to do.
+
+The client reads its settings when it is imported, and the tests' own process is offline. The lines that the process
+reads are JSON: `code` to run with the names `given`, beside those of earlier code, which leaves its result in `found`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RUN = """
+import json, sys
+answers, sys.stdout = sys.stdout, sys.stderr
+names = {}
+for line in sys.stdin:
+    order = json.loads(line)
+    names.update(order["given"], found=None)
+    try:
+        exec(order["code"], names)
+        answer = {"found": names["found"], "error": None}
+    except Exception as error:
+        answer = {"found": None, "error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer), file=answers, flush=True)
+"""
+
+
+class ClientError(Exception):
+    """What the code raised, as `Type: message`."""
+
+
+class HubClient:
+    """Starts the process without waiting for it; a context manager. Its standard error is in `log`."""
+
+    def __init__(self, environment: dict[str, str], log: Path):
+        self.log = log
+        tests = str(Path(__file__).resolve().parent)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log.open("w"),
+            text=True,
+            env={**os.environ, **environment, "PYTHONPATH": f"{tests}:{os.environ.get('PYTHONPATH', '')}"},
+        )
+
+    def __enter__(self) -> HubClient:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+    def start(self, code: str, **given: Any) -> None:
+        """Send code without waiting for its end; `result` waits."""
+        self.process.stdin.write(json.dumps({"code": code, "given": given}) + "\n")
+        self.process.stdin.flush()
+
+    def result(self) -> Any:
+        line = self.process.stdout.readline()
+        if not line:
+            raise ClientError(f"the process ended: {self.log.read_text()[-2000:]}")
+        answer = json.loads(line)
+        if answer["error"]:
+            raise ClientError(answer["error"])
+        return answer["found"]
+
+    def run(self, code: str, **given: Any) -> Any:
+        """Run code; what it leaves in `found`, of JSON's types.
+
+        Raises:
+            ClientError: the code raised something.
+        """
+        self.start(code, **given)
+        return self.result()

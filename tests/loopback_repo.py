@@ -1,0 +1,71 @@
+"""What a repository of [`loopback_hub`] is: branches of commits, each with all its files, in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+
+
+class Refused(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, message: str, code: str = ""):
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code
+
+
+def git_oid(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a commit; `sha256` only of one that came by LFS."""
+
+    content: bytes
+    sha256: str | None = None
+
+    @property
+    def oid(self) -> str:
+        """Git's id of what the commit holds: the content, or the pointer to it."""
+        return git_oid(self.content if self.sha256 is None else self.sha256.encode())
+
+    @property
+    def etag(self) -> str:
+        return self.sha256 or self.oid
+
+
+@dataclass
+class Commit:
+    message: str
+    files: dict[str, File]
+    parent: str | None = None
+
+    @property
+    def sha(self) -> str:
+        content = [self.message, self.parent, sorted((path, file.oid) for path, file in self.files.items())]
+        return hashlib.sha1(json.dumps(content).encode()).hexdigest()
+
+
+@dataclass
+class Repo:
+    kind: str
+    id: str
+    private: bool
+    commits: dict[str, Commit] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.add("main", Commit("initial commit", {".gitattributes": File(b"*.safetensors filter=lfs\n")}))
+
+    def add(self, branch: str, commit: Commit) -> str:
+        self.commits[commit.sha] = commit
+        self.branches[branch] = commit.sha
+        return commit.sha
+
+    def sha_of(self, revision: str) -> str:
+        sha = self.branches.get(revision, revision)
+        if sha not in self.commits:
+            raise Refused(404, f"no revision {revision}", code="RevisionNotFound")
+        return sha

@@ -1,0 +1,283 @@
+"""The HTML report: what a folder holds is on the page, hostile text stays text, nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+from tiny_card import EVIL, make_record
+
+from hf_xalign.errors import InputError
+from hf_xalign.record import score_rows, write_record
+from hf_xalign.report import charts, render_report, write_report
+
+VOID = {"meta", "br", "hr"}
+SVG_EMPTY = {"rect", "line", "polyline", "circle"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
+CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where a tag is not closed, or closed in another's place."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.text = [], set(), [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        assert tag in SVG_EMPTY
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        self.text += " " * (tag in {"td", "th", "dt", "dd"})  # what stands in one cell is not glued to the next
+
+    def handle_data(self, data):
+        self.text += data
+
+    def check_stays_at_home(self):
+        """No tag that runs or loads something, and no attribute that names another place."""
+        assert not self.tags & {"script", "link", "iframe", "img", "image", "object", "embed", "a", "base", "use"}
+        for tag, name, value in self.attributes:
+            assert not name.startswith("on") and name not in {"src", "href", "xlink:href", "srcset", "action", "data"}
+            assert "url(" not in (value or "") and "://" not in (value or ""), (tag, name, value)
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def make_grid(stages=("base", "tuned")):
+    cell = {"mean": 0.4, "sd": 0.1, "median": 0.4}
+    cells = [
+        {
+            "stage": stage,
+            "language": "de",
+            "layer": -1,
+            "measure": measure,
+            "pairs": 6,
+            "auc": 0.9 - 0.1 * n,
+            "overlap": 0.2,
+            "edges": [0.0, 0.5, 1.0],
+            "linked": {**cell, "counts": [5, 1]},
+            "random": {**cell, "counts": [2, 4]},
+        }
+        for n, stage in enumerate(stages)
+        for measure in ("l2", "cosine")
+    ]
+    named = {stage: f"runs/{stage}" for stage in stages}
+    return {"stages": named, "languages": ["de"], "layers": [-1], "measures": ["l2", "cosine"], "cells": cells}
+
+
+def make_log():
+    rows = [{"step": n, "loss": 3.0 / n, "loss/align": 2.0 / n, "learning_rate": 1e-4} for n in (10, 20, 30)]
+    rows.insert(2, {"step": 20, "eval_retrieval": 0.5, "eval_de_retrieval_mean": 0.5, "eval_runtime": 3.0})
+    rows.append({"step": 30, "eval_retrieval": 0.75, "eval_de_retrieval_mean": 0.75, "eval_runtime": 3.0})
+    return [*rows, {"step": 30, "loss": None}, {"step": "x", "loss": 1.0}, 7]
+
+
+def make_retrievals(word="katze"):
+    before, after = (
+        {"word": "dog", "right": False, "elsewhere": True},
+        {"word": "cat", "right": True, "elsewhere": False},
+    )
+    example = {"source_words": ["die", word, "schläft"], "word": 1, "target_words": ["the", "cat", "sleeps"]}
+    own = {"queries": 1200, "gained": 30, "lost": 4, "other": 12}
+    examples = [{**example, "linked": "cat", "before": before, "after": after}]
+    return {"seed": 5, "languages": {"de": {**own, "examples": examples}}}
+
+
+def fill(folder, record=None, **files):
+    """A run's folder; `log` is put into a checkpoint, anything else into a JSON file of its name."""
+    write_record(folder, make_record() if record is None else record)
+    if "log" in files:
+        (folder / "checkpoint-30").mkdir()
+        state = {"log_history": files.pop("log")}
+        (folder / "checkpoint-30" / "trainer_state.json").write_text(json.dumps(state))
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content, ensure_ascii=True))
+    return folder
+
+
+def test_everything_of_the_folder_is_on_the_page(tmp_path):
+    record = make_record()
+    folder = fill(tmp_path, record, log=make_log(), distances=make_grid(), retrievals=make_retrievals())
+    path = write_report(folder)
+    assert path == folder / "report.html" and path.read_text("utf-8") == render_report(folder)
+    page = Page(path.read_text("utf-8"))
+    page.check_stays_at_home()
+    text = words(page.text)
+    for row in score_rows(record):
+        assert " ".join(row[1:]) in text
+    for said in (
+        "From checkpoint-30/trainer_state.json, up to step 30.",
+        "loss/align",
+        "de_retrieval_mean",
+        "base, de: l2, layer -1",
+        "AUC 0.800, 6 pairs",
+        "1,200 linked words: 30 are right after training only, 4 were right before only, 12 were wrong",
+        "(seed 5)",
+        "die katze schläft the cat sleeps cat dog (in another sentence) cat",
+        record["objective"],
+        "embedded:de",
+        "9,876",
+        "learning_rate 5e-05",
+        "recipes/fao.py --config recipes/configs/fao_embedded.yaml --output_dir 'out dir'",
+        f"{record['git']['commit']} with uncommitted changes",
+        "Some CPU (R), 2 cores, 16 GiB, no GPU",
+        "torch 2.13.0",
+        "cosine 0.9877",
+        "@inproceedings{cao2020",
+    ):
+        assert said in text, said
+    assert "eval_runtime" not in text and "wandb" not in text
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    record = make_record()
+    record["scores"] = {"before": {}, "after": {}}
+    text = words(Page(render_report(fill(tmp_path, record))).text)
+    assert "No scores were taken." in text
+    assert "The folder holds no log of training steps" in text
+    assert "The folder holds no distances.json" in text
+    assert "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 makes it." in text
+
+
+def test_records_of_every_kind(tmp_path):
+    """Adapters with a random start, maps with intervals, pretraining with losses; and records before those fields."""
+    record = make_record()
+    score = {"de": {"retrieval_last": 0.114}}
+    record["scores"]["untrained"] = score
+    record["adapter"] = {"peft_type": "XALIGN", "languages": None, "pivot": None}
+    record["trainable"] = {"parameters": 589_824, "share": 0.0033}
+    record["comparison"] = {"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": True}
+    record["intervals"] = {"before": {}, "after": {"de": {"bli_p@1_to_pivot": [0.4, 0.5]}}}
+    record["losses"] = {"before": {"de": 3.5}, "after": {"de": 2.25}}
+    text = words(Page(render_report(fill(tmp_path, record))).text)
+    assert "metric before untrained after change" in text and "retrieval_last - 11.4 - -" in text
+    assert "XALIGN" in text and "589,824" in text and "12% of the 430 s of fao" in text
+    assert "bli_p@1_to_pivot - 40.0 to 50.0" in text and "de 3.5000 2.2500" in text
+    for name in ("trainable", "adapter", "comparison"):
+        del record[name]
+    record["paper"] = record["git"] = record["objective"] = record["license"] = None
+    Page(render_report(fill(tmp_path, record)))
+
+
+def poison(value, key=EVIL):
+    """A copy with every text replaced, and a hostile key in every mapping of free keys."""
+    if isinstance(value, str):
+        return EVIL
+    if isinstance(value, list):
+        return [poison(item) for item in value]
+    if isinstance(value, dict):
+        return {name: poison(item) for name, item in value.items()}
+    return value
+
+
+def test_hostile_text_stays_text(tmp_path):
+    evil = EVIL + "</title></pre></table>{{ 1 }}<img src=x onerror=alert(1)>&amp;\x00\x1b[31m\ud800\u202e"
+    record = make_record()
+    kept = {name: record[name] for name in ("schema", "hardware", "times", "scores")}
+    record = poison(record) | copy.deepcopy(kept)
+    record["hardware"]["cpu"] = record["times"]["started"] = evil
+    record["scores"] = {stage: {evil: {evil: 0.5}} for stage in ("before", "after")}
+    record["links"], record["settings"], record["drift"] = {evil: {evil: evil}}, {evil: [evil]}, {evil: 0.5}
+    record["versions"] = {evil: evil}
+    record["base_model"]["name"], record["paper"]["bibtex"], record["objective"] = f"a/{evil}", evil, evil
+    log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]
+    grid = make_grid(stages=(evil,))
+    (tmp_path / "results.json").write_text(json.dumps(record))  # the library itself masks some of it on writing
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}))
+    (tmp_path / "distances.json").write_text(json.dumps(grid))
+    (tmp_path / "retrievals.json").write_text(json.dumps(make_retrievals(word=evil)))
+    path = write_report(tmp_path)
+    page = Page(path.read_text("utf-8"))
+    page.check_stays_at_home()
+    (tmp_path / "benign").mkdir()
+    benign = fill(tmp_path / "benign", log=make_log(), distances=make_grid(), retrievals=make_retrievals())
+    assert page.tags == Page(render_report(benign)).tags
+    assert "{{ 1 }}<img src=x onerror=alert(1)>&amp;" in page.text and "<script>alert(1)</script>" in page.text
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("distances", "{}", "distances.json: has no field 'cells'"),
+        ("distances", '{"cells": [{"measure": "l2"}], "stages": {}}', "make it anew"),
+        ("distances", json.dumps(make_grid()).replace("0.5,", '"<b>",'), "make it anew"),
+        ("retrievals", "[]", "retrievals.json: has no field 'languages'"),
+        ("retrievals", '{"languages": {"de": {}}}', "make it anew"),
+        ("trainer_state", "{", "trainer_state.json: not JSON"),
+    ],
+)
+def test_other_files_of_these_names_are_refused(tmp_path, name, content, said):
+    fill(tmp_path)
+    (tmp_path / f"{name}.json").write_text(content)
+    with pytest.raises(InputError, match=re.escape(said)):
+        render_report(tmp_path)
+
+
+def test_the_last_checkpoint_is_read(tmp_path):
+    fill(tmp_path)
+    for step in (9, 100, 20):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        state = {"log_history": [{"step": step, "loss": 1.0}]}
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps(state))
+    (tmp_path / "checkpoint-old").mkdir()
+    assert "checkpoint-100/trainer_state.json, up to step 100" in words(Page(render_report(tmp_path)).text)
+
+
+def test_curves_are_where_their_numbers_are():
+    points = [(0.0, 0.5), (50.0, float("nan")), (100.0, 1.0)]
+    page = Page(charts.lines({"a": points, "b": [(0.0, 0.75)]}, title="t"))
+    found = [value for tag, name, value in page.attributes if tag == "polyline" and name == "points"]
+    (x0, y0), (x1, y1), (x2, y2) = ([float(n) for n in run.split(",")] for run in found)
+    assert x0 == x2 < x1 and y1 < y2 < y0 and y2 == pytest.approx((y0 + y1) / 2, abs=0.1)
+    assert Page(charts.lines({"flat": [(1.0, 0.0)]}, title="one point")).tags >= {"circle"}
+
+
+def test_bars_are_as_long_as_their_scores():
+    page = Page(charts.bars(0.25, 1.5, width=200))
+    assert [value for tag, name, value in page.attributes if (tag, name) == ("rect", "width")] == ["50.0", "200.0"]
+    assert "rect" not in Page(charts.bars(None, None)).tags
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path, and none named by $CHROMIUM")
+def test_a_browser_shows_it(tmp_path):
+    """In headless Chromium: the charts are drawn in their colours, and nothing is refused or missing."""
+    image = pytest.importorskip("matplotlib.image")
+    record = make_record()
+    record["base_model"]["name"] = "<script>document.title='hacked'</script>"
+    fill(tmp_path, record, log=make_log(), distances=make_grid(), retrievals=make_retrievals())
+    path, picture = write_report(tmp_path), tmp_path / "page.png"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb"]
+    options += ["--enable-logging=stderr", "--window-size=1100,3000", f"--user-data-dir={tmp_path / 'user'}"]
+    outputs = [["--dump-dom"], [f"--screenshot={picture}"]]
+    shown = [
+        subprocess.run([str(CHROMIUM), *options, *wish, path.as_uri()], capture_output=True, text=True, timeout=120)
+        for wish in outputs
+    ]
+    dom, log = shown[0].stdout, shown[0].stderr
+    assert "<title>hacked" not in dom and "Example retrievals</h2>" in dom and dom.count("<svg") > 5
+    assert "Refused to" not in log and "CONSOLE" not in log
+    pixels = (image.imread(picture)[..., :3] * 255).round().astype(int)
+    for colour in (charts.AFTER, charts.BEFORE, charts.COLOURS[1]):
+        wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        assert (pixels == wanted).all(-1).sum() > 50, colour

@@ -1,0 +1,171 @@
+"""How a trainer pushes: by [`hf_xalign.hub.push`], at the end and from checkpoints, so that no pickle leaves home."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+from huggingface_hub import CommitInfo, run_as_future
+from transformers import Trainer
+from transformers.trainer_utils import HubStrategy
+from transformers.utils.hub import PushInProgress
+
+from hf_xalign import hub
+from hf_xalign.errors import InputError
+from hf_xalign.hub_files import abroad, is_local, list_files
+from hf_xalign.record import FILENAME
+
+logger = logging.getLogger(__name__)
+
+
+class HubTrainer(Trainer):
+    """A `Trainer` whose pushes are those of [`hf_xalign.hub.push`].
+
+    `hub_strategy` says when, as ever. The strategies `checkpoint` and `all_checkpoints` push of a checkpoint what can
+    be loaded, under `last-checkpoint/` or the checkpoint's own name; the state to resume from (optimizer, schedule,
+    random numbers) is pickled and stays home.
+    """
+
+    push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """Make the repository, which `push_to_hub=True` does before training.
+
+        Raises:
+            InputError: the model is an adapter of a local base model, which could not be pushed.
+        """
+        for config in getattr(self.model, "peft_config", {}).values():
+            base = config.base_model_name_or_path
+            if is_local(abroad(base)):
+                raise InputError(
+                    f"push_to_hub: the base model, {base}, is no model of the Hub, so nobody else could load the "
+                    "adapter: train from the base's Hub id, or without push_to_hub and push the run's folder later "
+                    "(hf_xalign.hub.push, with base_model=OWNER/NAME)"
+                )
+        super().init_hf_repo(token, private)
+
+    def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        *,
+        base_model: str | None = None,
+        **kwargs: Any,
+    ) -> CommitInfo | Future[CommitInfo] | None:
+        """Save the model and push the run's folder; the card is that of its `results.json`, if it has one.
+
+        Args:
+            commit_message: of the commit.
+            blocking: False pushes in the background and returns a future.
+            token: of the Hub; default `args.hub_token`, or the one that you logged in with.
+            revision: branch; default `args.hub_revision`.
+            private: default `args.hub_private_repo`.
+            base_model: Hub id of the base model, where it was loaded from a folder.
+            kwargs: of `create_model_card`, for a run without `results.json`.
+
+        Returns:
+            The commit, on the main process.
+
+        Raises:
+            InputError: see [`hf_xalign.hub.push`]; nothing was sent then.
+        """
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        if not (self._folder / FILENAME).exists():
+            tags = kwargs.pop("tags", None) or []
+            tags = [tags] if isinstance(tags, str) else list(tags)
+            tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
+            self.create_model_card(tags=tags, **kwargs)
+        self._finish_current_push()
+
+        def push() -> CommitInfo:
+            return self._push(
+                self._folder,
+                commit_message or "End of training",
+                token=token,
+                revision=revision,
+                private=private,
+                base_model=base_model,
+            )
+
+        return push() if blocking else run_as_future(push)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
+            return
+        if not self.args.hub_always_push and self.push_in_progress is not None and not self.push_in_progress.is_done():
+            return
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        step = self.state.global_step
+        message = f"Training in progress, step {step}"
+        places = [("", message)]
+        if self.args.hub_strategy == HubStrategy.CHECKPOINT:
+            places.append(("last-checkpoint", f"{message}, checkpoint"))
+        elif self.args.hub_strategy == HubStrategy.ALL_CHECKPOINTS:
+            places.append((Path(checkpoint_folder).name, f"{message}, checkpoint"))
+        # The checkpoint may be rotated away while it waits: pushes in the background go one after the other.
+        copy = Path(tempfile.mkdtemp(prefix=".push-", dir=self._folder))
+        for name, path in list_files(checkpoint_folder).items():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            _link(path, copy / name)
+
+        def push() -> None:
+            try:
+                for place, text in places:
+                    self._push(copy, text, path_in_repo=place)
+            except Exception as error:
+                # Training goes on, and nobody looks at what a future raised.
+                logger.error("step %d was not pushed: %s", step, error, exc_info=not isinstance(error, InputError))
+            finally:
+                shutil.rmtree(copy, ignore_errors=True)
+
+        job = run_as_future(push)
+        if self.push_in_progress is None or self.push_in_progress.is_done():
+            self.push_in_progress = PushInProgress()
+        self.push_in_progress.jobs.append(job)
+
+    @property
+    def _folder(self) -> Path:
+        """The run's."""
+        return Path(cast(str, self.args.output_dir))
+
+    def _push(
+        self,
+        folder: Path,
+        message: str,
+        *,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        base_model: str | None = None,
+        path_in_repo: str = "",
+    ) -> CommitInfo:
+        args = self.args
+        return hub.push(
+            folder,
+            self.hub_model_id or args.hub_model_id or self._folder.absolute().name,
+            private=args.hub_private_repo if private is None else private,
+            revision=revision or args.hub_revision,
+            base_model=base_model,
+            message=message,
+            path_in_repo=path_in_repo,
+            token=token or args.hub_token,
+        )
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name; a copy where the disk has no such names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

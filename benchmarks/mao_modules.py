@@ -34,7 +34,7 @@ import torch
 from datasets import disable_progress_bars
 from transformers import set_seed
 
-from hf_xalign import record
+from hf_xalign import record, surroundings
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -151,7 +151,7 @@ def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
     """
     setup = record.to_plain(setup)
     if not path.exists():
-        return {"setup": setup, "hardware": record.hardware(), "versions": record.versions(), "runs": []}
+        return {"setup": setup, "hardware": surroundings.hardware(), "versions": surroundings.versions(), "runs": []}
     found = json.loads(path.read_text(encoding="utf-8"))
     if differing := [name for name in setup if found["setup"].get(name) != setup[name]]:
         raise InputError(f"{path}: holds runs of another setup ({', '.join(differing)}); give another --output")

@@ -120,7 +120,7 @@ class Contents:
         contents: dict[str, bytes | Path] = dict(self.files)
         if self._record is not None:
             contents[FILENAME] = _json(self._record | {"saved_to": repo_id})
-            contents[CARD] = render_card(self._record, repo_id=repo_id).encode()
+            contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()
         elif self._card is not None:
             contents[CARD] = self._card.encode()
         if self._adapter is not None:

@@ -41,26 +41,23 @@ import json
 import logging
 import math
 import os
-import platform
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
 from hf_xalign.errors import InputError
+from hf_xalign.surroundings import git_state, hardware, versions
 
 logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 FILENAME = "results.json"
-_PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "peft", "evaluate", "sil-thot")
 
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
@@ -322,63 +319,14 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 def hub_id(name: str) -> str | None:
     """`name` when it can be a Hub id (`owner/name`, or the bare name of an old model) and no such path exists here."""
-    if name == "embedded" or not _HUB_ID.fullmatch(name) or name.endswith(_FILE_SUFFIXES) or Path(name).exists():
+    if (
+        name in ("embedded", "new")
+        or not _HUB_ID.fullmatch(name)
+        or name.endswith(_FILE_SUFFIXES)
+        or Path(name).exists()
+    ):
         return None
     return name
-
-
-def versions() -> dict[str, str | None]:
-    """The version of hf_xalign, Python and every package that can change a result; null where it is not installed."""
-    found: dict[str, str | None] = {"hf_xalign": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
-
-
-def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout that this code runs from and whether tracked files differ; None outside a checkout."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        commit, changes = (
-            subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30
-            )
-            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("the record has no commit: git could not read the checkout (%s)", error)
-        return None
-    return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
-
-
-def hardware() -> dict[str, Any]:
-    """CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
-    import torch
-
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 if pages else None
-    return {
-        "cpu": _cpu_model(),
-        "cores": len(usable),
-        "memory_gib": memory and round(memory, 1),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
-    }
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _source(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     from hf_xalign.record import phase, start_record
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
     from hf_xalign.trainers.checkpoints import check_output_dir
+    from hf_xalign.trainers.tracking import track_record
 
     resume = args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
@@ -107,6 +108,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         _score(record, "after", trainer)
     if args.should_save:
         _finish(record, Path(args.output_dir), material)
+        track_record(args, record)
     if args.push_to_hub:
         # Only now are there a record and a card.
         trainer.push_to_hub()

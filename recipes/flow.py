@@ -73,6 +73,7 @@ def train_and_score(
         same_pairs,
     )
     from hf_xalign.record import phase, start_record
+    from hf_xalign.trainers.tracking import track_record
 
     other = read_other(data.compare_with) if data.compare_with else {}
     set_seed(args.seed)
@@ -128,6 +129,7 @@ def train_and_score(
         if data.compare_with and not resume:  # a resumed run knows the time of its last part only
             record["comparison"] = compare(record, other)
         finish(record, folder, material.export(folder))
+        track_record(args, record)
     if args.push_to_hub:
         # Only now are there a record and a card.
         trainer.push_to_hub()

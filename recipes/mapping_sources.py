@@ -229,4 +229,10 @@ def _about(item: str, source: str, language: str, fingerprint: str | None = None
     if path.is_file():
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return {"source": item, "hub_id": hub_id(source), "language": language, **counts, "fingerprint": fingerprint}
+    return {
+        "source": item,
+        "hub_id": hub_id(source.partition(":")[0]),
+        "language": language,
+        **counts,
+        "fingerprint": fingerprint,
+    }

@@ -137,7 +137,12 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
     sources = {
         name: [
-            {"source": source, "hub_id": hub_id(source), "language": language, "pairs": len(found[str(language)])}
+            {
+                "source": source,
+                "hub_id": hub_id(source.partition(":")[0]),
+                "language": language,
+                "sentences": len(found[str(language)]),
+            }
             for source, language in map(parse_source, items)
         ]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))

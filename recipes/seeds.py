@@ -104,6 +104,7 @@ def _run_seed(
     """Train and score under one seed; the content of its scores.json, on the main process."""
     from hf_xalign.tasks.results import write_scores
     from hf_xalign.trainers.checkpoints import clear_run, last_complete_checkpoint
+    from hf_xalign.trainers.tracking import finish_run
 
     args = copy.copy(args)
     # The folder holds nothing but an interrupted run of the same settings.
@@ -122,6 +123,7 @@ def _run_seed(
             clear_run(folder)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.free_memory()
+    finish_run(args)
     del trainer
     gc.collect()
     return content

@@ -112,7 +112,13 @@ def load_parts(
             [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
         )
         source, language = parse_source(item)
-        entry = {"source": item, "hub_id": hub_id(source), "language": language, "split": split, "pairs": len(part)}
+        entry = {
+            "source": item,
+            "hub_id": hub_id(source.partition(":")[0]),
+            "language": language,
+            "split": split,
+            "pairs": len(part),
+        }
         entries.append({**entry, "fingerprint": part._fingerprint})
         parts.append(part)
     return concatenate(parts), entries

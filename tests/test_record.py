@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_xalign import __version__, record
+from hf_xalign import __version__, record, surroundings
 from hf_xalign.errors import InputError
 from hf_xalign.record import (
     cost_lines,
@@ -156,16 +156,16 @@ def test_hub_id(tmp_path, monkeypatch):
 
 
 def test_git_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "__file__", str(tmp_path / "hf_xalign" / "record.py"))
-    assert record.git_state() is None
+    monkeypatch.setattr(surroundings, "__file__", str(tmp_path / "hf_xalign" / "surroundings.py"))
+    assert surroundings.git_state() is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x", "--allow-empty"]):
         (tmp_path / "file").write_text("old")
         subprocess.run([*git, *arguments], check=True)
-    state = record.git_state()
+    state = surroundings.git_state()
     assert len(state["commit"]) == 40 and state["dirty"] is False
     (tmp_path / "file").write_text("new")
-    assert record.git_state() == {"commit": state["commit"], "dirty": True}
+    assert surroundings.git_state() == {"commit": state["commit"], "dirty": True}
 
 
 def test_phase_adds_up_also_when_it_raises(run, monkeypatch):

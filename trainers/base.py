@@ -6,7 +6,7 @@ import logging
 import os
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from hf_xalign.trainers.checkpoints import (
     resolve_resume,
 )
 from hf_xalign.trainers.hub import HubTrainer
+from hf_xalign.trainers.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +95,22 @@ class AlignmentTrainer(HubTrainer):
         )
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise InputError("FSDP and DeepSpeed are not supported: an encoder fits one device, use plain DDP")
+        use_tracker(self)
         self._term_sums: dict[str, torch.Tensor] = {}
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
+
+    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not as the Trainer has it, which puts a bare model into a trainer that was made for another one.
+
+        Raises:
+            InputError: always; it names what to use.
+        """
+        raise InputError(
+            "this trainer prepares its model, text and caches when it is made: use hf_xalign.trainers.search, which "
+            "makes a trainer for each trial"
+        )
 
     # ---- Data ----
 

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import ModelCard
-from tiny_card import EVIL, LANGUAGES, front_matter_and_body, make_record, outside_code
+from tiny import make_tokenizer
+from tiny_card import EVIL, LANGUAGES, front_matter_and_body, outside_code
+from tiny_families import save_base
 
+from hf_xalign.mapping import LanguageMap, SideMap
 from hf_xalign.model_cards import interval_rows, render_card
-
-
-@pytest.fixture
-def mapping():
-    """A map of two layers from a dictionary, without an adapter, scored on another dictionary."""
-    record = make_record()
-    record["command"] = ["recipes/mapping.py", "--method", "vecmap"]
-    record["settings"] = {"method": "vecmap", "supervision": "dictionary", "layers": [-2, -1]}
-    record["objective"] = "W_x, W_z: whiten, rotate, weight, de-whiten"
-    record["paper"] = {"title": "A Framework", "id": "10.1609/aaai.v32i1.11992", "bibtex": "@inproceedings{a}"}
-    record["data"]["dictionary"] = [
-        {"source": "de=owner/muse", "hub_id": "owner/muse", "language": "de", "entries": 5000, "fingerprint": "6a"}
-    ]
-    record["data"]["test_dictionary"] = [
-        {"source": f"{code}=en-{code}.test.txt", "hub_id": None, "language": code, "entries": 1500}
-        for code in ("bn", "de")
-    ]
-    record["data"]["text"] = [
-        {"source": "de=owner/news", "hub_id": "owner/news", "language": "de", "sentences": 26_000}
-    ]
-    scores = {"retrieval_mean, layer -1": 0.5, "bli_p@1, layer -1": 0.25, "bli_p@1_to_pivot, layer -1": 0.3}
-    record["scores"] = {"before": {"de": scores}, "after": {"de": scores}}
-    bounds = {"bli_p@1_to_pivot, layer -1": [0.25, 0.35], "bli_p@5_to_pivot, layer -1": [0.4, 0.6]}
-    record["intervals"] = {"before": {}, "after": {"de": bounds}}
-    record["maps"] = {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}
-    record["drift"] = {}
-    return record | {"method": "mapping", "preset": "vecmap"}
 
 
 def test_a_map_is_learnt_by_its_method(mapping):
@@ -60,10 +38,11 @@ def test_a_map_is_learnt_by_its_method(mapping):
 
 def test_lexicon_induction_is_scored_on_the_dictionary(mapping):
     results = ModelCard(render_card(mapping)).data.eval_results
+    assert {r.metric_args["layer"] for r in results} == {-1}
     assert {r.metric_type: (r.task_name, r.dataset_name) for r in results} == {
-        "retrieval_mean, layer -1": ("Word retrieval", "embedded:de"),
-        "bli_p@1, layer -1": ("Bilingual lexicon induction", "de=en-de.test.txt"),
-        "bli_p@1_to_pivot, layer -1": ("Bilingual lexicon induction", "de=en-de.test.txt"),
+        "retrieval_mean": ("Word retrieval", "embedded:de"),
+        "bli_p@1": ("Bilingual lexicon induction", "de=en-de.test.txt"),
+        "bli_p@1_to_pivot": ("Bilingual lexicon induction", "de=en-de.test.txt"),
     }
 
 
@@ -72,6 +51,28 @@ def test_an_adapter_of_maps_names_their_files(mapping):
     assert "with linear maps learnt by `vecmap` on the untrained encoder, so" in body
     assert "are `maps/de-en.safetensors`" in body and "The adapter has those of the last layer alone." in body
     assert "LanguageMap.load(" not in body and "\n\n\n" not in body
+
+
+@pytest.mark.parametrize("on_hub", [True, False], ids=["hub", "local"])
+def test_the_snippet_runs(mapping, tmp_path, monkeypatch, on_hub):
+    monkeypatch.chdir(tmp_path)
+    save_base("bert", tmp_path / "path/to/the/base/model")
+    folder = tmp_path / "path/to/this/folder"
+    make_tokenizer().save_pretrained(folder)
+    weight = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0))
+    one = LanguageMap(SideMap(weight), layers=(-2, -1), source_lang="de", target_lang="en")
+    one.save(folder / "maps/de-en.safetensors")
+    if on_hub:
+        (tmp_path / "me").mkdir()
+        (tmp_path / "me/maps").symlink_to(folder)
+        monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: Path(repo, file))
+    mapping["base_model"] = {"name": "/home/me/base", "hub_id": None}
+    card = render_card(mapping, repo_id="me/maps" if on_hub else None)
+    assert ("hf_hub_download" in card) == on_hub
+    found: dict = {}
+    exec(card.split("```python\n")[1].split("\n```")[0], found)
+    assert found["vectors"].shape == (2, 2, 16)
+    assert torch.equal(found["vectors"], one.project(found["words"].vectors))
 
 
 def test_hostile_values_in_a_map_stay_text(mapping):

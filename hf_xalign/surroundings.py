@@ -1,0 +1,74 @@
+"""What a run runs on: versions of packages, the commit, the machine; for its record.
+
+Imported by `--help` like the record itself: torch is loaded only to name the GPUs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hf_xalign._version import __version__
+
+logger = logging.getLogger(__name__)
+
+_PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "peft", "evaluate", "sil-thot")
+
+
+def versions() -> dict[str, str | None]:
+    """The version of hf_xalign, Python and every package that can change a result; null where it is not installed."""
+    found: dict[str, str | None] = {"hf_xalign": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of the checkout that this code runs from and whether tracked files differ; None outside a checkout."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30
+            )
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.warning("the record has no commit: git could not read the checkout (%s)", error)
+        return None
+    return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+
+
+def hardware() -> dict[str, Any]:
+    """CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
+    import torch
+
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 if pages else None
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(usable),
+        "memory_gib": memory and round(memory, 1),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+    }
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

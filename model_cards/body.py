@@ -1,0 +1,288 @@
+"""What the card's template shows, every value ready to stand in Markdown.
+
+Beyond what `hf_xalign.record` lays out, a record may have `losses` {before, after}, each {language: loss}, of
+pre-training, and `energy` {kwh, measured}: kilowatt hours, and how they were measured.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from hf_xalign.model_cards.markdown import code, fence, figure, line, literal, table, text
+from hf_xalign.model_cards.metadata import (
+    EMBEDDED_TWIN,
+    from_scratch,
+    is_map,
+    license_of,
+    method_name,
+    task_of,
+    title,
+)
+from hf_xalign.record import cost_lines, is_count, score_columns, score_rows
+
+_EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
+_OWN_KIND = "XALIGN"  # hf_xalign.modeling.tuner's, which takes seconds to import
+# What `data` of a record may hold, as the card calls it.
+_DATA = {
+    "train": "training",
+    "dictionary": "training dictionary",
+    "text": "text of the anchors",
+    "eval": "evaluation",
+    "test_dictionary": "test dictionary",
+}
+_ARXIV = re.compile(r"\d{4}\.\d{4,5}")
+_DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]+")
+_ANTHOLOGY = re.compile(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+")
+_DISTANCES = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
+
+
+def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
+    """The template's values."""
+    times, git, preset = record["times"], record["git"], record["preset"]
+    columns, found = score_columns(record), score_rows(record)
+    metrics = {metric for _, metric, *_ in found}
+    paper = record["paper"] or {}
+    rows = [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in found]
+    return {
+        "title": text(title(record)),
+        "base": _base(record),
+        "method": code(method_name(record)) + (f" (preset {code(preset)})" if preset and not is_map(record) else ""),
+        "others": ", ".join(code(name) for name in record["languages"]["others"]),
+        "pivot": code(record["languages"]["pivot"]),
+        "load_from": literal(repo_id or "path/to/this/folder"),
+        **_maps(record, repo_id),
+        **_adapter(record),
+        **_pretraining(record),
+        "scores": table(columns, rows, numbers=len(columns) - 2),
+        "untrained": "untrained" in columns,
+        "tasks": " and ".join(dict.fromkeys(task_of(metric) for _, metric, *_ in found if not is_count(metric))),
+        "pools": any(map(is_count, metrics)),
+        "induction": any(metric.startswith("bli_") for metric in metrics),
+        "directions": any(re.search("_(to|from)_pivot", metric) for metric in metrics),
+        "word_view": any(metric.startswith("retrieval_words") for metric in metrics),
+        "worse": _worse(record),
+        "intervals": _intervals(record),
+        "pictures": _pictures(pictures),
+        "costs": [text(cost) for cost in cost_lines(record)],
+        "compared": bool(record.get("comparison")),
+        "domains": "; ".join(text(domain) for domain in _domains(record["data"]["eval"])),
+        "objective": fence(record["objective"], "text") if record["objective"] else "",
+        "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],
+        "links": _links(record["links"]),
+        "settings": fence(_yaml(record["settings"]), "yaml") if record["settings"] else "",
+        "command": fence(shlex.join(record["command"]), "bash"),
+        "seed": record["seed"],
+        "commit": git and code(git["commit"]) + (" with uncommitted changes" if git["dirty"] else ""),
+        "versions": ", ".join(f"{text(k)} {text(v)}" for k, v in record["versions"].items() if v is not None),
+        "hardware": _hardware(record["hardware"]),
+        "times": ", ".join(f"{text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
+        "dates": f"{text(times['started'])} to {text(times['finished'])}" if times["finished"] else "",
+        "energy": _energy(record.get("energy")),
+        "drift": [(code(k), f"{v:.4f}") for k, v in record["drift"].items() if v is not None],
+        "license": license_of(record) and code(license_of(record)),
+        "paper": _paper(paper),
+        "bibtex": fence("\n\n".join(filter(None, [paper.get("bibtex"), _own_bibtex(record)])), "bibtex"),
+    }
+
+
+def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """(language, metric, before, after) of the intervals of lexicon induction's P@1, in percent, as text."""
+    stages = record.get("intervals") or {}
+    rows = []
+    for language, found in stages.get("after", {}).items():
+        for metric, bounds in found.items():
+            if metric.split(",")[0] in ("bli_p@1_to_pivot", "bli_p@1_from_pivot"):
+                before = stages.get("before", {}).get(language, {}).get(metric)
+                rows.append((language, metric, _bounds(before), _bounds(bounds)))
+    return rows
+
+
+def _bounds(pair: Sequence[float] | None) -> str:
+    return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair else "-"
+
+
+def _intervals(record: Mapping[str, Any]) -> str:
+    """[`interval_rows`] as a table; empty without any."""
+    rows = [
+        (code(language, table=True), code(metric, table=True), *rest)
+        for language, metric, *rest in interval_rows(record)
+    ]
+    return table(("language", "metric", "before", "after"), rows, numbers=2)
+
+
+def _base(record: Mapping[str, Any]) -> str:
+    """What training, or fitting maps, began with."""
+    base = record["base_model"]
+    if from_scratch(record):
+        return "an encoder with random weights"
+    if base["name"] == "embedded":
+        return f"the encoder embedded in hf_xalign ({EMBEDDED_TWIN}, 4-bit dequantised)"
+    name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
+    return name if base["hub_id"] else f"the local model {name}"
+
+
+def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template says of an adapter: its kind, the encoder it is for, the languages that have a map."""
+    adapter, base = record.get("adapter"), record["base_model"]
+    if not adapter:
+        return {"adapter": ""}
+    codes, pivot = adapter.get("languages") or [], adapter.get("pivot")
+    # The pivot may have a map too, but another language shows better what the call is for.
+    example = min(codes, key=lambda name: name == record["languages"]["pivot"], default=None)
+    return {
+        "adapter": code(adapter["peft_type"]),
+        "own_kind": adapter["peft_type"] == _OWN_KIND,
+        "embedded": base["name"] == "embedded",
+        "base_on_hub": bool(base["hub_id"]),
+        "base_from": 'resolve_model("embedded")' if base["name"] == "embedded" else _base_literal(base),
+        "mapped": ", ".join(code(name) for name in codes),
+        "untouched": pivot and code(pivot),
+        "language": example and literal(example),
+    }
+
+
+def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
+    """What the template says of maps: their files, and where no adapter stands for them how they are used."""
+    maps = record.get("maps")
+    if not maps:
+        return {"maps": ""}
+    base, settings = record["base_model"], record["settings"]
+    language, file = next(iter(maps["files"].items()))
+    to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
+    layers = [int(layer) for layer in settings.get("layers", [-1])]
+    return {
+        "maps": ", ".join(code(name) for name in maps["files"].values()),
+        "maps_on_hub": repo_id is not None,
+        "several_layers": len(layers) > 1,
+        "map_file": literal(file),
+        "map_lang": literal(language),
+        "map_side": literal("source" if to_pivot else "target"),
+        "map_layers": str(layers),
+        "map_pooling": literal(settings.get("pooling", "mean")),
+        "base_from": '"embedded"' if base["name"] == "embedded" else _base_literal(base),
+    }
+
+
+def _base_literal(base: Mapping[str, Any]) -> str:
+    return literal(base["hub_id"] or "path/to/the/base/model")
+
+
+def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What only pre-training has: losses on held-out text, the languages of its text, derivation and dictionary."""
+    settings, languages = record["settings"], record["languages"]
+    objective = settings.get("objective", record["method"])
+    stages = record.get("losses") or {"before": {}, "after": {}}
+    rows = [
+        (
+            code(language, table=True),
+            figure(before),
+            figure(after),
+            "-" if None in (before, after) else f"{change:+,.3f}",
+        )
+        for language, before, after, change in _changes(stages)
+    ]
+    derived = next((name for name in languages["others"] if "-x-" in name), None)
+    return {
+        "from_scratch": from_scratch(record),
+        "pretraining": code(objective),
+        "languages": ", ".join(code(name) for name in (languages["pivot"], *languages["others"])),
+        "losses": table(("language", "before", "after", "change"), rows, numbers=3),
+        "derived": derived and code(derived),
+        "derivation": ", ".join(text(operation) for operation in settings.get("derive", [])),
+        "entries": objective in ("align_mlm", "dict_mlm"),
+        "dictionary": code(settings["dictionary"]) if settings.get("dictionary") else "",
+    }
+
+
+def _changes(stages: Mapping[str, Any]) -> list[tuple[str, Any, Any, float]]:
+    """(language, before, after, change) of the losses; the change is 0 where one of both is missing."""
+    found = []
+    for language, after in stages["after"].items():
+        before = stages["before"].get(language)
+        found.append((language, before, after, 0.0 if None in (before, after) else after - before))
+    return found
+
+
+def _worse(record: Mapping[str, Any]) -> list[str]:
+    """Scores that are lower after than before, and losses that are higher, as they are shown."""
+    found = [
+        f"{code(language)} {code(metric)} {row[-1]}"
+        for language, metric, *row in score_rows(record)
+        if row[-1].startswith("-") and row[-1].strip("-0.")
+    ]
+    losses = record.get("losses") or {"before": {}, "after": {}}
+    return found + [f"{code(language)} loss {change:+.3f}" for language, *_, change in _changes(losses) if change > 0]
+
+
+def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
+    """(what it shows, file) of the pictures that a card knows, in one order whatever the folder's is."""
+    names = set(names)
+    found = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
+    for match in filter(None, map(_DISTANCES.fullmatch, sorted(names))):
+        measure = {"l2": "Euclidean", "cosine": "Cosine"}[match[1]]
+        found.append((f"{measure} distances of linked and of random word pairs, layer {match[2]}", match[0]))
+    return found
+
+
+def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    known = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
+    return list(dict.fromkeys(domain for domain in known if domain))
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
+    shown = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
+    return ", ".join([code(source["source"]), *shown])
+
+
+def _links(links: Mapping[str, Any]) -> str:
+    """A table with one row a language."""
+    names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
+    rows = [
+        (code(language, table=True), *(figure(statistics.get(name)) for name in names))
+        for language, statistics in links.items()
+    ]
+    return table(("language", *(text(name) for name in names)), rows, numbers=len(names))
+
+
+def _hardware(hardware: Mapping[str, Any]) -> str:
+    memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
+    gpus = ", ".join(map(text, hardware["gpus"])) or "no GPU"
+    processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")
+    return ", ".join(filter(None, [text(hardware["cpu"]), f"{hardware['cores']} cores", memory, gpus, processes]))
+
+
+def _energy(energy: Mapping[str, Any] | None) -> str:
+    return f"{energy['kwh']:.3g} kWh ({text(energy['measured'])})" if energy else ""
+
+
+def _paper(paper: Mapping[str, str]) -> str:
+    if not paper:
+        return ""
+    address = None
+    if _ARXIV.fullmatch(paper["id"]):
+        address = f"https://arxiv.org/abs/{paper['id']}"
+    elif _ANTHOLOGY.fullmatch(paper["id"]):
+        address = f"https://aclanthology.org/{paper['id']}"
+    elif _DOI.fullmatch(paper["id"]):
+        address = f"https://doi.org/{paper['id']}"
+    return f"[{text(paper['title'])}]({address})" if address else f"{text(paper['title'])} ({text(paper['id'])})"
+
+
+def _own_bibtex(record: Mapping[str, Any]) -> str:
+    fields = {
+        "title": "hf_xalign",
+        "author": "{The hf_xalign contributors}",
+        "version": record["versions"]["hf_xalign"],
+    }
+    return "@software{hf_xalign,\n" + ",\n".join(f"  {k} = {{{line(v)}}}" for k, v in fields.items()) + "\n}"
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=True, allow_unicode=True).rstrip()

@@ -1,0 +1,77 @@
+"""Values as Markdown: shown as they are, so that none can become markup, code, front matter or a machine's path."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# A path from the root of a machine, alone or behind `de=` or `--output_dir=`.
+_MACHINE_PATH = re.compile(r"((?:[^/\\=\s]+=)*)(?:/|[A-Za-z]:[\\/]).*", re.DOTALL)
+
+
+def line(value: Any) -> str:
+    """Text on one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+
+
+def text(value: Any) -> str:
+    """Text that shows as it is in a Markdown line or table cell."""
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line(value), quote=False))
+
+
+def code(value: Any, *, table: bool = False) -> str:
+    """An inline code span; in a table a pipe must be escaped, and only there."""
+    shown = line(value) or " "
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    space = " " if "`" in shown else ""
+    return f"{ticks}{space}{shown.replace('|', chr(92) + '|') if table else shown}{space}{ticks}"
+
+
+def fence(content: str, language: str) -> str:
+    """A code block whose fence is longer than any run of backticks in it."""
+    content = "\n".join(
+        "".join(c if c.isprintable() or c == "\t" else " " for c in row) for row in content.splitlines()
+    )
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", content)), default=0))
+    return f"{ticks}{language}\n{content}\n{ticks}"
+
+
+def literal(value: str) -> str:
+    """A Python string literal that stays inside its code block."""
+    return '"' + line(value).replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\x60") + '"'
+
+
+def figure(value: Any) -> str:
+    """A number, or whatever else a statistic may be, as a table cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else code(value, table=True)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> str:
+    """A Markdown table, empty without rows; the last `numbers` columns are right-aligned."""
+    rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
+    lines = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def portable(value: Any) -> Any:
+    """`value` with every machine's path in it cut down: to `recipes/...` where it leads there, else to its last name.
+
+    Relative paths, Hub ids and addresses stay as they are. Lists and mappings are gone through.
+    """
+    if isinstance(value, Mapping):
+        return {key: portable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [portable(item) for item in value]
+    if not isinstance(value, str) or not (match := _MACHINE_PATH.fullmatch(value)):
+        return value
+    parts = [part for part in re.split(r"[\\/]", value[len(match[1]) :]) if part]
+    if "recipes" in parts[:-1]:
+        last = len(parts) - 1 - parts[::-1].index("recipes")
+        return match[1] + "/".join(parts[last:])
+    return match[1] + (parts[-1] if parts else "/")

@@ -1,0 +1,181 @@
+"""The card's front matter: fields that the Hub documents; values that it would refuse are left out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from hf_xalign.model_cards.markdown import line
+from hf_xalign.record import is_count
+
+EMBEDDED_TWIN = "intfloat/multilingual-e5-small"
+# What a method learns from, of what `data` of a record may hold.
+_LEARNT_FROM = ("train", "dictionary", "text")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+_LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_LAYER = re.compile(r"(.+), layer (-?\d+)")
+# Of encoders that the recipes' configs begin with and their like, in lower case, as their own cards give it.
+_LICENSES = {
+    "ai4bharat/indic-bert": "mit",
+    "bert-base-multilingual-cased": "apache-2.0",
+    "distilbert-base-multilingual-cased": "apache-2.0",
+    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
+    "google-bert/bert-base-multilingual-cased": "apache-2.0",
+    "facebookai/xlm-roberta-base": "mit",
+    "facebookai/xlm-roberta-large": "mit",
+    "xlm-roberta-base": "mit",
+    "xlm-roberta-large": "mit",
+    EMBEDDED_TWIN: "mit",
+}
+
+
+def card_data(record: Mapping[str, Any]) -> ModelCardData:
+    """The metadata of a run's model."""
+    results = eval_results(record)
+    adapter, maps = record.get("adapter"), record.get("maps")
+    base = _base_on_hub(record)
+    found = license_of(record)
+    known = found is None or bool(_LICENSE.fullmatch(found))
+    return ModelCardData(
+        language=_languages(record) or None,
+        license=found if known else "other",
+        license_name=None if known else slug(str(found)) or "unknown",
+        library_name="peft" if adapter else "hf_xalign" if maps else "transformers",
+        pipeline_tag="feature-extraction",
+        base_model=base,
+        base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
+        datasets=_datasets(record) or None,
+        tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
+        metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
+        # Without results the Hub has no field for it.
+        model_name=title(record) if results else None,
+        eval_results=results or None,
+    )
+
+
+def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
+    """One result a language and score; the data it was taken on is the source of that language, or the only one."""
+    pivot = record["languages"]["pivot"]
+    results = []
+    for language, scores in record["scores"]["after"].items():
+        for metric, value in scores.items():
+            if value is None or is_count(metric):
+                continue
+            task = task_of(metric)
+            source = _scored_on(record, language, metric)
+            config = _config_of(source) or f"{language}-{pivot}"
+            layer = _LAYER.fullmatch(metric)
+            results.append(
+                EvalResult(
+                    task_type="feature-extraction",
+                    task_name=task[0].upper() + task[1:],
+                    dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
+                    dataset_name=line(source["source"]),
+                    dataset_config=line(config),
+                    dataset_split=line(source.get("split") or "test"),
+                    dataset_revision=source.get("revision") and line(source["revision"]),
+                    metric_type=line(layer[1] if layer else metric),
+                    metric_name=line(f"{metric} ({language}-{pivot})"),
+                    metric_args={"layer": int(layer[2])} if layer else None,
+                    metric_value=round(value, 6),
+                )
+            )
+    return results
+
+
+def license_of(record: Mapping[str, Any]) -> str | None:
+    """The record's licence, or the base model's, which the weights are under too; None where neither is known."""
+    if record["license"]:
+        return line(record["license"])
+    base = record["base_model"]
+    if base["name"] == "embedded":
+        return _LICENSES[EMBEDDED_TWIN]
+    return _LICENSES.get((base["hub_id"] or "").lower())
+
+
+def task_of(metric: str) -> str:
+    """What a metric scores."""
+    tasks = {
+        "bli_": "bilingual lexicon induction",
+        "embedding_": "alignment of word embeddings",
+        "sentence_": "sentence retrieval",
+    }
+    return next((task for prefix, task in tasks.items() if metric.startswith(prefix)), "word retrieval")
+
+
+def title(record: Mapping[str, Any]) -> str:
+    """The model's name, for people."""
+    base = record["base_model"]
+    name = EMBEDDED_TWIN if base["name"] == "embedded" else base["name"].rstrip("/\\")
+    name = "new encoder" if from_scratch(record) else os.path.basename(name)
+    others = ", ".join(record["languages"]["others"])
+    return line(f"{name} aligned with {method_name(record)}" + (f" ({others})" if others else ""))
+
+
+def is_map(record: Mapping[str, Any]) -> bool:
+    """Whether maps were learnt, and nothing trained; the preset then names how."""
+    return record["method"] == "mapping"
+
+
+def from_scratch(record: Mapping[str, Any]) -> bool:
+    """Whether pre-training began with random weights."""
+    return record["method"] == "align_mlm" and record["base_model"]["name"] == "new"
+
+
+def method_name(record: Mapping[str, Any]) -> str:
+    """The method's short name."""
+    return record["preset"] if is_map(record) else record["method"]
+
+
+def slug(name: str) -> str:
+    """Letters, digits, dots and dashes of a name."""
+    return re.sub(r"[^\w.-]+", "-", line(name), flags=re.ASCII).strip("-.")
+
+
+def _languages(record: Mapping[str, Any]) -> list[str]:
+    """ISO 639 codes: the Hub takes neither regions and scripts nor codes of private use, as a derived language has."""
+    codes = (*record["languages"]["others"], record["languages"]["pivot"])
+    plain = (re.split("[-_]", code)[0] for code in codes if not re.search(r"(^|-)x-", code))
+    return list(dict.fromkeys(code for code in plain if re.fullmatch("[a-z]{2,3}", code)))
+
+
+def _base_on_hub(record: Mapping[str, Any]) -> str | None:
+    """Hub id of the model that this one is made of.
+
+    The embedded encoder is not on the Hub. Whole encoders come of its twin by two changes of weights; adapters and
+    maps do not fit the twin's own weights, so they do not name it.
+    """
+    if from_scratch(record):
+        return None
+    if record["base_model"]["name"] == "embedded":
+        return None if record.get("adapter") or record.get("maps") else EMBEDDED_TWIN
+    return _hub_name(record["base_model"]["hub_id"])
+
+
+def _datasets(record: Mapping[str, Any]) -> list[str]:
+    names = (_hub_name(source["hub_id"]) for kind in _LEARNT_FROM for source in record["data"].get(kind, []))
+    return sorted({name for name in names if name})
+
+
+def _hub_name(name: str | None) -> str | None:
+    return name if name and _HUB_ID.fullmatch(name) else None
+
+
+def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping[str, Any]:
+    """The source that a score was taken on."""
+    data = record["data"]
+    if metric.startswith("embedding_"):
+        derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
+        return {"source": record["settings"].get("test_dictionary") or derived, "hub_id": None}
+    sources = data.get("test_dictionary", []) if metric.startswith("bli_") else data["eval"]
+    own = [source for source in sources if source.get("language") == language] or sources[:1]
+    return own[0] if own else {"source": "evaluation data", "hub_id": None}
+
+
+def _config_of(source: Mapping[str, Any]) -> str | None:
+    """The dataset's configuration, where its name in the record has one: `de=owner/name:config`."""
+    return source["source"].partition(f"{source['hub_id']}:")[2] or None if source["hub_id"] else None

@@ -1,0 +1,214 @@
+"""Searching for settings: by a sweep file of W&B, and by Optuna, which a stub stands in for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import yaml
+from tiny import make_encoder, make_links, make_tokenizer
+from tiny_wandb import offline, read_runs
+
+import hf_xalign.recipes
+from hf_xalign.config import parse
+from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.recipes.common import DataArguments
+from hf_xalign.trainers import FAOConfig, FAOTrainer
+from hf_xalign.trainers.search import search
+
+RECIPES = Path(hf_xalign.recipes.__file__).parent
+SWEEP = yaml.safe_load((RECIPES / "sweeps" / "fao.yaml").read_text())
+
+# ---- The sweep ----
+
+
+def values(parameter):
+    """What a trial may have for a setting."""
+    return parameter["values"] if "values" in parameter else [parameter["min"], parameter["max"]]
+
+
+def run_trial(tmp_path, trial):
+    """The words that `accelerate` is called with, by the agent's own code, for a trial's settings."""
+    sweeps = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    (tmp_path / "accelerate").write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    (tmp_path / "accelerate").chmod(0o755)
+    given = {"args": {name: {"value": value} for name, value in trial.items()}}
+    filled = {**sweeps.create_sweep_command_args(given), "program": [SWEEP["program"]], "env": ["/usr/bin/env"]}
+    command = []
+    for word in sweeps.create_sweep_command(SWEEP["command"]):
+        command += filled[word[2:-1]] if word.startswith("${") and word.endswith("}") else [word]
+    env = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "WANDB_RUN_ID": "abc123"}
+    return json.loads(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+
+
+def test_a_trial_is_the_recipe_with_its_settings(tmp_path):
+    trial = {name: values(parameter)[-1] for name, parameter in SWEEP["parameters"].items()}
+    launch, program, *options = run_trial(tmp_path, trial)
+    assert (launch, program) == ("launch", "recipes/fao.py")
+    assert (RECIPES / Path(program).name).exists()
+    config = options[options.index("--config") + 1]
+    options[options.index("--config") + 1] = str(RECIPES / Path(config).relative_to("recipes"))
+    _, args = parse((DataArguments, FAOConfig), options)
+    assert {name: getattr(args, name) for name in trial} == trial
+    assert args.output_dir == "runs/sweeps/fao-abc123"
+    assert args.report_to == ["wandb"]
+    assert SWEEP["metric"] == {"name": args.headline.replace("eval_", "eval/"), "goal": "maximize"}
+    assert args.eval_strategy == "steps"
+
+
+@pytest.mark.parametrize("name", SWEEP["parameters"])
+def test_every_value_of_a_sweep_is_taken(name, tmp_path):
+    for value in values(SWEEP["parameters"][name]):
+        _, args = parse((DataArguments, FAOConfig), [f"--output_dir={tmp_path}", f"--{name}={value}"])
+        assert getattr(args, name) == value
+
+
+# ---- Optuna ----
+
+
+class Pruned(Exception):
+    """Stands in for `optuna.TrialPruned`."""
+
+
+class Trial:
+    def __init__(self, number, prune_at):
+        self.number, self.params, self.reports, self.value = number, {}, [], None
+        self.state, self._prune_at = SimpleNamespace(name="RUNNING"), prune_at
+
+    def suggest_categorical(self, name, choices):
+        self.params[name] = choices[self.number % len(choices)]
+        return self.params[name]
+
+    def report(self, value, step):
+        self.reports.append((step, value))
+
+    def should_prune(self):
+        return self._prune_at is not None and self.reports[-1][0] >= self._prune_at
+
+
+class Study:
+    """As much of a study as `search` asks for: trials one after the other."""
+
+    def __init__(self, direction="maximize", sampler=None, prune=None):
+        self.direction, self.sampler, self.prune, self.trials = direction, sampler, prune or {}, []
+
+    def optimize(self, objective, n_trials, catch=()):
+        for number in range(n_trials):
+            trial = Trial(number, self.prune.get(number))
+            self.trials.append(trial)
+            try:
+                trial.value = objective(trial)
+                trial.state.name = "COMPLETE"
+            except Pruned:
+                trial.state.name = "PRUNED"
+            except catch:
+                trial.state.name = "FAIL"
+
+    @property
+    def best_trial(self):
+        done = [trial for trial in self.trials if trial.state.name == "COMPLETE"]
+        return (max if self.direction == "maximize" else min)(done, key=lambda trial: trial.value)
+
+
+@pytest.fixture
+def optuna(monkeypatch):
+    stub = ModuleType("optuna")
+    stub.TrialPruned, stub.create_study = Pruned, Study
+    stub.samplers = SimpleNamespace(TPESampler=lambda seed: f"seed {seed}")
+    monkeypatch.setitem(sys.modules, "optuna", stub)
+    return stub
+
+
+def maker(folder, made, **settings):
+    def make_trainer(trial):
+        args = FAOConfig(
+            **{
+                "output_dir": str(folder / str(trial.number)),
+                "use_cpu": True,
+                "per_device_train_batch_size": 4,
+                "disable_tqdm": True,
+                "save_strategy": "no",
+                "eval_strategy": "steps",
+                "eval_steps": 3,
+                "learning_rate": trial.suggest_categorical("learning_rate", [1e-12, 1e-2]),
+                "freeze_layers": trial.suggest_categorical("freeze_layers", [0, 1]),
+                "objective": "infonce",
+                **settings,
+            }
+        )
+        trainer = FAOTrainer(
+            make_encoder(),
+            args,
+            train_dataset=make_links(24),
+            eval_dataset=make_links(8),
+            processing_class=make_tokenizer(),
+        )
+        made.append(sum(p.numel() for p in trainer.model.parameters() if p.requires_grad))
+        return trainer
+
+    return make_trainer
+
+
+def test_each_trial_is_prepared_by_its_own_settings(optuna, tmp_path):
+    made = []
+    best = search(maker(tmp_path, made), n_trials=3, seed=7)
+    study = best.run_summary
+    assert (study.direction, study.sampler) == ("maximize", "seed 7")
+    assert made[0] == made[2] > made[1]  # what is frozen is up to the trial
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
+    for trial in study.trials:
+        assert [step for step, _ in trial.reports] == [0, 3, 6]
+        assert trial.value == trial.reports[-1][1]
+    assert study.trials[0].reports[0] == study.trials[1].reports[0]  # each from the same untrained encoder
+    winner = max(study.trials, key=lambda trial: trial.value)
+    assert (best.run_id, best.objective, best.hyperparameters) == (str(winner.number), winner.value, winner.params)
+
+
+def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monkeypatch):
+    original = FAOTrainer.training_step
+
+    def training_step(self, *args, **kwargs):
+        if self.args.output_dir.endswith("/1"):
+            raise NonFiniteLossError("NaN")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(FAOTrainer, "training_step", training_step)
+    study = Study(prune={0: 3})
+    best = search(maker(tmp_path, []), n_trials=3, study=study)
+    assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL", "COMPLETE"]
+    assert [step for step, _ in study.trials[0].reports] == [0, 3]
+    assert best.run_id == "2"
+    study = Study(prune={0: 0})
+    with pytest.raises(InputError, match="none of 1 trials"):
+        search(maker(tmp_path / "more", []), n_trials=1, study=study)
+
+
+def test_each_trial_is_a_wandb_run_of_its_own(optuna, tmp_path):
+    pytest.importorskip("wandb")
+    with offline(tmp_path):
+        search(maker(tmp_path, [], report_to=["wandb"]), n_trials=2)
+    runs = {run.config["output_dir"]: run.config["learning_rate"] for run in read_runs(tmp_path)}
+    assert runs == {str(tmp_path / "0"): 1e-12, str(tmp_path / "1"): 1e-2}
+
+
+def test_optuna_missing_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r"hf_xalign\[search\]"):
+        search(lambda trial: pytest.fail("made"))
+
+
+def test_one_process_only(optuna, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="storage"):
+        search(lambda trial: pytest.fail("made"))
+
+
+def test_the_search_of_transformers_says_where_to_go(tmp_path):
+    trainer = maker(tmp_path, [])(Trial(0, None))
+    with pytest.raises(InputError, match=r"hf_xalign\.trainers\.search"):
+        trainer.hyperparameter_search(n_trials=1)

@@ -1,0 +1,228 @@
+"""What reaches the trackers: a W&B run is made offline and read back from its files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from types import ModuleType
+
+import pytest
+from tiny import make_encoder, make_links, make_tokenizer
+from tiny_card import make_record
+from tiny_mao import config as mao_config
+from tiny_recipe import command, make_files
+from tiny_wandb import offline, read_runs
+from transformers.integrations import integration_utils
+from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
+
+from hf_xalign.recipes import fao
+from hf_xalign.record import read_record
+from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOTrainer
+from hf_xalign.trainers.tracking import WandbTracker, finish_run, track_record
+
+SECRET = "hf_" + "x" * 30
+PICKLED = (".bin", ".pt", ".pth", ".pkl")
+
+
+def make(folder, trainer_class=FAOTrainer, args=None, evaluation=None, callbacks=None, **settings):
+    args = args or FAOConfig(
+        **{
+            "output_dir": str(folder),
+            "use_cpu": True,
+            "per_device_train_batch_size": 4,
+            "disable_tqdm": True,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "eval_strategy": "steps",
+            "eval_steps": 3,
+            **settings,
+        }
+    )
+    return trainer_class(
+        make_encoder(),
+        args,
+        train_dataset=make_links(24),
+        eval_dataset=make_links(8) if evaluation is None else evaluation,
+        processing_class=make_tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory):
+    """A run that reports to W&B, with its record and its checkpoints."""
+    wandb = pytest.importorskip("wandb")
+    folder = tmp_path_factory.mktemp("tracked")
+    with offline(folder, WANDB_LOG_MODEL="checkpoint", HF_TOKEN=SECRET, HF_XALIGN_CACHE=str(folder / "cache")):
+        trainer = make(folder / "out", report_to=["wandb"], save_strategy="steps", save_steps=3)
+        trainer.train()
+        assert wandb.run is not None
+        track_record(trainer.args, make_record())
+        finish_run(trainer.args)
+        assert wandb.run is None
+        track_record(trainer.args, make_record())  # nothing to report to any more
+    [read] = read_runs(folder)
+    read.log = trainer.state.log_history
+    return read
+
+
+def test_terms_and_curves_are_in_it(tracked):
+    for name in ("loss", "loss/align", "loss/regularizer"):
+        expected = [(row["step"], pytest.approx(row[name])) for row in tracked.log if name in row]
+        assert tracked.column(f"train/{name}") == expected
+        assert len(expected) == 6
+    for name in ("retrieval", "de_retrieval_mean", "de_retrieval_mean_to_pivot", "de_retrieval_mean_from_pivot"):
+        expected = [(row["step"], pytest.approx(row[f"eval_{name}"])) for row in tracked.log if f"eval_{name}" in row]
+        assert tracked.column(f"eval/{name}") == expected
+        assert [step for step, _ in expected] == [0, 3, 6]
+
+
+def test_settings_and_record_are_the_config(tracked):
+    assert tracked.config["regularizer_weight"] == 1.0
+    assert tracked.config["pooling"] == "last"
+    assert tracked.config["num_hidden_layers"] == 2
+    record = make_record()
+    assert tracked.config["record"]["base_model"] == record["base_model"]
+    assert tracked.config["record"]["links"] == record["links"]
+    assert tracked.summary["record"]["scores"] == record["scores"]
+    assert tracked.summary["record"]["times"] == record["times"]
+    assert set(record) - {"trainable", "comparison"} == set(tracked.config["record"]) | set(tracked.summary["record"])
+
+
+def test_scores_by_language_are_a_table(tracked):
+    [shown] = [row["scores"] for row in tracked.history if "scores" in row]
+    table = json.loads((tracked.folder / "files" / shown["path"]).read_text())
+    assert table["columns"] == ["language", "metric", "before", "after", "change"]
+    assert table["data"] == [
+        ["de", "retrieval_mean", 0.781, 0.866, pytest.approx(0.085)],
+        ["de", "retrieval_mean_to_pivot", 0.781, 0.866, pytest.approx(0.085)],
+        ["de", "pool", 3456, 3456, None],
+        ["bn", "retrieval_mean", None, None, None],
+    ]
+
+
+def test_distances_before_and_after_are_histograms(tracked):
+    links = sum(len(row) for row in make_links(8)["links"])
+    for measure in ("l2", "cosine"):
+        means = {}
+        for kind in ("linked", "random"):
+            column = tracked.column(f"distances/de_{measure}_{kind}")
+            assert [step for step, _ in column] == [0, 6]
+            for step, shown in column:
+                assert shown["_type"] == "histogram"
+                counts, edges = shown["values"], shown["bins"]
+                assert sum(counts) == links
+                means[kind, step] = sum(n * (a + b) / 2 for n, a, b in zip(counts, edges, edges[1:])) / links
+        assert means["linked", 6] < means["linked", 0]  # the run pulls linked words together
+
+
+def test_artifacts_hold_models_and_nothing_pickled(tracked):
+    found = {}
+    models = [artifact for artifact in tracked.artifacts if artifact.type == "model"]
+    for artifact in models:
+        paths = {content.path for content in artifact.manifest.contents}
+        assert not [path for path in paths if path.endswith(PICKLED)]
+        found.update(dict.fromkeys(artifact.aliases, paths))
+    assert {"checkpoint_global_step_3", "checkpoint_global_step_6", "final_model"} <= set(found)
+    for alias in ("checkpoint_global_step_3", "final_model"):
+        assert {"config.json", "model.safetensors", "tokenizer.json", "training_args.json"} <= found[alias]
+    assert len({artifact.name for artifact in models}) == 1  # versions of one model
+
+
+def test_no_token_is_in_it(tracked):
+    files = [path for path in tracked.folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def test_an_adapter_is_the_artifact(tmp_path):
+    pytest.importorskip("wandb")
+    with offline(tmp_path, WANDB_LOG_MODEL="end"):
+        args = mao_config(tmp_path / "out", report_to=["wandb"], logging_steps=6, eval_strategy="epoch")
+        trainer = make(tmp_path, MAOTrainer, args)
+        trainer.train()
+        finish_run(trainer.args)
+    [read] = read_runs(tmp_path)
+    [paths] = [{c.path for c in a.manifest.contents} for a in read.artifacts if "final_model" in a.aliases]
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= paths
+    assert not [path for path in paths if path.endswith(PICKLED)]
+    assert "peft_config" in read.config
+    assert [step for step, _ in read.column("distances/de_cosine_random")] == [0, 6]
+
+
+def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
+    pytest.importorskip("wandb")
+    # One sentence pair: there is no other to draw random words from.
+    trainer = make(tmp_path / "run", report_to=[], evaluation=make_links(8).select([0]))
+    with caplog.at_level(logging.WARNING, "hf_xalign"):
+        WandbTracker(trainer)._log_distances(trainer.state)
+    assert "no histograms of distances: de: distances: 1 of 1 sentence pairs" in caplog.text
+
+
+def test_a_recipe_gives_its_record(tmp_path):
+    wandb = pytest.importorskip("wandb")
+    with offline(tmp_path):
+        fao.main(command(make_files(tmp_path), "--report_to", "wandb", "--eval_strategy", "epoch"))
+        wandb.finish()
+    [read] = read_runs(tmp_path)
+    record = read_record(tmp_path / "out")
+    known, found = read.config["record"], read.summary["record"]
+    assert found["scores"] == record["scores"]
+    assert found["drift"] == record["drift"]
+    assert known["links"] == record["links"]
+    assert known["versions"] == record["versions"]
+    [shown] = [row["scores"] for row in read.history if "scores" in row]
+    assert shown["nrows"] == len(record["scores"]["after"]["de"])
+    assert [step for step, _ in read.column("distances/de_l2_linked")] == [0, 3]
+
+
+def test_only_the_own_callback_reports(tmp_path):
+    pytest.importorskip("wandb")
+
+    class Given(WandbCallback):
+        """Somebody's own."""
+
+    given = Given()
+    trainer = make(tmp_path / "run", report_to=["wandb"], callbacks=[given])
+    reporting = [c for c in trainer.callback_handler.callbacks if isinstance(c, WandbCallback)]
+    assert [type(c) for c in reporting if c is not given] == [WandbTracker]
+    assert given in reporting
+
+
+def test_nothing_is_tracked_without_wandb(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)  # importing it would fail
+    args = make(tmp_path / "run", report_to=[]).args
+    track_record(args, make_record())
+    finish_run(args)
+
+
+class Writer:
+    """A TensorBoard writer that keeps what it is given."""
+
+    def __init__(self, **kwargs):
+        self.scalars = []
+
+    def add_scalar(self, name, value, step):
+        self.scalars.append((name, step))
+
+    def add_text(self, *args): ...
+
+    def flush(self): ...
+
+    def close(self): ...
+
+
+def test_tensorboard_gets_the_same_curves(tmp_path, monkeypatch, caplog):
+    stub = ModuleType("tensorboardX")
+    stub.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "tensorboardX", stub)
+    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
+    writer = Writer()
+    trainer = make(tmp_path / "run", report_to=[], callbacks=[TensorBoardCallback(writer)])
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    for name in ("train/loss", "train/loss/align", "train/loss/regularizer"):
+        assert [step for own, step in writer.scalars if own == name] == [1, 2, 3, 4, 5, 6]
+    assert [step for own, step in writer.scalars if own == "eval/de_retrieval_mean_to_pivot"] == [0, 3, 6]
+    assert "incorrect" not in caplog.text  # said of a value that is no number

@@ -38,14 +38,16 @@ class HubClient:
 
     def __init__(self, environment: dict[str, str], log: Path):
         self.log = log
-        tests = str(Path(__file__).resolve().parent)
+        paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")]
         self.process = subprocess.Popen(
             [sys.executable, "-c", RUN],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log.open("w"),
             text=True,
-            env={**os.environ, **environment, "PYTHONPATH": f"{tests}:{os.environ.get('PYTHONPATH', '')}"},
+            # Not in the checkout, nor with an empty entry, which means the same: it would hide the installed package.
+            cwd=log.parent,
+            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
     def __enter__(self) -> HubClient:

@@ -117,10 +117,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         self.candidates = candidates
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        cast(PretrainingCollator, self.data_collator).set_epoch(kwargs["epoch"])
-        super()._run_epoch(*args, **kwargs)
-
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
@@ -135,10 +131,9 @@ class AlignMLMTrainer(AlignmentTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
-        if not isinstance(num_items_in_batch, torch.Tensor):
-            num_items_in_batch = self._get_num_items_in_batch([inputs], inputs["mlm_labels"].device)
+        [hidden_tokens] = self.step_counts(inputs, num_items_in_batch)
         # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
-        share = self.args.world_size / num_items_in_batch[0].clamp(min=1)
+        share = self.args.world_size / hidden_tokens.clamp(min=1)
         total, output = self._hidden_words(model, inputs)
         loss = total * share
         self.log_term("mlm", loss)

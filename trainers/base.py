@@ -17,6 +17,7 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
 
+from hf_xalign.data.epochs import EpochCollator
 from hf_xalign.data.sampling import PairSampler
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -133,6 +134,8 @@ class AlignmentTrainer(HubTrainer):
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         # On a resumed run of several processes, accelerate's wrappers around the sampler hide it from `set_epoch`.
         self._train_sampler.set_epoch(kwargs["epoch"])
+        if isinstance(self.data_collator, EpochCollator):
+            self.data_collator.set_epoch(kwargs["epoch"])
         super()._run_epoch(*args, **kwargs)
 
     # ---- Loss ----
@@ -147,6 +150,19 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             counts = self.accelerator.reduce(counts, reduction="sum")
         return counts
+
+    def step_counts(
+        self, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """What [`count_items`] counts, of the optimizer step: int64 (terms,); this batch is all where nothing is said.
+
+        Args:
+            inputs: a batch.
+            num_items_in_batch: as `compute_loss` gets it.
+        """
+        if isinstance(num_items_in_batch, torch.Tensor):
+            return num_items_in_batch
+        return self._get_num_items_in_batch([inputs], self.args.device)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None

@@ -138,11 +138,8 @@ class ContinualTrainer(TaskTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
-        counts = num_items_in_batch
-        if not isinstance(counts, torch.Tensor):
-            counts = self._get_num_items_in_batch([inputs], inputs["input_ids"].device)
         # DDP averages gradients over processes; the counts are of all of them, so the sums are wanted back.
-        shares = self.args.world_size / counts.clamp(min=1)
+        shares = self.args.world_size / self.step_counts(inputs, num_items_in_batch).clamp(min=1)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         joint = {name.removeprefix(JOINT): value for name, value in inputs.items() if name.startswith(JOINT)}
         batch = {name: value for name, value in inputs.items() if not name.startswith((PAIR, JOINT))}

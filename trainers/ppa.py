@@ -143,23 +143,11 @@ class PPATrainer(AlignmentTrainer):
             )
             self.add_callback(_AdvanceQueue(self))
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        cast(PPACollator, self.data_collator).set_epoch(kwargs["epoch"])
-        super()._run_epoch(*args, **kwargs)
-
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         """Pairs and hidden tokens of one batch."""
         return [len(batch["pairs"]), len(batch["mlm_labels"]) if "mlm_labels" in batch else 0]
-
-    def _step_counts(
-        self, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pairs and hidden tokens of the optimizer step, which is this batch alone where nothing else is said."""
-        if not isinstance(num_items_in_batch, torch.Tensor):
-            num_items_in_batch = self._get_num_items_in_batch([inputs], inputs["pairs"].device)
-        return num_items_in_batch[0], num_items_in_batch[1]
 
     def compute_loss(
         self,
@@ -169,7 +157,7 @@ class PPATrainer(AlignmentTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
-        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
+        pairs, hidden_tokens = self.step_counts(inputs, num_items_in_batch)
         terms: dict[str, torch.Tensor] = {}
         output = None
         if self.args.contrast == "moco":
@@ -191,7 +179,7 @@ class PPATrainer(AlignmentTrainer):
             return super().training_step(model, inputs, num_items_in_batch)
         model.train()
         inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
-        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
+        pairs, hidden_tokens = self.step_counts(inputs, num_items_in_batch)
         chunks = list(_chunks(inputs, self.args.chunk_size))
         no_sync = partial(self.accelerator.no_sync, model)
         words = [torch.zeros((), device=self.args.device) for _ in chunks]

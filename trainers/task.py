@@ -114,9 +114,7 @@ class TaskTrainer(AlignmentTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
-        counts = num_items_in_batch
-        if not isinstance(counts, torch.Tensor):
-            counts = self._get_num_items_in_batch([inputs], inputs["input_ids"].device)
+        counts = self.step_counts(inputs, num_items_in_batch)
         fed, _ = self.task.split(inputs)
         output = model(**fed)
         # DDP averages gradients over processes; the count is of all of them, so the sum is wanted back.

@@ -56,9 +56,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
         words, output = self._word_vectors(model, inputs)
-        if not isinstance(num_items_in_batch, torch.Tensor):
-            num_items_in_batch = self._get_num_items_in_batch([inputs], words.device)
-        links, kept = num_items_in_batch
+        links, kept = self.step_counts(inputs, num_items_in_batch)
         f0 = self._reference_vectors(model, inputs) if self.args.needs_reference else words[:0]
         if self.args.objective == "infonce":
             loss = self._infonce(inputs, words, links)

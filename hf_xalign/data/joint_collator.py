@@ -43,13 +43,13 @@ class JointCollator:
         count, width = batch["input_ids"].shape
         pair_width = pairs["input_ids"].shape[1]
         joint = max(width, pair_width)
-        pairs["token_type_ids"] = torch.zeros_like(pairs["input_ids"])
-        padding = {"input_ids": self.pairs.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
-        for name, value in padding.items():
-            both = [batch[name], pairs[name]] if name in batch else []
-            if both:
-                batch[f"{JOINT}{name}"] = torch.cat([pad(x, (0, joint - x.shape[1]), value=value) for x in both])
-            del pairs[name]
+        below = {"input_ids": pairs.pop("input_ids"), "attention_mask": pairs.pop("attention_mask")}
+        if "token_type_ids" in batch:
+            below["token_type_ids"] = torch.zeros_like(below["input_ids"])
+        for name, rows_below in below.items():
+            value = self.pairs.pad_token_id if name == "input_ids" else 0
+            both = (batch[name], rows_below)
+            batch[f"{JOINT}{name}"] = torch.cat([pad(x, (0, joint - x.shape[1]), value=value) for x in both])
         index = pairs["token_index"]
         pairs["token_index"] = (index // pair_width + count) * joint + index % pair_width
         return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

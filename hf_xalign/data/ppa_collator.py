@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.data.epochs import EpochCollator
 from hf_xalign.data.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.padding import pad_rows
 from hf_xalign.data.sentence_pairs import sentence_frame
 
 WordObjective = Literal["tlm", "mlm", "none"]
@@ -18,7 +20,7 @@ Order = Literal["random", "source", "target"]
 _ORDER_STREAM = 1  # of the draws that order the sides; masks have stream 0
 
 
-class PPACollator:
+class PPACollator(EpochCollator):
     """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
 
     The batch holds (B pairs, M hidden tokens; all int64 except where said):
@@ -69,6 +71,7 @@ class PPACollator:
         mask_share: float = 0.8,
         random_share: float = 0.1,
     ):
+        super().__init__()
         check_shares(mlm_probability, mask_share, random_share)
         self.frame = sentence_frame(tokenizer)
         self.pad_token_id = tokenizer.pad_token_id
@@ -79,12 +82,6 @@ class PPACollator:
         self.contrast = contrast
         self.words = words
         self.shares = {"probability": mlm_probability, "mask_share": mask_share, "random_share": random_share}
-        # In shared memory: workers that live for several epochs have the collator from when they were started.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that orders and masks are drawn for, in every dataloader worker; before it begins."""
-        self._epoch.fill_(epoch)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
@@ -135,8 +132,5 @@ class PPACollator:
 
     def _padded(self, sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         """Token ids and attention mask, int64 (sentences, width)."""
-        lengths = np.array([len(ids) for ids in sentences])
-        inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
-        input_ids = np.full(inside.shape, self.pad_token_id, dtype=np.int64)
-        input_ids[inside] = np.fromiter((token for ids in sentences for token in ids), np.int64, lengths.sum())
+        input_ids, inside = pad_rows(sentences, self.pad_token_id)
         return input_ids, inside.astype(np.int64)

@@ -12,11 +12,13 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.dict_mlm import Translations, check_dict_probability, dict_mlm_labels
 from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.epochs import EpochCollator
 from hf_xalign.data.masking import IGNORED, check_shares, mask_tokens, masking_vocabulary
+from hf_xalign.data.padding import pad_rows
 from hf_xalign.errors import InputError
 
 
-class PretrainingCollator:
+class PretrainingCollator(EpochCollator):
     """Collate rows of [`~hf_xalign.data.pretraining.encode_pretraining`].
 
     The batch holds (B rows, M hidden tokens; all int64):
@@ -56,6 +58,7 @@ class PretrainingCollator:
         mask_share: float = 0.8,
         random_share: float = 0.1,
     ):
+        super().__init__()
         check_shares(mlm_probability, mask_share, random_share)
         check_dict_probability(dict_probability)
         if tokenizer.pad_token_id is None:
@@ -67,12 +70,6 @@ class PretrainingCollator:
         self.seed = seed
         self.dict_probability = dict_probability
         self.shares = {"probability": mlm_probability, "mask_share": mask_share, "random_share": random_share}
-        # In shared memory: workers that live for several epochs have the collator from when they were started.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that masks and labels are drawn for, in every dataloader worker; before it begins."""
-        self._epoch.fill_(epoch)
 
     def for_evaluation(self) -> Self:
         """One that hides the same tokens each time, whatever the training's epoch, and has plain labels.
@@ -81,7 +78,7 @@ class PretrainingCollator:
         """
         other = copy.copy(self)
         other.translations = None
-        other._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        EpochCollator.__init__(other)
         return other
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
@@ -118,16 +115,3 @@ class PretrainingCollator:
             numbers = [np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows]
             batch["token_type_ids"], _ = pad_rows(numbers, 0)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
-
-
-def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of unequal length side by side.
-
-    Returns:
-        int64 (rows, width), padded at the end, and bool (rows, width), where the rows themselves are.
-    """
-    lengths = np.array([len(row) for row in rows])
-    inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
-    padded = np.full(inside.shape, padding, dtype=np.int64)
-    padded[inside] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-    return padded, inside

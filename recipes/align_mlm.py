@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import run, settle_cpu
+from hf_xalign.recipes.common import resume_choice, run, settle_cpu
 
 DERIVED_FILE = "derived_language.json"
 
@@ -56,9 +56,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     from hf_xalign.trainers.checkpoints import check_output_dir
     from hf_xalign.trainers.tracking import track_record
 
-    resume = args.resume_from_checkpoint
-    if isinstance(resume, str) and resume.lower() in ("true", "false"):
-        resume = resume.lower() == "true"
+    resume = resume_choice(args)
     if not data.dry_run:
         check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
     settle_cpu(args.device.type)
@@ -117,16 +115,9 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
 
 def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
     """Put the losses on held-out text and the alignment into the record."""
-    from hf_xalign.evaluation.embedding_alignment import alignment_of_model
-
     if trainer.eval_dataset is not None:
-        found = trainer._metrics(trainer.eval_dataset)
-        record.setdefault("losses", {})[when] = {
-            name.removesuffix("_loss"): value for name, value in found.items() if name.endswith("_loss")
-        }
-    if trainer.test_entries is not None:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        share = alignment_of_model(model, trainer.test_entries, trainer.candidates).share
+        record.setdefault("losses", {})[when], _ = trainer.losses(trainer.eval_dataset)
+    if (share := trainer.alignment()) is not None:
         record["scores"][when][record["languages"]["others"][0]] = {"embedding_alignment": share}
 
 

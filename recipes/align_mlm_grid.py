@@ -245,17 +245,22 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:
     """Run another recipe in a process of its own."""
-    command = [sys.executable, str(_RECIPES / recipe)]
-    for name, value in settings.items():
-        if value is None or value == []:
-            continue
-        values = value if isinstance(value, list) else [value]
-        command += [f"--{name}", *(str(one).lower() if isinstance(one, bool) else str(one) for one in values)]
-    done = subprocess.run(command, check=False)
+    done = subprocess.run([sys.executable, str(_RECIPES / recipe), *_words(settings)], check=False)
     if done.returncode:
         raise InputError(
             f"{recipe} ended with status {done.returncode}; run this again to go on from what is finished"
         )
+
+
+def _words(settings: dict[str, Any]) -> list[str]:
+    """Settings as words of a command line."""
+    words: list[str] = []
+    for name, value in settings.items():
+        if value is None or value == []:
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *(str(one).lower() if isinstance(one, bool) else str(one) for one in values)]
+    return words
 
 
 if __name__ == "__main__":

@@ -116,6 +116,14 @@ class DataArguments(TextArguments):
     )
 
 
+def resume_choice(args: Any) -> bool | str | None:
+    """`args.resume_from_checkpoint`, where the words true and false are what they say."""
+    resume = args.resume_from_checkpoint
+    if isinstance(resume, str) and resume.lower() in ("true", "false"):
+        return resume.lower() == "true"
+    return resume
+
+
 def adapter_entry(config: Any) -> dict[str, Any]:
     """The record's entry of an adapter: PEFT's name of its kind, and the languages that have a map of their own."""
     return {

@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import DataArguments, TextArguments, settle_cpu
+from hf_xalign.recipes.common import DataArguments, TextArguments, resume_choice, settle_cpu
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.base import AlignmentTrainer
@@ -51,9 +51,7 @@ def train_and_score(
     from hf_xalign.trainers.checkpoints import check_output_dir, resolve_resume
 
     data, args = parse((arguments, config_class), argv, description=description)
-    resume = args.resume_from_checkpoint
-    if isinstance(resume, str) and resume.lower() in ("true", "false"):
-        resume = resume.lower() == "true"
+    resume = resume_choice(args)
     if not data.dry_run:
         check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
     settle_cpu(args.device.type)

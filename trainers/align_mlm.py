@@ -172,9 +172,24 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     # ---- Scores and checkpoints ----
 
-    @torch.no_grad()
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """L_MLM a language and in all, the perplexity of it, and the alignment of `test_entries` where there are."""
+        losses, loss = self.losses(dataset)
+        metrics = {f"{language}_loss": value for language, value in losses.items()}
+        metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        alignment = self.alignment()
+        return metrics if alignment is None else metrics | {"alignment": alignment}
+
+    def alignment(self) -> float | None:
+        """Share of `test_entries` whose embeddings find each other; None where there are none."""
+        if self.test_entries is None:
+            return None
+        model = self.accelerator.unwrap_model(self.model)
+        return alignment_of_model(model, self.test_entries, self.candidates).share
+
+    @torch.no_grad()
+    def losses(self, dataset: Dataset) -> tuple[dict[str, float], float]:
+        """L_MLM of each language of held-out rows, and of all; the same tokens are hidden each time."""
         collator = cast(PretrainingCollator, self.data_collator).for_evaluation()
         model = self.accelerator.unwrap_model(self.model)
         training = model.training
@@ -196,11 +211,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             sums[language], counts[language] = float(total), count
         model.train(training)
         loss = sum(sums.values()) / max(1, sum(counts.values()))
-        metrics = {f"{language}_loss": sums[language] / max(1, counts[language]) for language in sums}
-        metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        if self.test_entries is not None:
-            metrics["alignment"] = alignment_of_model(model, self.test_entries, self.candidates).share
-        return metrics
+        return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         # The trained head takes the place of the one that the checkpoint began with.

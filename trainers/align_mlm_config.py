@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.masking import check_shares, masking_vocabulary
+from hf_xalign.data.masking import check_shares
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.trainers.checks import check_one_gpu, check_vocabulary
 from hf_xalign.trainers.presets import PresetConfig, by_preset, own
 
 _PAPER: dict[str, Any] = {
@@ -106,11 +106,7 @@ class AlignMLMConfig(PresetConfig):
             InputError: several GPUs in one process; adapters or a head on the encoder; no language embeddings where
                 the objective has them; a tokenizer without mask token, or with more tokens than the encoder.
         """
-        if self.n_gpu > 1:
-            raise InputError(
-                f"this process sees {self.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
-                "by CUDA_VISIBLE_DEVICES=0"
-            )
+        check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config") or model.base_model is not model:
             raise InputError(f"pre-training takes the encoder alone, and this is a {type(model).__name__}")
         if self.has_language_embeddings and language_ids(model.config) is None:
@@ -118,14 +114,7 @@ class AlignMLMConfig(PresetConfig):
                 f"objective={self.objective} tells the encoder the language of each token, and this one has no "
                 "language embeddings: call hf_xalign.modeling.add_language_embeddings first"
             )
-        vocabulary = masking_vocabulary(tokenizer)
-        last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
-        rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
-        if last >= rows:
-            raise InputError(
-                f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
-                "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
-            )
+        check_vocabulary(model, tokenizer)
 
     def formula(self) -> str:
         """The objective in force, as plain text."""

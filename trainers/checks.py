@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import special_frame, word_tokenizer
+from hf_xalign.data.masking import masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
@@ -16,6 +18,39 @@ if TYPE_CHECKING:
     from hf_xalign.trainers.word_config import WordAlignmentConfig
 
 
+def check_one_gpu(visible: int, *, why: str = "") -> None:
+    """Refuse several GPUs in one process.
+
+    Args:
+        visible: GPUs that this process sees.
+        why: added to the message.
+
+    Raises:
+        InputError: there are several.
+    """
+    if visible > 1:
+        raise InputError(
+            f"this process sees {visible} GPUs: start one process a GPU by `accelerate launch`, or show it one by "
+            f"CUDA_VISIBLE_DEVICES=0{why}"
+        )
+
+
+def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that masks with, or puts in the place of hidden tokens, what the encoder has no embedding of.
+
+    Raises:
+        InputError: so it is, or the tokenizer has no mask token.
+    """
+    vocabulary = masking_vocabulary(tokenizer)
+    last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
+    rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
+    if last >= rows:
+        raise InputError(
+            f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
+            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+        )
+
+
 def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: WordAlignmentConfig) -> None:
     """Refuse what no method could train on linked words.
 
@@ -23,11 +58,7 @@ def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ar
         InputError: several GPUs in one process; a slow tokenizer or one without padding token; [CLS] or [SEP] are to
             be linked and there are none; a model with a head.
     """
-    if args.n_gpu > 1:
-        raise InputError(
-            f"this process sees {args.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one by "
-            "CUDA_VISIBLE_DEVICES=0 (torch's DataParallel cannot split a batch of word links)"
-        )
+    check_one_gpu(args.n_gpu, why=" (torch's DataParallel cannot split a batch of word links)")
     word_tokenizer(tokenizer)
     if tokenizer.pad_token_id is None:
         raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")

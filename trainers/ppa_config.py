@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.masking import check_shares, masking_vocabulary
+from hf_xalign.data.masking import check_shares
 from hf_xalign.data.sampling import LanguageSampling
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.key_queue import QueueStart
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.sentence_head import Normalize, SentencePooling
+from hf_xalign.trainers.checks import check_one_gpu, check_vocabulary
 from hf_xalign.trainers.presets import PresetConfig, by_preset, own
 
 _PAPER: dict[str, Any] = {
@@ -146,11 +146,7 @@ class PPAConfig(PresetConfig):
                 mask token, without a template for two sentences, or with more tokens than the encoder; pairs longer
                 than the encoder takes; more pairs in an optimizer step than the queue holds.
         """
-        if self.n_gpu > 1:
-            raise InputError(
-                f"this process sees {self.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
-                "by CUDA_VISIBLE_DEVICES=0"
-            )
+        check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config"):
             raise InputError(
                 "PPA trains the encoder itself: give the encoder, not a PeftModel (merge its adapter first)"
@@ -178,14 +174,7 @@ class PPAConfig(PresetConfig):
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
         if self.words != "none":
-            vocabulary = masking_vocabulary(tokenizer)
-            last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
-            rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
-            if last >= rows:
-                raise InputError(
-                    f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
-                    "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
-                )
+            check_vocabulary(model, tokenizer)
 
     def formula(self) -> str:
         """The objective in force, as plain text."""

@@ -10,6 +10,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.limits import position_limit
+from hf_xalign.trainers.checks import check_one_gpu
 from hf_xalign.trainers.presets import PresetConfig, by_preset, own
 
 _OURS: dict[str, Any] = {
@@ -92,11 +93,7 @@ class TaskConfig(PresetConfig):
             InputError: several GPUs in one process; a tokenizer that is slow or has no padding token; texts longer
                 than the encoder takes.
         """
-        if self.n_gpu > 1:
-            raise InputError(
-                f"this process sees {self.n_gpu} GPUs: start one process a GPU by `accelerate launch`, or show it one "
-                "by CUDA_VISIBLE_DEVICES=0"
-            )
+        check_one_gpu(self.n_gpu)
         if not tokenizer.is_fast:
             raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer: use the fast one of the same model")
         if tokenizer.pad_token_id is None:

@@ -24,14 +24,14 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.modeling.checkpoint import without_pooler
 from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
-from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tuner import LanguageAware, backbone_of
+from hf_xalign.modeling.wrapped_config import WrappedConfig
 
 _OWNER = "this encoder"
 
 
-class RotatedConfig(PreTrainedConfig):
+class RotatedConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`RotatedModel`].
 
     Args:
@@ -48,27 +48,6 @@ class RotatedConfig(PreTrainedConfig):
     layers: Sequence[int] = ()
     languages: Sequence[str] = ()
     pivot: str | None = None
-
-    @property
-    def encoder(self) -> PreTrainedConfig:
-        """`encoder_config`, which is a config whatever it was given as."""
-        assert isinstance(self.encoder_config, PreTrainedConfig)
-        return self.encoder_config
-
-    @property
-    def hidden_size(self) -> int:
-        """The encoder's."""
-        return self.encoder.hidden_size
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """The encoder's."""
-        return self.encoder.num_hidden_layers
-
-    @property
-    def max_position_embeddings(self) -> int:
-        """How many tokens the encoder takes; what its kind of model sets aside of its positions is taken off."""
-        return position_limit(self.encoder)
 
     @property
     def language_numbers(self) -> dict[str, int]:

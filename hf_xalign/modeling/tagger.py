@@ -30,16 +30,16 @@ from transformers.utils.generic import can_return_tuple
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import without_pooler
 from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
-from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index, pool_spans
 from hf_xalign.modeling.tuner import backbone_of
 from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.modeling.wrapped_config import WrappedConfig
 
 LayerMix = Literal["sum", "concat"]
 Transitions = Literal["contextual", "shared"]
 
 
-class BiLSTMCRFConfig(PreTrainedConfig):
+class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`.
 
     Args:
@@ -67,27 +67,6 @@ class BiLSTMCRFConfig(PreTrainedConfig):
     dropout: float = 0.5
     transitions: Transitions = "contextual"
     bio: bool = False
-
-    @property
-    def encoder(self) -> PreTrainedConfig:
-        """`encoder_config`, which is a config whatever it was given as."""
-        assert isinstance(self.encoder_config, PreTrainedConfig)
-        return self.encoder_config
-
-    @property
-    def hidden_size(self) -> int:
-        """The encoder's."""
-        return self.encoder.hidden_size
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """The encoder's."""
-        return self.encoder.num_hidden_layers
-
-    @property
-    def max_position_embeddings(self) -> int:
-        """How many tokens the encoder takes; what its kind of model sets aside of its positions is taken off."""
-        return position_limit(self.encoder)
 
     @property
     def language_ids(self) -> Mapping[str, int] | None:

@@ -143,12 +143,7 @@ def test_grid(files, monkeypatch, capsys):
 
     def call(recipe, settings):
         calls.append(recipe)
-        argv = []
-        for name, value in settings.items():
-            if value is not None and value != []:
-                values = value if isinstance(value, list) else [value]
-                argv += [f"--{name}", *(str(one).lower() if isinstance(one, bool) else str(one) for one in values)]
-        {"align_mlm.py": main, "finetune.py": finetune.main}[recipe](argv)
+        {"align_mlm.py": main, "finetune.py": finetune.main}[recipe](align_mlm_grid._words(settings))
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
     tagged = str(files / "tagged.jsonl")

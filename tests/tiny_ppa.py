@@ -25,6 +25,7 @@ from hf_xalign.trainers.ppa_config import PPAConfig
 STEADY = {
     "optim": "sgd",
     "learning_rate": 0.02,
+    "head_learning_rate": 0.01,
     "lr_scheduler_type": "constant",
     "warmup_steps": 0.0,
     "weight_decay": 0.0,

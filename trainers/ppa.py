@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -14,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from hf_xalign.data.ppa_collator import PPACollator
-from hf_xalign.data.sentence_pairs import PairCounts, encode_sentence_pairs
+from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
@@ -111,7 +112,10 @@ class PPATrainer(AlignmentTrainer):
                     model.config.hidden_size, args.projection_dim, normalize=args.normalize
                 )
             if args.words != "none":
-                heads["words"] = mlm_head(model)
+                heads["words"] = words = mlm_head(model)
+                words.start_bias(
+                    torch.from_numpy(count_tokens(train_dataset, model.get_input_embeddings().num_embeddings))
+                )
         cast(nn.Module, model).add_module(HEAD_NAME, heads)
         super().__init__(
             model,
@@ -142,6 +146,20 @@ class PPATrainer(AlignmentTrainer):
                 args.device
             )
             self.add_callback(_AdvanceQueue(self))
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The Trainer's, with groups of their own for a new MLM head, at `head_learning_rate`."""
+        given = self.optimizer is not None
+        optimizer = super().create_optimizer(model)
+        if given or not self._new_head:
+            return optimizer
+        head = set(self._head("words").parameters())
+        for group in list(optimizer.param_groups):
+            own = [parameter for parameter in group["params"] if parameter in head]
+            group["params"] = [parameter for parameter in group["params"] if parameter not in head]
+            if own:
+                optimizer.add_param_group({**group, "params": own, "lr": self.args.head_learning_rate})
+        return optimizer
 
     # ---- Loss ----
 
@@ -213,11 +231,18 @@ class PPATrainer(AlignmentTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], hidden_tokens: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         """TLM or MLM: this batch's part of the mean over the step's hidden tokens, and what the encoder gave."""
-        output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
+        settling = self._new_head and self.state.global_step < self.args.head_settling * self.state.max_steps
+        # DDP wants a gradient for every weight, and without a contrast there is no other.
+        with torch.no_grad() if settling and self.args.contrast != "none" else nullcontext():
+            output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
+        states = output.last_hidden_state
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
         with self.accelerator.autocast():
             total = self._head("words")(
-                output.last_hidden_state, inputs["mlm_positions"], inputs["mlm_labels"], embeddings
+                states.detach() + 0 * states if settling else states,
+                inputs["mlm_positions"],
+                inputs["mlm_labels"],
+                embeddings.detach() if settling else embeddings,
             )
         # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
         return total * self.args.world_size / hidden_tokens.clamp(min=1), output
@@ -257,6 +282,10 @@ class PPATrainer(AlignmentTrainer):
         queries, keys = gather_rows(sides).unbind(1)
         loss = sentence_infonce(queries, keys, temperature=self.args.temperature, pairs=gather_rows(owners))
         return whole_loss(loss.sum() / (2 * pairs))
+
+    @property
+    def _new_head(self) -> bool:
+        return self.args.words != "none" and bool(cast(MaskedLMHead, self._head("words")).new)
 
     def _head(self, name: str) -> nn.Module:
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]

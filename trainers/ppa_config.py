@@ -27,6 +27,8 @@ _PAPER: dict[str, Any] = {
     "queue_size": 32_000,
     "queue_start": "random",
     "momentum": 0.999,
+    "head_learning_rate": 3e-5,
+    "head_settling": 0.0,
     "same_pair_negatives": True,
     "min_tokens": 10,
     "max_tokens": 128,
@@ -47,6 +49,8 @@ _OURS: dict[str, Any] = {
     "normalize": "after",
     "queue_start": "empty",
     "same_pair_negatives": False,
+    "head_learning_rate": 1e-3,
+    "head_settling": 0.5,
     "min_tokens": 3,
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 64,
@@ -60,7 +64,8 @@ class PPAConfig(PresetConfig):
     Presets:
 
     - `ours` (default): as the paper's, with keys and queries of length 1, no negative that is the same pair's key of
-      an epoch before, a queue that starts empty, and sentences from 3 tokens on.
+      an epoch before, a queue that starts empty, and sentences from 3 tokens on. An encoder without MLM head, which
+      the paper has none of, is spared what a new one sends back before it knows a token (`head_settling`).
     - `paper`: PPA's settings (its section 3.2), 2 million pairs take 5 epochs there.
 
     The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
@@ -98,6 +103,13 @@ class PPAConfig(PresetConfig):
     )
     key_dropout: bool = own(False, "Objective", "moco: dropout in the key encoder too.")
     mlm_probability: float = own(0.15, "Objective", "Share of tokens that are hidden.")
+    head_learning_rate: float = by_preset(
+        "Objective", "Learning rate of a new MLM head (one that comes along has the encoder's)."
+    )
+    head_settling: float = by_preset(
+        "Objective",
+        "Share of the run in which a new MLM head learns alone, and hidden tokens do not yet change the encoder.",
+    )
     freeze_embeddings: bool = own(
         False, "Objective", "Train all but the word embeddings: half the time and memory of a large vocabulary."
     )
@@ -137,6 +149,10 @@ class PPAConfig(PresetConfig):
             )
         if self.words != "none":
             check_shares(self.mlm_probability, 0.8, 0.1)
+        if not 0 <= self.head_settling <= 1:
+            raise InputError(f"head_settling={self.head_settling}: a share of the run, from 0 to 1")
+        if self.head_learning_rate < 0:
+            raise InputError(f"head_learning_rate={self.head_learning_rate}: at least 0")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train, before any compute is spent.

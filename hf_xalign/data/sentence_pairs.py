@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
@@ -182,6 +183,23 @@ def encode_sentence_pairs(
         logger.info("pairs dropped: %s (%s)", told, rules)
         encoded = encoded.select(kept)
     return SentencePairs(encoded.remove_columns("shorter"), counts)
+
+
+def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
+    """How often each token is in encoded pairs.
+
+    Args:
+        dataset: from [`encode_sentence_pairs`].
+        vocabulary: tokens that there are.
+
+    Returns:
+        int64 (vocabulary,).
+    """
+    counts = np.zeros(vocabulary, dtype=np.int64)
+    for table in dataset.select_columns(["source_ids", "target_ids"]).with_format("arrow").iter(100_000):
+        for column in table.columns:
+            counts += np.bincount(pc.list_flatten(column).to_numpy(), minlength=vocabulary)
+    return counts
 
 
 def _filtered(encoded: Dataset, min_tokens: int, max_tokens: int) -> tuple[np.ndarray, dict[str, PairCounts]]:

@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 # Logits at once: 128 MiB in float32, 134 tokens of a vocabulary of 250,000.
 _CHUNK_LOGITS = 2**25
+_UNSEEN = 0.1  # occurrences of a token that the text does not have
 
 
 class MaskedLMHead(nn.Module):
@@ -24,6 +25,9 @@ class MaskedLMHead(nn.Module):
     E is no weight of this module: it is given at each call, and gets its gradient from both of its uses.
 
     Make it with [`mlm_head`].
+
+    Attributes:
+        new: this module's names of the weights that the encoder's checkpoint did not have.
 
     Args:
         dense: W and b, from the encoder's width to that of the embeddings.
@@ -49,6 +53,7 @@ class MaskedLMHead(nn.Module):
         self.bias: nn.Parameter | None
         self.register_parameter("bias", bias)
         self.names = names
+        self.new: frozenset[str] = frozenset()
 
     def forward(
         self, hidden: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor, embeddings: torch.Tensor
@@ -70,6 +75,19 @@ class MaskedLMHead(nn.Module):
         """
         vectors = self.norm(self.activation(self.dense(hidden.flatten(0, 1).index_select(0, positions))))
         return tied_cross_entropy(vectors, embeddings, self.bias, labels)
+
+    @torch.no_grad()
+    def start_bias(self, counts: torch.Tensor) -> None:
+        """Give a new bias c the log of each token's share of a text; nothing where c is pre-trained, or is not there.
+
+        A head that starts with c = 0 first teaches the encoder, by every hidden token, which tokens are frequent.
+
+        Args:
+            counts: int64 (vocabulary,), how often each token occurs.
+        """
+        if self.bias is not None and "bias" in self.new:
+            smoothed = counts.double() + _UNSEEN
+            self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The weights beside the encoder's, with this head's in place of the ones that it began with.
@@ -125,7 +143,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     if decoder.bias is not None:
         bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
     head = MaskedLMHead(dense, activation, norm, bias, names)
-    new = _load(head, carried_weights(encoder)[1])
+    head.new = frozenset(new := _load(head, carried_weights(encoder)[1]))
     source = encoder.name_or_path or kind
     if not new:
         logger.info("%s: going on from its own pre-trained MLM head", source)

@@ -10,7 +10,7 @@ from datasets import Dataset
 from tiny import make_tokenizer
 from tokenizers import processors
 
-from hf_xalign.data.sentence_pairs import PairCounts, encode_sentence_pairs, sentence_frame
+from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 
 
@@ -144,6 +144,16 @@ def test_another_script(tokenizer):
     )
     with pytest.raises(InputError, match="the source column: the tokenizer"):
         encode_sentence_pairs(dataset, tokenizer, min_tokens=1)
+
+
+def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
+    encoded, _ = encode_sentence_pairs(pairs((3, 2, "de"), (9, 1, "de"), (2, 4, "nl")), tokenizer, min_tokens=2)
+    expected = [0] * len(tokenizer)
+    for row in encoded:
+        for token in row["source_ids"] + row["target_ids"]:
+            expected[token] += 1
+    assert count_tokens(encoded, len(tokenizer)).tolist() == expected
+    assert sum(expected) == 3 + 2 + 2 + 4
 
 
 def test_numbers_do_not_move_with_the_filters(tokenizer):

@@ -88,6 +88,24 @@ def test_a_new_head(family, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("had_head", [True, False])
+def test_a_new_bias_starts_from_counts(had_head, tmp_path):
+    save_base("bert", tmp_path, head=had_head)
+    head = mlm_head(load_encoder(str(tmp_path)))
+    assert ("bias" in head.new) != had_head
+    before = head.bias.clone()
+    counts = torch.zeros(len(before), dtype=torch.long)
+    counts[7], counts[9] = 30, 10
+    head.start_bias(counts)
+    if had_head:
+        assert torch.equal(head.bias, before)
+    else:
+        total = 40 + 0.1 * len(before)
+        expected = {7: 30.1 / total, 9: 10.1 / total, 11: 0.1 / total}
+        for token, share in expected.items():
+            assert head.bias[token].exp().item() == pytest.approx(share, rel=1e-5)
+
+
+@pytest.mark.parametrize("had_head", [True, False])
 @pytest.mark.parametrize("family", ["bert", "distilbert", "xlm-roberta"])
 def test_the_trained_head_is_saved(family, had_head, tmp_path):
     save_base(family, tmp_path / "base", head=had_head)

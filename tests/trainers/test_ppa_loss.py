@@ -11,6 +11,7 @@ from tiny import make_encoder
 from tiny_ppa import SMALL, STEADY, make, make_pairs, tensors
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
+HEAD_LR = STEADY["head_learning_rate"]
 BATCH, ACCUMULATION, STEPS = 3, 2, 5
 # Eight pairs: steps of 3 + 3 and of 2, and in the second epoch the queue of ten still holds each pair's first key.
 ROWS = [[[0, 1, 2], [3, 4, 5]], [[6, 7]]]
@@ -22,6 +23,8 @@ FORMS = {
     "no words": {"words": "none"},
     "mlm": {"preset": "paper", "words": "mlm"},
     "no contrast": {"contrast": "none"},
+    "no contrast, unsettled": {"contrast": "none", "head_settling": 0.0},
+    "settling all the time": {"head_settling": 1.0},
     "mlm alone": {"contrast": "none", "words": "mlm"},
     "in batch": {"contrast": "in_batch"},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
@@ -41,13 +44,13 @@ def sentence_vector(model, ids, args):
     return z if args.normalize == "before" else z / torch.sqrt((z * z).sum())
 
 
-def hidden_token_loss(model, state, label):
+def hidden_token_loss(model, state, table, label):
     head = model.alignment_head["words"]
     x = head.dense.weight @ state + head.dense.bias
     x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
     centred = x - x.mean()
     x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
-    scores = model.embeddings.word_embeddings.weight @ x + head.bias
+    scores = table @ x + head.bias
     return torch.logsumexp(scores, 0) - scores[label]
 
 
@@ -72,14 +75,18 @@ def contrast_losses(model, key_model, singles, queue, args):
     return losses, [(one["pairs"].item(), key) for one, key in zip(singles, keys, strict=True)]
 
 
-def word_losses(model, singles):
+def word_losses(model, singles, settling):
+    """Of a head that settles, without a gradient for what is not the head's own."""
     losses = []
+    table = model.embeddings.word_embeddings.weight
+    table = table.detach() if settling else table
     for one in singles:
         width = one["mlm_input_ids"].shape[1]
         for place, label in zip(one["mlm_positions"].tolist(), one["mlm_labels"].tolist(), strict=True):
             row, token = divmod(place, width)
             ids = one["mlm_input_ids"][row][one["mlm_attention_mask"][row].bool()]
-            losses.append(hidden_token_loss(model, model(input_ids=ids[None]).last_hidden_state[0][token], label))
+            state = model(input_ids=ids[None]).last_hidden_state[0][token]
+            losses.append(hidden_token_loss(model, state.detach() if settling else state, table, label))
     return losses
 
 
@@ -102,15 +109,16 @@ def reference(trainer):
                 contrast += losses
                 new += keys
             if args.words != "none":
-                words += word_losses(model, singles)
+                words += word_losses(model, singles, step < args.head_settling * STEPS)
         pairs = sum(len(part) for part in ROWS[number])
         terms = [sum(contrast) / pairs] if contrast else []
         terms += [sum(words) / len(words)] if words else []
         model.zero_grad()
         sum(terms).backward()
         with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= LR * parameter.grad
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    parameter -= (HEAD_LR if "head.words" in name else LR) * parameter.grad
             for key, query in zip(key_model.parameters(), model.parameters(), strict=True):
                 key.copy_(M * key + (1 - M) * query)
         for item in new:

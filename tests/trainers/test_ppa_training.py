@@ -70,6 +70,31 @@ def test_a_base_without_mlm_head_gets_one(tmp_path, caplog):
     assert torch.equal(whole.lm_head.dense.weight, getattr(trainer.model, HEAD_NAME)["words"].dense.weight)
 
 
+@pytest.mark.parametrize("had_head", [True, False])
+def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path):
+    """Without a contrast, the encoder of a head that settles has no gradient at all."""
+    save_base("xlm-roberta", tmp_path / "base", head=had_head)
+    model = load_encoder(str(tmp_path / "base"))
+    before = tensors(model)
+    settings = {**ONE_STEP, "weight_decay": 0.0, "contrast": "none", "head_learning_rate": 0.01}
+    trainer = train(tmp_path / "out", model, **settings)
+    head = getattr(trainer.model, HEAD_NAME)["words"]
+    text = trainer.train_dataset
+    ids = torch.tensor([token for side in ("source_ids", "target_ids") for row in text[side] for token in row])
+    counts = torch.bincount(ids, minlength=len(head.bias)).double() + 0.1
+    rates = {p: group["lr"] for group in trainer.optimizer.param_groups for p in group["params"]}
+    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
+    assert set(rates) == set(trained.values())
+    for name, parameter in trained.items():
+        own = f"{HEAD_NAME}.words" in name and not had_head
+        assert rates[parameter] == (0.01 if own else 0.05)
+    if not had_head:
+        start = (counts / counts.sum()).log()
+        assert (head.bias - start).abs().max() < 0.0101  # one step of Adam
+    moved = {name for name, weight in before.items() if not torch.equal(tensors(trainer.model)[name], weight)}
+    assert bool(moved) == had_head
+
+
 @pytest.mark.parametrize("contrast", ["moco", "in_batch"])
 def test_frozen_embeddings_stay(contrast, tmp_path):
     model = make_encoder()
@@ -200,6 +225,8 @@ def test_what_cannot_be_trained_is_refused_before_any_compute(encoder, tokenizer
         ({"contrast": "in_batch", "chunk_size": 0}, "chunk_size=0: at least 1"),
         ({"chunk_size": 4}, "chunk_size=4 is for contrast=in_batch"),
         ({"mlm_probability": 0.0}, "masking probability 0.0"),
+        ({"head_settling": 1.5}, "head_settling=1.5: a share of the run"),
+        ({"head_learning_rate": -1.0}, "head_learning_rate=-1.0: at least 0"),
     ],
 )
 def test_settings_that_cannot_be(settings, message, tmp_path):

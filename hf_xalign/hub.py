@@ -48,13 +48,14 @@ def push(
         repo_id: `owner/name`, or `name` for one of your own.
         private: whether it is to be seen by its owner alone; by default as the owner's settings say.
         revision: the branch.
-        base_model: Hub id of the model that this one was made from, where the folder knows it by a local path.
+        base_model: Hub id of the model that this one was made from, where the folder knows it by a local path: the
+            card, the record and an adapter's config then name it.
         message: of the commit.
         path_in_repo: folder of the repository, for checkpoints beside the model.
         token: of the Hub; by default the one that you logged in with (`hf auth login`, or HF_TOKEN).
 
     Raises:
-        InputError: the folder has no whole model, needs a base model that is not on the Hub, or holds a token (found
+        InputError: the folder has no whole model, was made from one that is not on the Hub, or holds a token (found
             before anything is sent); or a public repository was to be private.
         HfHubHTTPError, RuntimeError (of an upload, from what stopped it): the Hub refused something, or stayed out of
             order through the client's five tries. Nothing was committed, unless the answer to the commit itself was

@@ -7,7 +7,6 @@ state to resume training from stays home for this reason.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -23,10 +22,10 @@ from hf_xalign.model_cards import render_card
 from hf_xalign.modeling.insertion import BASE_IN_FOLDER
 from hf_xalign.record import FILENAME, hub_id, read_record
 
-logger = logging.getLogger(__name__)
-
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
+# What a record calls the base of a model that was pre-trained from random weights.
+_FROM_NOTHING = "new"
 # What decides which model is loaded. Of these the repository is to hold what the folder holds and nothing else.
 _MODEL = (
     r"config\.json|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
@@ -93,8 +92,8 @@ class Contents:
         base_model: Hub id of the base model, for a folder that knows it by a local path.
 
     Raises:
-        InputError: the folder holds no whole model; the base model that loading needs is a local folder; a file holds
-            a token.
+        InputError: the folder holds no whole model; its base model is a local folder and `base_model` was not given; a
+            file holds a token.
     """
 
     def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None):
@@ -152,32 +151,33 @@ class Contents:
         return abroad(base) if self._base is None else self._base
 
     def _check_base(self) -> None:
-        """That nobody who loads the model needs a folder of this machine."""
+        """That nobody who loads the model, or reads of it, is sent to a folder of this machine."""
         if self._adapter is not None:
             base = self._adapter.get("base_model_name_or_path")
             if is_local(base):
-                raise InputError(self._refusal(ADAPTER, "base_model_name_or_path", base))
+                raise InputError(_refusal(f"{self.folder}/{ADAPTER}: base_model_name_or_path", base))
         if self._record is None:
             for base in _named_bases(self._card or ""):
                 if is_local(base):
-                    raise InputError(self._refusal(CARD, "base_model", base))
+                    raise InputError(_refusal(f"{self.folder}/{CARD}: base_model", base))
         else:
-            base_model = self._record["base_model"]
-            if base_model["hub_id"] is None and base_model["name"] != embedded.EMBEDDED:
-                if self._adapter is None and self._record.get("maps"):
-                    raise InputError(self._refusal(FILENAME, "base_model", base_model["name"]))
-                logger.warning(
-                    "the base model, %s, is a folder of this machine, so the card names none and no licence: "
-                    "base_model=OWNER/NAME says which one it is on the Hub",
-                    base_model["name"],
-                )
-                base_model["name"] = os.path.basename(base_model["name"].rstrip("/\\"))
+            check_recorded_base(self._record, f"{self.folder}/{FILENAME}: base_model")
 
-    def _refusal(self, file: str, field: str, base: str | None) -> str:
-        return (
-            f"{self.folder}/{file}: {field} is {base}, which is no model of the Hub, so nobody else could load this "
-            "one: push the base model first (hf_xalign.hub.push), and then this with base_model=OWNER/NAME of it"
-        )
+
+def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
+    """Refuse to push a run whose base model is a folder of this machine, which no card could send others to.
+
+    Args:
+        record: of the run.
+        where: the head of the message.
+
+    Raises:
+        InputError: so it is; the message says how to name the base model.
+    """
+    base = record["base_model"]
+    # As it was when the run began: a relative path that is no folder here and now may look like an id.
+    if base["hub_id"] is None and abroad(base["name"]) not in (embedded.EMBEDDED, embedded.FOLDER, _FROM_NOTHING):
+        raise InputError(_refusal(where, base["name"]))
 
 
 def abroad(base: str) -> str:
@@ -191,6 +191,14 @@ def is_local(base: str | None) -> bool:
     return base not in (BASE_IN_FOLDER, embedded.FOLDER) and (not base or hub_id(base) is None)
 
 
+def _refusal(where: str, base: str | None) -> str:
+    return (
+        f"{where} is {base}, which is no model of the Hub, so nobody else could load this model or trace where it "
+        "comes from: name the base by its Hub id, base_model=OWNER/NAME (hf-xalign push --base_model), and push it "
+        "first where it is your own"
+    )
+
+
 def _named_bases(card: str) -> list[str]:
     """What a card's metadata call its base model; several of a merge."""
     named = ModelCard(card, ignore_metadata_errors=True).data.get("base_model")
@@ -198,7 +206,10 @@ def _named_bases(card: str) -> list[str]:
 
 
 def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[str, Any]:
-    base = dict(record["base_model"]) if base_model is None else {"name": base_model, "hub_id": base_model}
+    if base_model is None:
+        base = {**record["base_model"], "name": abroad(record["base_model"]["name"])}
+    else:
+        base = {"name": base_model, "hub_id": base_model}
     return {**record, "base_model": base}
 
 

@@ -33,6 +33,7 @@ _DATA = {
     "train": "training",
     "dictionary": "training dictionary",
     "text": "text of the anchors",
+    "pairs": "sentence pairs",
     "eval": "evaluation",
     "test_dictionary": "test dictionary",
 }

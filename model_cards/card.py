@@ -19,6 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from hf_xalign.model_cards.body import body
 from hf_xalign.model_cards.markdown import portable
 from hf_xalign.model_cards.metadata import card_data
+from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import to_plain, write_text
 
 # Methods with a part of their own, `method_<name>.md`, which extends the template.
@@ -38,6 +39,8 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
     part = f"method_{record['method']}.md" if record["method"] in _PARTS else "template.md"
     values = body(record, repo_id=repo_id, pictures=pictures)
+    if record.get("task"):
+        part, values = "task.md", values | task_values(record)
     card = environment.get_template(part).render(card_data=card_data(record).to_yaml(), **values)
     return re.sub(r"\n{3,}", "\n\n", str(ModelCard(card))).rstrip() + "\n"
 

@@ -10,11 +10,12 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from hf_xalign.model_cards.markdown import line
+from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
 from hf_xalign.record import is_count
 
 EMBEDDED_TWIN = "intfloat/multilingual-e5-small"
 # What a method learns from, of what `data` of a record may hold.
-_LEARNT_FROM = ("train", "dictionary", "text")
+_LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _LAYER = re.compile(r"(.+), layer (-?\d+)")
@@ -44,8 +45,8 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
         language=_languages(record) or None,
         license=found if known else "other",
         license_name=None if known else slug(str(found)) or "unknown",
-        library_name="peft" if adapter else "hf_xalign" if maps else "transformers",
-        pipeline_tag="feature-extraction",
+        library_name="peft" if adapter else "hf_xalign" if maps or _own_kind(record) else "transformers",
+        pipeline_tag=_pipeline(record),
         base_model=base,
         base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
         datasets=_datasets(record) or None,
@@ -59,27 +60,28 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
 
 def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
     """One result a language and score; the data it was taken on is the source of that language, or the only one."""
-    pivot = record["languages"]["pivot"]
+    pivot, task_model = record["languages"]["pivot"], record.get("task")
     results = []
     for language, scores in record["scores"]["after"].items():
         for metric, value in scores.items():
             if value is None or is_count(metric):
                 continue
-            task = task_of(metric)
+            task = what(record) if task_model else task_of(metric)
             source = _scored_on(record, language, metric)
-            config = _config_of(source) or f"{language}-{pivot}"
+            pair = language if task_model else f"{language}-{pivot}"
+            zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
             layer = _LAYER.fullmatch(metric)
             results.append(
                 EvalResult(
-                    task_type="feature-extraction",
+                    task_type=_pipeline(record),
                     task_name=task[0].upper() + task[1:],
                     dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
                     dataset_name=line(source["source"]),
-                    dataset_config=line(config),
+                    dataset_config=line(_config_of(source) or pair),
                     dataset_split=line(source.get("split") or "test"),
                     dataset_revision=source.get("revision") and line(source["revision"]),
-                    metric_type=line(layer[1] if layer else metric),
-                    metric_name=line(f"{metric} ({language}-{pivot})"),
+                    metric_type=line(hub_metric(metric) if task_model else layer[1] if layer else metric),
+                    metric_name=line(f"{metric} ({pair}{zero_shot})"),
                     metric_args={"layer": int(layer[2])} if layer else None,
                     metric_value=round(value, 6),
                 )
@@ -91,7 +93,7 @@ def license_of(record: Mapping[str, Any]) -> str | None:
     """The record's licence, or the base model's, which the weights are under too; None where neither is known."""
     if record["license"]:
         return line(record["license"])
-    base = record["base_model"]
+    base = _origin(record)
     if base["name"] == "embedded":
         return _LICENSES[EMBEDDED_TWIN]
     return _LICENSES.get((base["hub_id"] or "").lower())
@@ -112,6 +114,8 @@ def title(record: Mapping[str, Any]) -> str:
     base = record["base_model"]
     name = EMBEDDED_TWIN if base["name"] == "embedded" else base["name"].rstrip("/\\")
     name = "new encoder" if from_scratch(record) else os.path.basename(name)
+    if record.get("task"):
+        return line(f"{name} trained for {what(record)} ({', '.join(record['task']['train_languages'])})")
     others = ", ".join(record["languages"]["others"])
     return line(f"{name} aligned with {method_name(record)}" + (f" ({others})" if others else ""))
 
@@ -151,9 +155,25 @@ def _base_on_hub(record: Mapping[str, Any]) -> str | None:
     """
     if from_scratch(record):
         return None
-    if record["base_model"]["name"] == "embedded":
+    base = _origin(record)
+    if base["name"] == "embedded":
         return None if record.get("adapter") or record.get("maps") else EMBEDDED_TWIN
-    return _hub_name(record["base_model"]["hub_id"])
+    return _hub_name(base["hub_id"])
+
+
+def _origin(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The base model; of a task model on an encoder made here, which is not on the Hub, that encoder's own."""
+    base, encoder = record["base_model"], (record.get("task") or {}).get("encoder")
+    return encoder["base_model"] if encoder and not base["hub_id"] else base
+
+
+def _pipeline(record: Mapping[str, Any]) -> str:
+    task = record.get("task")
+    return PIPELINES[task["kind"]] if task else "feature-extraction"
+
+
+def _own_kind(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("task")) and needs_library(record)
 
 
 def _datasets(record: Mapping[str, Any]) -> list[str]:

@@ -52,6 +52,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
 
     from hf_xalign.recipes.pretraining import load_pretraining
     from hf_xalign.record import phase, start_record
+    from hf_xalign.hub_files import check_recorded_base
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
     from hf_xalign.trainers.checkpoints import check_output_dir
     from hf_xalign.trainers.tracking import track_record
@@ -72,6 +73,8 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         objective=args.formula(),
         paper=AlignMLMTrainer._paper,
     )
+    if args.push_to_hub:
+        check_recorded_base(record, "push_to_hub: the base model")
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
         material = load_pretraining(data, args)
     record["languages"] = {"pivot": material.languages[0], "others": material.languages[1:]}

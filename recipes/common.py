@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
+from hf_xalign.recipes.threads import use_all_cores
 
 logger = logging.getLogger(__name__)
 
@@ -141,9 +142,10 @@ def run(
     """Run a recipe's `main`: bad input ends it with one line and status 2, a full disk with 1, Ctrl-C with 130.
 
     Args:
-        main: the recipe.
+        main: the recipe, which imports torch itself, after the number of its threads is settled.
         when_interrupted: how to go on after Ctrl-C.
     """
+    use_all_cores()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
@@ -207,5 +209,7 @@ def settle_cpu(device: str) -> None:
     if device == "cpu":
         torch.set_flush_denormal(True)
         logger.info(
-            "CPU run: OMP_WAIT_POLICY=%s, denormal numbers are flushed to zero", os.environ.get("OMP_WAIT_POLICY")
+            "CPU run: threads: %d, OMP_WAIT_POLICY=%s, denormal numbers are flushed to zero",
+            torch.get_num_threads(),
+            os.environ.get("OMP_WAIT_POLICY"),
         )

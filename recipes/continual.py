@@ -45,12 +45,16 @@ class ContinualArguments(TaskArguments):
         default="embedded", metadata={"help": "f0: the encoder before any alignment.", "group": _PAIRS}
     )
 
+    def extra_data(self) -> dict[str, list[dict[str, Any]]]:
+        """The sentence pairs; the split is of embedded and Hub ones."""
+        return {"pairs": [{"source": item, "split": self.pairs_split, "first": self.max_pairs} for item in self.pairs]}
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.trainers.continual_config import ContinualConfig
 
-    run_seeds(argv, ContinualArguments, ContinualConfig, make_trainer, description=__doc__)
+    run_seeds(argv, ContinualArguments, ContinualConfig, make_trainer, method="continual", description=__doc__)
 
 
 def make_trainer(

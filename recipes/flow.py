@@ -58,8 +58,11 @@ def train_and_score(
 
     from transformers import set_seed
 
+    from hf_xalign.energy import EnergyMeter
     from hf_xalign.evaluation.drift import vector_drift
+    from hf_xalign.hub_files import check_recorded_base
     from hf_xalign.recipes.material import load_material
+    from hf_xalign.recipes.pictures import Pictures
     from hf_xalign.recipes.report import (
         announce,
         compare,
@@ -70,7 +73,7 @@ def train_and_score(
         read_other,
         same_pairs,
     )
-    from hf_xalign.record import phase, start_record
+    from hf_xalign.record import phase, start_record, write_record
     from hf_xalign.trainers.tracking import track_record
 
     other = read_other(data.compare_with) if data.compare_with else {}
@@ -86,6 +89,8 @@ def train_and_score(
         objective=args.formula(),
         paper=trainer_class._paper,
     )
+    if args.push_to_hub:
+        check_recorded_base(record, "push_to_hub: the base model")
     with phase(record, "loading and linking"):
         material: Any = (load or load_material)(data, args, resume=resolve_resume(resume, args.output_dir))
     record["languages"]["others"] = material.languages
@@ -110,11 +115,13 @@ def train_and_score(
     with phase(record, "preparing"):
         trainer = material.trainer(trainer_class, args)
     describe_module(record, trainer)
-    if trainer.random_start:
-        with phase(record, "scoring"), args.main_process_first(desc="scoring"):
-            if args.should_save:
+    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+        if args.should_save:
+            pictures = Pictures(trainer, resumed=bool(resume))
+            if trainer.random_start:
                 record["scores"]["untrained"] = material.score(args, "untrained")
-    with phase(record, "training"):
+    gpus = args.n_gpu and max(args.n_gpu, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    with phase(record, "training"), EnergyMeter(gpus=gpus) as meter:
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()
     # Training leaves its autocast around the model's forward, and scores are float32.
@@ -124,9 +131,16 @@ def train_and_score(
             record["scores"]["after"] = material.score(args, "after")
             fill_words(record["scores"], getattr(args, "pooling", ""))
             record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
-        if data.compare_with and not resume:  # a resumed run knows the time of its last part only
-            record["comparison"] = compare(record, other)
-        finish(record, folder, material.export(folder))
+        if not resume:  # a resumed run knows the time and the energy of its last part only
+            if data.compare_with:
+                record["comparison"] = compare(record, other)
+            if energy := meter.result():
+                record["energy"] = energy
+        write_record(folder, record)  # before pictures, which may fail where the scores did not
+        with phase(record, "scoring"):
+            drawn = pictures.write(folder, data.model_name_or_path)
+        named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
+        finish(record, folder, material.export(folder) | named)
         track_record(args, record)
     if args.push_to_hub:
         # Only now are there a record and a card.

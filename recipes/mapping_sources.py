@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import parse_source
+from hf_xalign.data.parallel import hub_commit, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.cover import count_words, lower_word
 from hf_xalign.recipes.mapping_arguments import MappingArguments
@@ -92,7 +92,7 @@ def read_sources(args: MappingArguments) -> Sources:
     for item, source, language in _items(args.text, "text"):
         part = load_monolingual(source)
         texts.setdefault(language, []).append(part)
-        about["text"].append(_about(item, source, language, part._fingerprint, sentences=len(part)))
+        about["text"].append(_about(item, source, language, part, sentences=len(part)))
     return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, about)
 
 
@@ -223,9 +223,10 @@ def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _about(item: str, source: str, language: str, fingerprint: str | None = None, **counts: int) -> dict[str, Any]:
+def _about(item: str, source: str, language: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
     """The record's entry of a file, whose fingerprint is its content's, or of a dataset of the Hub."""
     path = Path(source).expanduser()
+    fingerprint = None if text is None else text._fingerprint
     if path.is_file():
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
@@ -233,6 +234,7 @@ def _about(item: str, source: str, language: str, fingerprint: str | None = None
         "source": item,
         "hub_id": hub_id(source.partition(":")[0]),
         "language": language,
+        "revision": None if text is None else hub_commit(text),
         **counts,
         "fingerprint": fingerprint,
     }

@@ -18,7 +18,7 @@ from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.embedded import resolve_model
 from hf_xalign.data.entries import TokenEntries, single_pieces
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import load_sources, parse_source
+from hf_xalign.data.parallel import hub_commit, load_sources, parse_source
 from hf_xalign.data.pretraining import TextCounts, encode_pretraining
 from hf_xalign.data.transliteration import Alphabet
 from hf_xalign.data.treebank import load_treebank, read_trees
@@ -141,6 +141,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
                 "source": source,
                 "hub_id": hub_id(source.partition(":")[0]),
                 "language": language,
+                "revision": hub_commit(found[str(language)]),
                 "sentences": len(found[str(language)]),
             }
             for source, language in map(parse_source, items)

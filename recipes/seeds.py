@@ -38,6 +38,7 @@ def run_seeds(
     config_class: type[TaskConfig],
     make_trainer: MakeTrainer,
     *,
+    method: str,
     description: str | None,
 ) -> None:
     """Train and score under one seed after another, and print a table over languages.
@@ -50,6 +51,7 @@ def run_seeds(
         config_class: the trainer's settings, which share the command line.
         make_trainer: makes the trainer of one seed, `args.seed`, on a model of its own: of the arguments, the
             settings, the task, its training text (or encoded rows) and its evaluation text.
+        method: its name in the record of a model that is kept.
         description: the head of `--help`.
 
     Raises:
@@ -63,6 +65,7 @@ def run_seeds(
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):
         material = load_task(data)
+    material.task = data.fit(material.task, args)
     if args.should_save:
         print("\n".join(material.describe()))
     if data.dry_run:
@@ -87,7 +90,7 @@ def run_seeds(
                 begin(folder, how, overwrite=args.overwrite_output_dir)
         elif args.should_save:
             print(f"seed {seed}   finished before: {folder}")
-        runs.append(before or _run_seed(data, args, material, make_trainer, folder, how))
+        runs.append(before or _run_seed(data, args, material, make_trainer, method, folder, how))
     if args.should_save:
         print("\n" + format_scores(runs))
         print(f"\nscores: {args.output_dir}/seed-*/scores.json")
@@ -98,10 +101,13 @@ def _run_seed(
     args: TaskConfig,
     material: TaskMaterial,
     make_trainer: MakeTrainer,
+    method: str,
     folder: Path,
     how: dict[str, Any],
 ) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
+    from hf_xalign.recipes.task_record import start_task_record, write_task_record
+    from hf_xalign.record import phase
     from hf_xalign.tasks.results import write_scores
     from hf_xalign.trainers.checkpoints import clear_run, last_complete_checkpoint
     from hf_xalign.trainers.tracking import finish_run
@@ -110,15 +116,25 @@ def _run_seed(
     # The folder holds nothing but an interrupted run of the same settings.
     resume = not args.overwrite_output_dir and last_complete_checkpoint(folder) is not None
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
-    trainer = make_trainer(data, args, material.task, material.train, material.evaluation)
-    trainer.train(resume_from_checkpoint=resume)
+    encoder, adapter = named(data, args.seed)
+    record = start_task_record(
+        data, args, material, method=method, settings=how["settings"], encoder=encoder, adapter=adapter
+    )
+    with phase(record, "preparing"):
+        trainer = make_trainer(data, args, material.task, material.train, material.evaluation)
+    with phase(record, "training"):
+        trainer.train(resume_from_checkpoint=resume)
     # Training leaves its autocast around the model's forward, and scores are float32.
     trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if data.save_models:
         trainer.save_model()
     content: dict[str, Any] = {}
     if args.should_save:
-        content = write_scores(folder, trainer.score(desc=f"Scoring seed {args.seed}"), how=how)
+        with phase(record, "scoring"):
+            scores = trainer.score(desc=f"Scoring seed {args.seed}")
+        if data.save_models:
+            write_task_record(folder, record, trainer, scores)
+        content = write_scores(folder, scores, how=how)
         if not data.save_models:
             clear_run(folder)
     trainer.accelerator.wait_for_everyone()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
+    from hf_xalign.trainers.task_config import TaskConfig
 
 _DATA, _RUN = "Model and data", "Run"
 
@@ -108,6 +109,18 @@ class TaskArguments:
         default=False,
         metadata={"help": "Show text, labels and an estimate of the time; train nothing.", "group": _RUN},
     )
+
+    def fit(self, task: Task, args: TaskConfig) -> Task:
+        """The task as the model that is trained wants it.
+
+        Raises:
+            InputError: arguments, settings and task do not go together.
+        """
+        return task
+
+    def extra_data(self) -> dict[str, list[dict[str, Any]]]:
+        """What else than the task's text is learnt from, as a record has it."""
+        return {}
 
 
 @dataclass

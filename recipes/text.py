@@ -8,7 +8,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import check_vocabulary
-from hf_xalign.data.parallel import concatenate, load_sources, parse_source
+from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
 from hf_xalign.data.word_alignment import align_words, link_statistics
 from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
 from hf_xalign.recipes.common import DataArguments, TextArguments
@@ -117,6 +117,7 @@ def load_parts(
             "hub_id": hub_id(source.partition(":")[0]),
             "language": language,
             "split": split,
+            "revision": hub_commit(part),
             "pairs": len(part),
         }
         entries.append({**entry, "fingerprint": part._fingerprint})

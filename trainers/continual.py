@@ -21,6 +21,7 @@ from hf_xalign.losses import word_distance
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import TokenIndex, layer_index, pool_words
 from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
@@ -84,6 +85,7 @@ class ContinualTrainer(TaskTrainer):
                 f"{model.config.hidden_size}: give the encoder that the model's was aligned from"
             )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
+        self._pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
             with args.main_process_first(desc="encoding pairs"):
                 pairs = encode_pairs(
@@ -105,7 +107,11 @@ class ContinualTrainer(TaskTrainer):
             PairCollator(
                 cast(int, processing_class.pad_token_id), pooling=args.pooling, linked_tokens=args.linked_tokens
             ),
+            language_rows=self.language_inputs.embeddings,
+            pivot=self._pivot,
         )
+        rows = LanguageInputs.of(reference).embeddings
+        self._reference_row = None if rows is None else rows[cast(str, self._pivot)]
         # Off the model, so that neither the optimizer nor a checkpoint has it.
         self._reference = [cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)]
 
@@ -163,9 +169,12 @@ class ContinualTrainer(TaskTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sums over links of the distance of their words, and over pivot words of that to f0."""
         words = self._pooled(hidden_states, pairs, "token")
+        reference, own = self._reference[0], {}
+        if self._reference_row is not None:
+            own["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = self._reference[0](
-                input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True
+            states = reference(
+                input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
             ).hidden_states
             f0 = self._pooled(states, pairs, "kept")
         source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
@@ -177,6 +186,27 @@ class ContinualTrainer(TaskTrainer):
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)
+
+
+def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:
+    """The language of the pairs' target side, where an encoder has language embeddings.
+
+    Raises:
+        InputError: it is not said, or there are several; or an encoder does not know a language of the pairs.
+    """
+    told = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
+    if not told:
+        return None
+    pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
+    if len(pivots) != 1:
+        raise InputError(
+            f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'not there'}: an encoder with language "
+            "embeddings must be told one, so give pairs of hf_xalign.align_words, which are not encoded yet"
+        )
+    for inputs in told:
+        for language in (*pairs.unique("source_lang"), *pivots):
+            inputs.columns(language)
+    return pivots[0]
 
 
 def _task_part(output: ModelOutput, rows: int, width: int) -> ModelOutput:

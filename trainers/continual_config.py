@@ -56,6 +56,8 @@ class ContinualConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_choices()
+        if self.head == "tagger":
+            raise InputError("head=tagger reads a frozen encoder, which leaves nothing to keep aligned: head=linear")
         if self.alpha < 0 or self.regularizer_weight < 0:
             raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: at least 0")
         if self.pairs_per_example <= 0:
@@ -76,10 +78,6 @@ class ContinualConfig(TaskConfig):
             raise InputError("continual alignment trains the encoder itself; this model has a module on a frozen one")
         if self.freeze_encoder:
             raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
-        if getattr(model.config, "language_ids", None) is not None:
-            raise InputError(
-                "encoders with language embeddings are not supported: pairs would be read as one language"
-            )
 
     def formula(self) -> str:
         """The objective in force, as plain text."""

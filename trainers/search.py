@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun
 
 from hf_xalign.errors import InputError, NonFiniteLossError
@@ -50,7 +51,7 @@ def search(
     The value of a trial is the headline score (`args.headline`) of the model that its training leaves: the best
     checkpoint's with `load_best_model_at_end`. Each evaluation on the way is reported, so that the study's pruner can
     end a trial. A trial whose loss becomes NaN or infinite counts as failed, and the search goes on. With
-    `report_to="wandb"` each trial is a run of its own.
+    `report_to` W&B, Trackio or TensorBoard, each trial is a run of its own.
 
     Args:
         make_trainer: a new trainer, with an encoder of its own and an output folder of its own, by a trial's settings.
@@ -82,6 +83,7 @@ def search(
             trainer.add_callback(_Report(trial))
             trainer.train()
             trainer.remove_callback(_Report)  # a trial takes one score a step
+            trainer.remove_callback(TrackioCallback)  # has ended its run, and would begin another for this score
             return trainer.evaluate()[trainer.args.headline]
         finally:
             finish_run(trainer.args)

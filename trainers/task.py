@@ -36,6 +36,9 @@ class TaskTrainer(AlignmentTrainer):
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
+    Attributes:
+        language_inputs: what the model is told of languages.
+
     Raises:
         InputError: settings, model, tokenizer and text that do not go together.
     """
@@ -56,7 +59,7 @@ class TaskTrainer(AlignmentTrainer):
     ):
         args.check_model(model, processing_class)
         self.task = task
-        self._language_inputs = LanguageInputs.of(model)
+        self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         train = (
             train_dataset
@@ -78,6 +81,8 @@ class TaskTrainer(AlignmentTrainer):
         freeze(model, embeddings=args.freeze_embeddings)
         if args.freeze_encoder:
             freeze_encoder(model)
+        cast(nn.Module, model).to(args.device)
+        train = task.prepare(model, train, cast(int, processing_class.pad_token_id))
         # The model is saved whole: no weight of the checkpoint that its encoder came from is carried along.
         model.name_or_path = ""
         super().__init__(
@@ -94,7 +99,7 @@ class TaskTrainer(AlignmentTrainer):
         self, examples: Examples, tokenizer: PreTrainedTokenizerBase, args: TaskConfig, *, training: bool
     ) -> Dataset:
         return self.task.encode(
-            examples, tokenizer, self._language_inputs, max_length=args.max_length, training=training
+            examples, tokenizer, self.language_inputs, max_length=args.max_length, training=training
         )
 
     def _collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]]:
@@ -115,8 +120,7 @@ class TaskTrainer(AlignmentTrainer):
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
         counts = self.step_counts(inputs, num_items_in_batch)
-        fed, _ = self.task.split(inputs)
-        output = model(**fed)
+        output = model(**self.task.training_inputs(inputs))
         # DDP averages gradients over processes; the count is of all of them, so the sum is wanted back.
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)

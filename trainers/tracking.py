@@ -20,7 +20,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import WandbCallback, WandbLogModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import word_distances
+from hf_xalign.evaluation.distances import Distances, word_distances
 from hf_xalign.hub_files import list_files
 from hf_xalign.record import is_count, to_plain
 from hf_xalign.trainers.base_config import AlignmentConfig
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # What a record knows only after training; the rest of it is the run's config.
-_RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
+_RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times", "energy")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
 # Word pairs a language that a histogram is of: enough for its 64 bins, a fraction of what an evaluation costs.
 _PAIRS = 2000
@@ -49,12 +49,16 @@ class WandbTracker(WandbCallback):
     Where the run is scored by word retrieval, the first and the last step have histograms of the distances between
     linked and between random words of the evaluation set: `distances/<language>_<measure>_<linked or random>`.
 
+    Attributes:
+        distances: what they are of, by step.
+
     Args:
         trainer: the trainer that reports.
     """
 
     def __init__(self, trainer: AlignmentTrainer):
         super().__init__()
+        self.distances: dict[int, dict[str, dict[int, dict[str, Distances]]]] = {}
         self._trainer = trainer
 
     def on_train_begin(
@@ -93,28 +97,10 @@ class WandbTracker(WandbCallback):
         run.log_artifact(artifact, aliases=aliases)
 
     def _log_distances(self, state: TrainerState) -> None:
-        trainer, dataset = self._trainer, self._trainer.eval_dataset
-        # Elsewhere the evaluation set is no word-linked text, or the score is no distance of its words.
-        if (
-            not state.is_world_process_zero
-            or trainer.args.headline != AlignmentConfig.headline
-            or not isinstance(dataset, Dataset)
-            or not _LINKED.issubset(dataset.column_names)
-        ):
+        found = linked_distances(self._trainer) if state.is_world_process_zero else None
+        if found is None:
             return
-        try:
-            found = word_distances(
-                trainer.accelerator.unwrap_model(trainer.model),
-                trainer.processing_class,
-                dataset,
-                pooling=trainer.args.eval_pooling,
-                pairs=_PAIRS,
-                batch_size=trainer.args.per_device_eval_batch_size,
-                dtype=torch.bfloat16 if trainer.args.bf16 else None,
-            )
-        except InputError as error:  # too few links for random pairs: no reason not to train
-            logger.warning("W&B gets no histograms of distances: %s", error)
-            return
+        self.distances[state.global_step] = found
         logs: dict[str, Any] = {"train/global_step": state.global_step}
         for language, layers in found.items():
             for measure, distances in layers[-1].items():
@@ -122,6 +108,35 @@ class WandbTracker(WandbCallback):
                     histogram = self._wandb.Histogram(np_histogram=np.histogram(values, _BINS))
                     logs[f"distances/{language}_{measure}_{kind}"] = histogram
         self._wandb.log(logs)
+
+
+def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str, Distances]]] | None:
+    """Distances between linked and between random words of the evaluation set, as the model is now.
+
+    Returns:
+        As [`~hf_xalign.evaluation.distances.word_distances`], of the last layer; None where the evaluation set is no
+        word-linked text, has too few links, or the run's score is no distance of its words.
+    """
+    dataset = trainer.eval_dataset
+    if (
+        trainer.args.headline != AlignmentConfig.headline
+        or not isinstance(dataset, Dataset)
+        or not _LINKED.issubset(dataset.column_names)
+    ):
+        return None
+    try:
+        return word_distances(
+            trainer.accelerator.unwrap_model(trainer.model),
+            trainer.processing_class,
+            dataset,
+            pooling=trainer.args.eval_pooling,
+            pairs=_PAIRS,
+            batch_size=trainer.args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if trainer.args.bf16 else None,
+        )
+    except InputError as error:  # too few links for random pairs: no reason not to train
+        logger.warning("no histograms of distances: %s", error)
+        return None
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:

@@ -1,7 +1,7 @@
 """The entry of `hf-xalign`: finds the command, reads its options, and says what went wrong in one line.
 
-Each command is a module with `HELP` (a line for the list of commands), `DESCRIPTION`, `add_arguments(parser)` and
-`run(args)`, which may return an exit status. Only the module of the command that is called is imported, and none of
+Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(args)`, which may return an exit status.
+Only the module of the command that is called is imported, and none of
 them imports torch or transformers before `run`, so that help and mistyped options answer at once.
 """
 
@@ -22,9 +22,10 @@ from hf_xalign.errors import InputError, NonFiniteLossError
 # Name -> module, and what `hf-xalign --help` says of it.
 COMMANDS = {
     "align-words": ("align_words", "link the words of sentence pairs that translate each other"),
-    "train": ("train", "train by a method: fao, mao, ppa, mapping, align_mlm, finetune"),
+    "train": ("train", "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual"),
     "evaluate": ("evaluate", "score word and sentence retrieval of a model, also against another"),
     "compare": ("compare", "compare fine-tuned systems over languages and seeds"),
+    "distances": ("distances", "measure how far linked and random words are apart, at each stage of an encoder"),
     "inspect": ("inspect", "show how similar the words of two sentences are to a model, before and after"),
     "report": ("report", "write an HTML report of a run"),
     "card": ("card", "write the model card of a run anew"),
@@ -32,7 +33,7 @@ COMMANDS = {
     "demo": ("demo", "align German and Bengali with English by the embedded encoder and text"),
 }
 # What the words after these are is told by a recipe, not here.
-_PASSING = ("train", "compare", "demo")
+_PASSING = ("train", "compare", "distances", "demo")
 # Read by the recipes too, which run in processes of their own.
 DEBUG_VARIABLE = "HF_XALIGN_DEBUG"
 

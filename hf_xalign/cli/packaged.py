@@ -19,6 +19,7 @@ METHODS = {
     "ppa": "align sentences by momentum contrast, and words by TLM (post-pretraining alignment)",
     "mapping": "learn a matrix between word vectors; the encoder is not trained",
     "align_mlm": "pre-train by MLM, XLM, DICT-MLM or ALIGN-MLM",
+    "align_mlm_grid": "objectives x derived languages: each pre-trained, fine-tuned and tested on both sides",
     "finetune": "fine-tune for a task in one language, and score it on many",
     "continual": "the same, while linked words of other languages stay aligned",
 }
@@ -35,13 +36,14 @@ def description(name: str) -> str:
     The file is read, not imported: that would take seconds.
     """
     text = ast.get_docstring(ast.parse(script(name).read_text(encoding="utf-8"))) or ""
-    commands = {name: f"hf-xalign train {name}" for name in METHODS} | {"compare": "hf-xalign compare"}
+    commands = {name: f"hf-xalign train {name}" for name in METHODS}
+    commands |= {name: f"hf-xalign {name}" for name in ("compare", "distances")}
     return _CALL.sub(lambda call: commands.get(call[1], call[0]), text).replace("recipes/configs/", "")
 
 
 def config_names(method: str) -> list[str]:
-    """The configurations of a method, as `--config` takes them."""
-    return sorted(path.name for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
+    """The configurations of a method, as `--config` takes them; a grid of runs takes those of its runs."""
+    return sorted(path.name for path in (FOLDER / "configs").glob(f"{method.removesuffix('_grid')}_*.yaml"))
 
 
 def find(name: str, kind: str, option: str) -> str:

@@ -22,6 +22,9 @@ DESCRIPTION = """Train by a method, by `accelerate launch` of its recipe, which 
 Every word that is not listed here goes to the recipe, and so do all words after a `--`. The recipe's --config takes
 the name of a configuration inside the package as well as a path."""
 
+# Maps are learnt in one process, and the grid starts processes of its own.
+_ONE_PROCESS = ("mapping", "align_mlm_grid")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One parser a method: its help is the recipe's own text."""
@@ -77,15 +80,16 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
         raise InputError(f"--processes {processes}: at least one is needed")
     if processes is not None and accelerate_config is not None:
         raise InputError("--processes and --accelerate_config both say how many processes run: give one of them")
-    if method == "mapping" and (accelerate_config or (processes or 1) > 1):
-        raise InputError("maps are learnt in one process: leave --processes and --accelerate_config out")
+    alone = method in _ONE_PROCESS
+    if alone and (accelerate_config or (processes or 1) > 1):
+        raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
     words = find_config(words)
     if "--help" in words or "-h" in words:
         importlib.import_module(f"hf_xalign.recipes.{method}").main(["--help"])
     if accelerate_config is not None:
         options = ["--config_file", packaged.find(accelerate_config, "accelerate", "--accelerate_config")]
     else:
-        options = launcher_options(1 if method == "mapping" else processes)
+        options = launcher_options(1 if alone else processes)
     return _launch([*options, str(packaged.script(method)), *words])
 
 
@@ -108,18 +112,13 @@ def launcher_options(processes: int | None) -> list[str]:
 
     if processes is None and os.path.isfile(default_config_file):
         return []
-    gpus = torch.cuda.device_count()
-    processes = processes or max(1, gpus)
+    processes = processes or max(1, torch.cuda.device_count())
     options = {
         "--num_processes": str(processes),
         "--num_machines": "1",
         "--mixed_precision": "no",  # the recipe's own fields decide
         "--dynamo_backend": "no",
     }
-    if not gpus and "OMP_NUM_THREADS" not in os.environ:
-        # accelerate would give each process one thread, and leave a CPU's other cores idle.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        options["--num_cpu_threads_per_process"] = str(max(1, cores // processes))
     # Without `--multi_gpu` accelerate quietly runs one process where there is no GPU.
     several = ["--multi_gpu"] if processes > 1 else []
     return [*several, *(word for option in options.items() for word in option)]

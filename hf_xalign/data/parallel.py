@@ -50,6 +50,7 @@ _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
+_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 _EMBEDDED = "embedded:"
 
 
@@ -133,6 +134,7 @@ def load_parallel(
     columns = Columns(source_lang, target_lang, source_column, target_column)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     files = _find_files(source, split)
+    info = datasets.DatasetInfo()
     names = (str(files[0]), str(files[-1])) if files else (name, name)
     if len(files) == 2:
         content, rows = ["aligned", *map(_hash, files)], read_aligned(*files)
@@ -141,12 +143,13 @@ def load_parallel(
     else:
         hub = load_hub(name, split, revision)
         content, rows = ["hub", hub._fingerprint], _hub_rows(hub, columns, name)
+        info.download_checksums = hub.info.download_checksums
     asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
     if not table.exists():
         _write(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs), table, name)
-    return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
+    return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -214,7 +217,7 @@ def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub data
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    """A split of a Hub dataset, written owner/name or owner/name:config.
+    """A split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] says of which commit.
 
     Raises:
         InputError: there is no such dataset, configuration or split, or the Hub cannot be reached.
@@ -223,7 +226,10 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     assert match is not None  # callers let nothing else through
     repository, config = match.groups()
     try:
-        return datasets.load_dataset(repository, config, split=split, revision=revision)
+        # What `load_dataset` does, in steps: only the builder knows the commit.
+        builder = datasets.load_dataset_builder(repository, config, revision=revision)
+        builder.download_and_prepare()
+        found = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
         raise InputError(f"{name}: no such file, and no such dataset that you may read on the Hub") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
@@ -233,6 +239,15 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         ) from error
     except ValueError as error:  # unknown configuration or split; the text lists those there are
         raise InputError(f"{name}: {error}") from error
+    # Where `datasets` has the addresses of what it downloaded, if it is told to verify them.
+    found.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
+    return found
+
+
+def hub_commit(dataset: Dataset) -> str | None:
+    """The commit at which [`load_hub`] or [`load_parallel`] read a Hub dataset; None of anything else."""
+    matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
+    return next((match[1] for match in matches if match), None)
 
 
 def _hub_rows(hub: Dataset, columns: Columns, name: str) -> Rows:

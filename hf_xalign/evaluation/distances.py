@@ -23,6 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.loading import encoder_of, load, load_tokenizer
+from hf_xalign.modeling.language_embeddings import in_language
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
@@ -121,8 +122,8 @@ def word_distances(
     Args:
         model: the encoder.
         tokenizer: its fast tokenizer.
-        dataset: `source_words`, `target_words`, `links` and `source_lang`; `target_lang` for an encoder with a map a
-            language.
+        dataset: `source_words`, `target_words`, `links` and `source_lang`; `target_lang` for an encoder with a map
+            or an embedding for each language.
         layers: which layers: -1 the last, 0 the embeddings.
         pooling: which subwords make a word's vector.
         pairs: word pairs of each kind a language, see [`draw_word_pairs`].
@@ -137,8 +138,8 @@ def word_distances(
         1 - cos, and 1 for a zero vector.
 
     Raises:
-        InputError: a language without links in two sentence pairs, a link out of range, no word pair with vectors, or
-            vectors that are not finite.
+        InputError: a language without links in two sentence pairs, or that the encoder does not know; a link out of
+            range, no word pair with vectors, or vectors that are not finite.
     """
     found: dict[str, dict[int, dict[str, Distances]]] = {}
     for language, (rows, drawn) in _by_language(dataset, pairs, seed).items():
@@ -148,7 +149,7 @@ def word_distances(
             needed = np.unique(np.concatenate([part[:, 0] for part in words]))
             chosen = rows.select(needed)
             spoken = chosen[f"{side}_lang"][0] if f"{side}_lang" in chosen.column_names else None
-            with speaking(model, spoken):
+            with speaking(model, spoken), in_language(model, spoken):
                 vectors[side] = extract_word_vectors(
                     model,
                     tokenizer,
@@ -262,10 +263,34 @@ def distance_grid(
             **options,
         )
         del model  # before the next one is loaded
+    return grid_of(found, stages, pooling=pooling, seed=seed, bins=bins)
+
+
+def grid_of(
+    found: Mapping[str, Mapping[str, Mapping[int, Mapping[str, Distances]]]],
+    stages: Mapping[str, str | os.PathLike],
+    *,
+    pooling: Pooling,
+    seed: int = 0,
+    bins: int = 50,
+) -> dict[str, Any]:
+    """The grid of distances that were measured before, stage by stage on the same text.
+
+    Args:
+        found: name of each stage -> what [`word_distances`] gave, in the order of the rows.
+        stages: name of each stage -> where its encoder is from.
+        pooling: which they were measured with.
+        seed: likewise.
+        bins: of the histograms, and of those in `overlap`.
+
+    Returns:
+        As [`distance_grid`].
+    """
     languages = list(next(iter(found.values())))
+    layers = list(next(iter(found.values()))[languages[0]])
     cells = []
     for language, layer, measure in product(languages, layers, MEASURES):
-        column = {stage: found[stage][language][layer][measure] for stage in stages}
+        column = {stage: own[language][layer][measure] for stage, own in found.items()}
         edges = np.histogram_bin_edges(np.concatenate([side for own in column.values() for side in own]), bins)
         for stage, distances in column.items():
             where = {"stage": stage, "language": language, "layer": layer, "measure": measure}
@@ -273,7 +298,7 @@ def distance_grid(
     return {
         "stages": {stage: str(source) for stage, source in stages.items()},
         "languages": languages,
-        "layers": list(layers),
+        "layers": layers,
         "measures": list(MEASURES),
         "pooling": pooling,
         "seed": seed,

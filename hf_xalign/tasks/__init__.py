@@ -12,6 +12,7 @@ from hf_xalign.tasks.prediction import predict, score_languages
 from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
 from hf_xalign.tasks.qa_reading import read_questions
 from hf_xalign.tasks.qa_task import QuestionTask
+from hf_xalign.tasks.tagging import TaggingTask, load_tagger
 from hf_xalign.tasks.task import Task, TaskScores
 
 __all__ = [
@@ -20,11 +21,13 @@ __all__ = [
     "LanguageInputs",
     "QuestionTask",
     "SequenceTask",
+    "TaggingTask",
     "Task",
     "TaskScores",
     "TokenTask",
     "by_language",
     "cross_lingual",
+    "load_tagger",
     "load_task_model",
     "mix_languages",
     "predict",

@@ -78,6 +78,7 @@ class TokenTask(_Classification):
 
     kind: ClassVar[str] = "token"
     head: ClassVar[str] = "ForTokenClassification"
+    spans: ClassVar[bool] = False  # whether all of a word's subwords are looked at
     labels: LabelSet
     metric: Metric = cast(Metric, None)
     on_empty_word: Literal["error", "unk"] = "error"
@@ -98,7 +99,13 @@ class TokenTask(_Classification):
         training: bool,
     ) -> Dataset:
         """Rows of [`encode_words`]."""
-        encode = partial(encode_words, tokenizer=tokenizer, languages=languages, on_empty_word=self.on_empty_word)
+        encode = partial(
+            encode_words,
+            tokenizer=tokenizer,
+            languages=languages,
+            on_empty_word=self.on_empty_word,
+            spans=self.spans,
+        )
         lost = "words have no label, being" if training else "words count as wrong, being"
         return self._encode(encode, examples, max_length, lost)
 
@@ -107,8 +114,10 @@ class TokenTask(_Classification):
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
         """The label id of each word that has a token, in order."""
-        found = self._logits(output, batch).argmax(-1).cpu().numpy()
-        return np.split(found, np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
+        return self._by_sentence(self._logits(output, batch).argmax(-1), batch)
+
+    def _by_sentence(self, found: torch.Tensor, batch: Batch) -> list[np.ndarray]:
+        return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """`accuracy`, `token_f1` and, of BIO labels, `span_f1`; and how many words there are and were cut off."""

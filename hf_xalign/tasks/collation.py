@@ -30,24 +30,8 @@ class TaskCollator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        width = max(len(row["input_ids"]) for row in rows)
-        input_ids = torch.full((len(rows), width), self.pad_token_id)
-        attention_mask = torch.zeros(len(rows), width, dtype=torch.long)
-        for number, row in enumerate(rows):
-            ids = torch.as_tensor(row["input_ids"])
-            input_ids[number, : len(ids)] = ids
-            attention_mask[number, : len(ids)] = 1
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if "language_row" in rows[0]:
-            own = torch.tensor([row["language_row"] for row in rows])
-            batch["token_type_ids"] = own[:, None].expand(-1, width).contiguous()
-        elif "token_type_ids" in rows[0]:
-            types = torch.zeros(len(rows), width, dtype=torch.long)
-            for number, row in enumerate(rows):
-                types[number, : len(row["token_type_ids"])] = torch.as_tensor(row["token_type_ids"])
-            batch["token_type_ids"] = types
-        if "language_number" in rows[0]:
-            batch["language"] = torch.tensor([row["language_number"] for row in rows])
+        batch = collate_inputs(rows, self.pad_token_id)
+        width = batch["input_ids"].shape[1]
         if "label" in rows[0]:
             return {**batch, "labels": torch.tensor([row["label"] for row in rows])}
         first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
@@ -59,3 +43,26 @@ class TaskCollator:
             "label_positions": torch.from_numpy(np.concatenate(positions)),
             "label_counts": torch.tensor([len(own) for own in labels]),
         }
+
+
+def collate_inputs(rows: list[dict[str, Any]], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """What an encoder reads of rows: all of a [`TaskCollator`]'s batch but the labels."""
+    width = max(len(row["input_ids"]) for row in rows)
+    input_ids = torch.full((len(rows), width), pad_token_id)
+    attention_mask = torch.zeros(len(rows), width, dtype=torch.long)
+    for number, row in enumerate(rows):
+        ids = torch.as_tensor(row["input_ids"])
+        input_ids[number, : len(ids)] = ids
+        attention_mask[number, : len(ids)] = 1
+    batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+    if "language_row" in rows[0]:
+        own = torch.tensor([row["language_row"] for row in rows])
+        batch["token_type_ids"] = own[:, None].expand(-1, width).contiguous()
+    elif "token_type_ids" in rows[0]:
+        types = torch.zeros(len(rows), width, dtype=torch.long)
+        for number, row in enumerate(rows):
+            types[number, : len(row["token_type_ids"])] = torch.as_tensor(row["token_type_ids"])
+        batch["token_type_ids"] = types
+    if "language_number" in rows[0]:
+        batch["language"] = torch.tensor([row["language_number"] for row in rows])
+    return batch

@@ -23,6 +23,7 @@ def encode_words(
     languages: LanguageInputs,
     max_length: int,
     on_empty_word: Literal["error", "unk"] = "error",
+    spans: bool = False,
 ) -> tuple[Dataset, int]:
     """Sentences whose words have labels.
 
@@ -33,6 +34,7 @@ def encode_words(
         languages: what the model wants to know of the language.
         max_length: tokens a sentence at most, special ones included.
         on_empty_word: what becomes of a word of which the tokenizer makes nothing: an error, or the unknown token.
+        spans: the rows have `ends` too, for each word the position after its last subword, 0 where it was cut off.
 
     Returns:
         Rows of `input_ids`; `first`, for each word the position of its first subword, -1 where the word was cut off,
@@ -66,6 +68,7 @@ def encode_words(
         return {
             "input_ids": encoded.input_ids,
             "first": first,
+            **({"ends": [span[:, 1] for span in encoded.spans]} if spans else {}),
             "word_labels": [[label_ids[name] for name in names] for names in batch["labels"]],
             **_common(encoded.input_ids, examples.language, own),
         }

@@ -35,6 +35,7 @@ class Examples:
             whole texts `text_a`, `text_b` (pairs only) and `label` (str). With each, `line` (int), its place.
         unit: what a place is called: `line` of a file, `row` of a Hub dataset.
         fingerprint: of the content.
+        revision: the commit of a Hub dataset.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Examples:
     rows: Dataset
     unit: str = "line"
     fingerprint: str = ""
+    revision: str | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,7 +113,7 @@ def read_examples(
         raise InputError(f"{item}: say which language it is in, as in en={source}")
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
-    unit, records = read_records(source, split=split, revision=revision)
+    unit, records, commit = read_records(source, split=split, revision=revision)
     hidden = int(os.environ.get("RANK", "0")) != 0
     bar = tqdm(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False, disable=hidden)
     rows: list[dict[str, Any]] = []
@@ -127,7 +129,7 @@ def read_examples(
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
         digest.update(json.dumps(row).encode())
-    return Examples(source, language, Dataset.from_list(rows), unit, digest.hexdigest())
+    return Examples(source, language, Dataset.from_list(rows), unit, digest.hexdigest(), commit)
 
 
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling.languages import language_number
 from hf_xalign.modeling.top import language_numbers
 from hf_xalign.modeling.tuner import XAlignConfig
@@ -22,7 +23,7 @@ class LanguageInputs:
         embeddings: language -> row of the token-type embeddings, of an encoder with language embeddings
             (`config.language_ids`); None otherwise.
         maps: language -> number of its map, of a model with a module that has a map for each language
-            ([`hf_xalign.modeling.with_alignment`]); None otherwise.
+            ([`hf_xalign.modeling.with_alignment`]), or on a mapped encoder; None otherwise.
         segments: whether both texts of a pair are told apart by token types.
     """
 
@@ -39,6 +40,7 @@ class LanguageInputs:
             for config in adapters.values()
             if isinstance(config, XAlignConfig) and config.languages
         ]
+        maps += [part.config.language_numbers for part in model.modules() if isinstance(part, RotatedModel)]
         embeddings = getattr(model.config, "language_ids", None)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
         return cls(embeddings, maps[0] if maps else None, segments)
@@ -58,5 +60,5 @@ class LanguageInputs:
                 )
             found["language_row"] = self.embeddings[language]
         if self.maps is not None:
-            found["language_number"] = language_number(language, self.maps, "the adapter")
+            found["language_number"] = language_number(language, self.maps, "the model")
         return found

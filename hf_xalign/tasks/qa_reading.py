@@ -104,7 +104,7 @@ def read_questions(
     source, language = parse_source(item)
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
-    unit, records = open_questions(source, split=split, revision=revision)
+    unit, records, commit = open_questions(source, split=split, revision=revision)
     context_lang, question_lang = _languages(source, language, question_lang)
     hidden = int(os.environ.get("RANK", "0")) != 0
     rows: list[dict[str, Any]] = []
@@ -152,7 +152,7 @@ def read_questions(
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
     columns = {column: [row[column] for row in rows] for column in COLUMNS}
     fingerprint = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16).hexdigest()
-    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, fingerprint)
+    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, fingerprint, commit)
 
 
 def pair_code(question_lang: str, context_lang: str) -> str:

@@ -27,7 +27,9 @@ _LAYOUT = (
 )
 
 
-def open_questions(source: str, *, split: str = "train", revision: str | None = None) -> tuple[str, Records]:
+def open_questions(
+    source: str, *, split: str = "train", revision: str | None = None
+) -> tuple[str, Records, str | None]:
     """Open a file or a Hub dataset.
 
     Args:
@@ -37,7 +39,8 @@ def open_questions(source: str, *, split: str = "train", revision: str | None = 
         revision: branch, tag or commit of a Hub dataset.
 
     Returns:
-        What a record's number counts (`question`, `line` or `row`), and the records, each of which has `KEYS`.
+        What a record's number counts (`question`, `line` or `row`), the records, each of which has `KEYS`, and the
+        commit of a Hub dataset.
 
     Raises:
         InputError: no such file or dataset, an unknown suffix, or (while iterating) another layout; the key that is
@@ -47,9 +50,9 @@ def open_questions(source: str, *, split: str = "train", revision: str | None = 
     if file_format(path) == ".json":
         if not path.is_file():
             raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
-        return "question", _nested(path)
-    unit, records = read_records(source, split=split, revision=revision)
-    return unit, _flat(source, unit, records)
+        return "question", _nested(path), None
+    unit, records, commit = read_records(source, split=split, revision=revision)
+    return unit, _flat(source, unit, records), commit
 
 
 def question_text(record: Mapping[str, Any], key: str, where: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import datasets
 from datasets import Dataset
 
-from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
+from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby
 from hf_xalign.data.readers import Columns, file_format, read_file
 from hf_xalign.errors import InputError
 
@@ -34,7 +34,7 @@ def default_labels(source: str) -> str:
     return LABELS_OF.get(file_format(Path(source)), "labels")
 
 
-def read_records(source: str, *, split: str = "train", revision: str | None = None) -> tuple[str, Records]:
+def read_records(source: str, *, split: str = "train", revision: str | None = None) -> tuple[str, Records, str | None]:
     """Open a file or a Hub dataset.
 
     Args:
@@ -44,8 +44,8 @@ def read_records(source: str, *, split: str = "train", revision: str | None = No
         revision: branch, tag or commit of a Hub dataset.
 
     Returns:
-        What a record's place is called, `line` or `row`, and the records with their places, 1-based (of a CoNLL
-        sentence, its first line).
+        What a record's place is called, `line` or `row`, the records with their places, 1-based (of a CoNLL
+        sentence, its first line), and the commit of a Hub dataset.
 
     Raises:
         InputError: no such file or dataset, an unknown suffix, or bad content (named with its line while iterating).
@@ -56,12 +56,14 @@ def read_records(source: str, *, split: str = "train", revision: str | None = No
     kind = file_format(path)
     if path.is_file():
         if kind == ".jsonl":
-            return "line", ((line, dict(row)) for line, row in read_file(path, Columns(None, "")) if row is not None)
+            lines = read_file(path, Columns(None, ""))
+            return "line", ((line, dict(row)) for line, row in lines if row is not None), None
         if kind in (".conll", ".conllu"):
-            return "line", _sentences(path, universal=kind == ".conllu")
+            return "line", _sentences(path, universal=kind == ".conllu"), None
         raise InputError(f"{source}: labelled text is read from {', '.join(LABELS_OF)} (each also .gz), not {kind!r}")
     if kind not in LABELS_OF and HUB_ID.fullmatch(source):
-        return "row", _hub_records(load_hub(source, split, revision))
+        found = load_hub(source, split, revision)
+        return "row", _hub_records(found), hub_commit(found)
     raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
 
 

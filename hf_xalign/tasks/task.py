@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
@@ -85,6 +85,16 @@ class Task(ABC):
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
         """What makes a padded batch of encoded rows."""
 
+    def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
+        """Training rows with what else of them can be had from the model before training; by default as they are.
+
+        Args:
+            model: the task model, on the device that it is trained on.
+            encoded: rows of `encode`.
+            pad_token_id: the padding token.
+        """
+        return encoded
+
     @abstractmethod
     def count_items(self, batch: Batch) -> int:
         """What the loss is a mean over, counted in one batch (without waiting for the device)."""
@@ -92,6 +102,10 @@ class Task(ABC):
     @abstractmethod
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
         """The model's inputs, and the rest."""
+
+    def training_inputs(self, batch: Batch) -> Batch:
+        """What the model reads in training: its inputs, unless it computes the loss itself."""
+        return self.split(batch)[0]
 
     @abstractmethod
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:

@@ -7,6 +7,8 @@ import sys
 import types
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from tiny_card import make_record
 
 from hf_xalign.cli import terminal
@@ -115,11 +117,32 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
     assert capsys.readouterr().out == "pushed: https://hub/commit/1\n" * 3
 
 
+def test_push_of_a_local_base_says_the_way_out(run_folder, capsys):
+    save_file({"w": torch.zeros(2)}, run_folder / "model.safetensors")
+    (run_folder / "config.json").write_text("{}")
+    write_record(run_folder, make_record() | {"base_model": {"name": "/home/me/base", "hub_id": None}})
+    assert main(["push", str(run_folder), "me/model"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "base_model is /home/me/base" in error
+    assert "hf-xalign push --base_model" in error
+
+
 def test_compare_is_the_recipe(monkeypatch):
     calls = []
     monkeypatch.setattr("hf_xalign.recipes.compare.main", calls.append)
     assert main(["compare", "a", "b", "--level", "0.01", "--markdown", "t.md"]) == 0
     assert calls == [["a", "b", "--level", "0.01", "--markdown", "t.md"]]
+
+
+def test_distances_is_the_recipe(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr("hf_xalign.recipes.distances.main", calls.append)
+    assert main(["distances", "--stages", "raw=embedded", "--layers", "-1", "4"]) == 0
+    assert calls == [["--stages", "raw=embedded", "--layers", "-1", "4"]]
+    with pytest.raises(SystemExit):
+        main(["distances", "--help"])
+    text = capsys.readouterr().out
+    assert "hf-xalign distances --stages raw=embedded" in text and "--eval_links" in text and "--dry_run" not in text
 
 
 def test_columns_are_aligned_in_every_script():

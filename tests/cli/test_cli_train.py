@@ -17,8 +17,9 @@ from tiny_recipe import command, make_files
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from hf_xalign.cli import packaged
-from hf_xalign.cli.main import main
+from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
+from hf_xalign.recipes.align_mlm_grid import GridArguments
 from hf_xalign.recipes.common import DataArguments
 from hf_xalign.recipes.finetune import TaskArguments
 from hf_xalign.recipes.mapping_arguments import MappingArguments
@@ -27,7 +28,7 @@ from hf_xalign.recipes.sentences import PPAArguments
 from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 CLASSES = [
-    *(DataArguments, PPAArguments, TaskArguments, PretrainingArguments, MappingArguments),
+    *(DataArguments, PPAArguments, TaskArguments, PretrainingArguments, MappingArguments, GridArguments),
     *(FAOConfig, MAOConfig, PPAConfig, AlignMLMConfig, TaskConfig),
 ]
 
@@ -39,7 +40,6 @@ def launched(monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "launch_command", calls.append)
     monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return calls
 
 
@@ -57,16 +57,12 @@ def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("gpus", "asked", "processes"), [(0, None, 1), (0, 3, 3), (4, None, 4), (4, 1, 1)])
-def test_one_process_a_gpu_and_every_core_of_a_cpu(launched, monkeypatch, gpus, asked, processes):
+def test_one_process_a_gpu(launched, monkeypatch, gpus, asked, processes):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6), raising=False)
     assert main(["train", "mao", *(["--processes", str(asked)] if asked else [])]) == 0
     (args,) = launched
     assert (args.num_processes, args.multi_gpu) == (processes, processes > 1)
-    assert args.num_cpu_threads_per_process == (None if gpus else 6 // processes)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert main(["train", "mao"]) == 0
-    assert launched[1].num_cpu_threads_per_process is None
+    assert args.num_cpu_threads_per_process is None  # left to the recipe
 
 
 def test_ones_own_accelerate_configuration_decides(launched, monkeypatch, tmp_path):
@@ -75,11 +71,12 @@ def test_ones_own_accelerate_configuration_decides(launched, monkeypatch, tmp_pa
     monkeypatch.setattr(config_args, "default_config_file", str(own))
     assert main(["train", "fao"]) == 0
     assert main(["train", "mapping"]) == 0
+    assert main(["train", "align_mlm_grid"]) == 0
     assert main(["train", "fao", "--accelerate_config", "ddp_2gpu"]) == 0
     assert main(["train", "fao", "--accelerate_config", str(own)]) == 0
-    assert [args.num_processes for args in launched] == [None, 1, None, None]
+    assert [args.num_processes for args in launched] == [None, 1, 1, None, None]
     packaged_file = str(packaged.FOLDER / "accelerate" / "ddp_2gpu.yaml")
-    assert [args.config_file for args in launched] == [None, None, packaged_file, str(own)]
+    assert [args.config_file for args in launched] == [None, None, None, packaged_file, str(own)]
 
 
 def test_configs_are_files_of_ones_own_or_packaged(launched, tmp_path, monkeypatch):
@@ -107,8 +104,9 @@ def test_configs_are_files_of_ones_own_or_packaged(launched, tmp_path, monkeypat
 def test_refused_before_anything_starts(launched, capsys, words, said):
     assert main(["train", "fao", *words]) == 2
     assert said in capsys.readouterr().err and not launched
-    assert main(["train", "mapping", "--processes", "2"]) == 2
-    assert "one process" in capsys.readouterr().err and not launched
+    for method in ("mapping", "align_mlm_grid"):
+        assert main(["train", method, "--processes", "2"]) == 2
+        assert f"{method} runs in one process" in capsys.readouterr().err and not launched
 
 
 def test_the_status_is_the_recipes(launched, monkeypatch, capsys):
@@ -165,6 +163,15 @@ def test_help_of_each_method_is_its_recipes(capsys):
         text = capsys.readouterr().out
         assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
         assert packaged.config_names(method) and all(name in text for name in packaged.config_names(method))
+
+
+def test_every_recipe_can_be_had_without_a_checkout():
+    """What is run by itself has a command; of the rest none is a program."""
+    programs = {path.stem for path in packaged.FOLDER.glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert programs == {*packaged.METHODS, "compare", "distances"}
+    assert {"compare", "distances"} < set(COMMANDS)
+    said = COMMANDS["train"][1].partition(": ")[2].split(", ")
+    assert said == list(packaged.METHODS)
 
 
 def test_all_settings_are_listed_by_the_recipe_itself(capsys):

@@ -7,9 +7,10 @@ import json
 
 import pytest
 from datasets import Dataset
+from tiny_builder import COMMIT, put_on_hub
 
-from hf_xalign.data import parallel
 from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.parallel import hub_commit
 from hf_xalign.errors import InputError
 
 LINES = ["eins zwei", "", "drei"]
@@ -77,12 +78,8 @@ def test_a_file_without_text(tmp_path):
 
 
 def test_a_dataset_of_the_hub(monkeypatch):
-    asked = []
-
-    def fake(name, config, **kwargs):
-        asked.append((name, config, kwargs))
-        return Dataset.from_dict({"text": LINES, "url": LINES})
-
-    monkeypatch.setattr(parallel.datasets, "load_dataset", fake)
-    assert load_monolingual("owner/wiki:20251101.de", revision="r")["text"][:] == LINES
-    assert asked == [("owner/wiki", "20251101.de", {"split": "train", "revision": "r"})]
+    asked = put_on_hub(monkeypatch, Dataset.from_dict({"text": LINES, "url": LINES}))
+    found = load_monolingual("owner/wiki:20251101.de", revision="r", max_sentences=2)
+    assert found["text"][:] == LINES[:2]
+    assert asked == [("owner/wiki", "20251101.de", "r", "train")]
+    assert hub_commit(found) == COMMIT

@@ -7,14 +7,16 @@ import json
 import os
 import random
 import unicodedata
+from functools import partial
 
 import datasets
 import pytest
 from datasets import Dataset, Features, Translation
+from tiny_builder import COMMIT, put_on_hub
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import parallel
-from hf_xalign.data.parallel import COLUMNS, concatenate, load_parallel, load_sources, parse_source
+from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources, parse_source
 from hf_xalign.errors import InputError
 
 PAIRS = [("Die Datei öffnen", "Open the file"), ("Speichern", "Save"), ("Ein\u2028Bruch \x85 hier", "A break here")]
@@ -309,19 +311,7 @@ def test_unreachable_hub_is_one_line_that_names_the_way_out(monkeypatch):
 @pytest.fixture
 def hub(monkeypatch):
     """Puts a dataset on a Hub that records how it was asked for."""
-    calls = []
-
-    def put(dataset):
-        def load_dataset(*args, **kwargs):
-            calls.append((*args, kwargs))
-            if isinstance(dataset, Exception):
-                raise dataset
-            return dataset
-
-        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-        return calls
-
-    return put
+    return partial(put_on_hub, monkeypatch)
 
 
 def test_hub_dataset_with_translation_dict(hub):
@@ -330,7 +320,9 @@ def test_hub_dataset_with_translation_dict(hub):
     calls = hub(Dataset.from_list(records, features=features))
     loaded = load_parallel("owner/name:de-en", source_lang="de", split="validation", revision="abc")
     assert rows(loaded) == EXPECTED
-    assert calls == [("owner/name", "de-en", {"split": "validation", "revision": "abc"})]
+    assert calls == [("owner/name", "de-en", "abc", "validation")]
+    assert hub_commit(loaded) == COMMIT
+    assert hub_commit(load_parallel("embedded:de", split="test")) is None
 
 
 def test_hub_dataset_with_two_columns(hub):

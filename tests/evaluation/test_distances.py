@@ -25,6 +25,8 @@ from hf_xalign.evaluation.distances import (
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling import with_alignment
+from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 
@@ -251,3 +253,28 @@ def test_numbers_and_figures_are_written(folders, aligned, tmp_path):
         *(f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)),
     ]
     assert all(path.is_file() for path in written) and len(list(tmp_path.iterdir())) == 5
+
+
+def test_an_encoder_with_language_embeddings_is_told_the_language():
+    """It is measured as two plain encoders would be, one with each language's row."""
+    model = make_encoder(0)
+    add_language_embeddings(model, ["en", "de"])
+    rows = model.embeddings.token_type_embeddings.weight
+    torch.nn.init.normal_(rows)
+    plain = {}
+    for language, row in language_ids(model.config).items():
+        plain[language] = make_encoder(0)
+        plain[language].embeddings.token_type_embeddings.weight.data[:] = rows[row]
+    links = make_links(8)
+    drawn = draw_word_pairs(links["links"][:], None)
+    [found] = word_distances(model, make_tokenizer(), links, pairs=None)["de"].values()
+    for (sentence, i), (_, j), distance in zip(drawn.source, drawn.linked, found["l2"].linked, strict=True):
+        a, b = (
+            extract_word_vectors(plain[language], make_tokenizer(), [links[int(sentence)][f"{side}_words"]]).vectors[
+                k, 0
+            ]
+            for side, language, k in (("source", "de", i), ("target", "en", j))
+        )
+        assert distance == pytest.approx((a - b).norm().item(), abs=1e-4)
+    with pytest.raises(InputError, match="language 'bn': the encoder has language embeddings for en, de"):
+        word_distances(model, make_tokenizer(), two_languages())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +13,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from packaging.requirements import Requirement
 
 import hf_xalign.metrics
+from hf_xalign._version import __version__
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentences import sentence_retrieval
+from hf_xalign.metrics.app import make_app
 
 FOLDER = Path(hf_xalign.metrics.__file__).parent
 NAMES = [
@@ -47,12 +51,13 @@ pairs = [slice(a, b) for a, b in zip([0, *ends], ends)]
 columns = {side: [given[side][at] for at in pairs] for side in ("source_vectors", "target_vectors")}
 columns["links"] = [[[i, i] for i in range(at.stop - at.start)] for at in pairs]
 words = [[str(n % 7) for n in range(at.start, at.stop)] for at in pairs]
-result = {"names": metrics.names(), "doctests": {}}
+result = {"names": metrics.names(), "doctests": {}, "names_by_path": []}
 
 for name in metrics.names():
     module = metrics.load(name)
     tests = doctest.testmod(sys.modules[type(module).__module__])
     result["doctests"][name] = [tests.failed, tests.attempted]
+    result["names_by_path"].append(evaluate.load(f"{folder}/{name}").name)
 
 retrieval = metrics.load("word_retrieval")
 result["plain"] = retrieval.compute(**columns)
@@ -87,6 +92,11 @@ json.dump(result, open(out, "w"))
 """
 
 
+@pytest.fixture
+def gradio():
+    return pytest.importorskip("gradio", reason="the apps are pages of gradio: pip install gradio")
+
+
 @pytest.fixture(scope="module")
 def vectors():
     generator = torch.Generator().manual_seed(0)
@@ -114,7 +124,7 @@ def seen_by_user(tmp_path_factory, vectors):
 
 
 def test_examples_of_every_module_run(seen_by_user):
-    assert seen_by_user["names"] == NAMES
+    assert seen_by_user["names"] == seen_by_user["names_by_path"] == NAMES
     assert all(failed == 0 and attempted > 0 for failed, attempted in seen_by_user["doctests"].values())
 
 
@@ -157,6 +167,65 @@ def test_unknown_name_lists_the_names():
 def test_readme_is_a_space_card(name):
     _, front, body = (FOLDER / name / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     card = yaml.safe_load(front)
-    assert card["title"] and card["sdk"] and "metric" in card["tags"]
+    assert card["title"] and {"evaluate", "metric"} <= set(card["tags"])
+    assert (card["sdk"], card["app_file"]) == ("gradio", "app.py")
+    assert card["python_version"] == "3.11"  # a Space's own is older than this library takes
     for heading in ("Metric description", "Inputs", "Outputs", "Limitations", "Citation"):
         assert f"## {heading}\n" in body
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_is_a_whole_space(name):
+    assert {path.name for path in (FOLDER / name).iterdir() if path.is_file()} == {
+        "README.md",
+        "app.py",
+        "requirements.txt",
+        f"{name}.py",
+    }
+    [line] = (FOLDER / name / "requirements.txt").read_text().splitlines()
+    requirement = Requirement(line)
+    assert requirement.name == "hf_xalign" and requirement.specifier.contains(__version__, prereleases=True)
+
+
+def test_an_app_without_gradio_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(InputError, match="pip install gradio"):
+        make_app(FOLDER / "span_f1" / "span_f1.py")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_app_is_the_metrics_own(name, gradio):
+    demo = runpy.run_path(str(FOLDER / name / "app.py"))["demo"]
+    assert isinstance(demo, gradio.Interface)
+    assert demo.title.lower().replace(" ", "_") == name
+    [box] = demo.input_components
+    assert json.loads(box.value)  # names the inputs
+    assert demo.article.lower().startswith(f"\n# {demo.title.lower()}\n")
+
+
+def test_an_app_answers_again_after_a_refusal(gradio):
+    compute = make_app(FOLDER / "span_f1" / "span_f1.py").fn
+    given = {"predictions": [["B-a", "O"]], "references": [["B-a", "B-b"]]}
+    for wrong, said in [
+        ("[", "Expecting value"),
+        ("[1]", "must be a mapping"),
+        (json.dumps({**given, "references": [["B-a"]]}), "2 predicted labels for 1 words"),
+        (json.dumps({**given, "more": 1}), "unexpected keyword"),
+    ]:
+        with pytest.raises(gradio.Error, match=said):
+            compute(wrong)
+        assert compute(json.dumps(given))["recall"] == 0.5
+
+
+def test_an_app_is_served(gradio):
+    """By a real server on loopback, to the client that programs use for Spaces."""
+    import gradio_client
+
+    demo = make_app(FOLDER / "transfer_gap" / "transfer_gap.py")
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    try:
+        given = json.dumps({"supervised": [0.9], "zero_shot": [0.8]})
+        found = gradio_client.Client(url, verbose=False).predict(given, api_name="/compute")
+    finally:
+        demo.close()
+    assert found["delta"] == pytest.approx(0.1)

@@ -110,18 +110,31 @@ def test_a_card_that_names_a_local_base(folder):
     assert pushed == card.replace("/home/me/base", "org/base")
 
 
-def test_the_card_is_that_of_the_record(folder, caplog):
+def test_the_card_is_that_of_the_record(folder):
     (folder / "README.md").write_text("---\nbase_model: /home/me/base\n---\n")
     record = make_record() | {"base_model": {"name": "/home/me/base", "hub_id": None}, "saved_to": "/home/me/run"}
     write_record(folder, record)
-    pushed = Contents(folder).read("me/model")
-    assert "base_model=OWNER/NAME" in caplog.text
+    pushed = Contents(folder, base_model="org/base").read("me/model")
     assert 'from_pretrained("me/model")' in pushed["README.md"].decode()
     assert all(b"/home/me" not in pushed[name] for name in ("README.md", "results.json"))
     assert json.loads(pushed["results.json"])["saved_to"] == "me/model"
-    pushed = Contents(folder, base_model="org/base").read("me/model")
     assert "\nbase_model: org/base\n" in pushed["README.md"].decode()
     assert json.loads(pushed["results.json"])["base_model"] == {"name": "org/base", "hub_id": "org/base"}
+
+
+def test_a_whole_model_of_a_local_base_is_refused_before_any_request(folder):
+    for base in ("/home/me/base", "../base", "runs/fao"):  # the last one looks like an id, and was none
+        write_record(folder, make_record() | {"base_model": {"name": base, "hub_id": None}})
+        with pytest.raises(InputError, match=rf"results\.json: base_model is {base}, .* base_model=OWNER/NAME"):
+            hub.push(folder, "me/model")
+        with pytest.raises(OfflineModeIsEnabled):  # the way out leads to the Hub
+            hub.push(folder, "me/model", base_model="me/base")
+    # One is on the Hub, one comes with the library, wherever it lies, and one never was.
+    for base, hub_id in (("org/base", "org/base"), ("embedded", None), (f"/home/me/{embedded.FOLDER}", None)):
+        write_record(folder, make_record() | {"base_model": {"name": base, "hub_id": hub_id}})
+        assert b"/home/me" not in Contents(folder).read("me/model")["results.json"]
+    write_record(folder, make_record() | {"method": "align_mlm", "base_model": {"name": "new", "hub_id": None}})
+    assert json.loads(Contents(folder).read("me/model")["results.json"])["base_model"]["name"] == "new"
 
 
 def test_maps_of_a_local_base_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ import pytest
 from tiny_card import LANGUAGES, make_record
 
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer, PPAConfig, PPATrainer
+from hf_xalign.trainers.continual import ContinualTrainer
+from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.trainers.task_config import TaskConfig
 
 MBERT = "google-bert/bert-base-multilingual-cased"
 XALIGN = {"peft_type": "XALIGN", "languages": None, "pivot": None}
@@ -189,3 +193,88 @@ def align_mlm(tmp_path):
         "after": {"en": 7.875, "en-x-inv-trans": 9.75},
     }
     return found | {"method": "align_mlm", "preset": "ours", "license": None}
+
+
+def of_task(found, method, config, **task):
+    """A record of a task model on an encoder that FAO aligned; scored in the language of training and another."""
+    found = copy.deepcopy(found)
+    found["command"] = [
+        f"/home/me/recipes/{method}.py",
+        "--train_data",
+        "en=/home/me/en.jsonl",
+        "--save_models",
+        "true",
+    ]
+    found["settings"] = {"adapter": None, "train_data": ["en=/home/me/en.jsonl"], "preset": config.preset}
+    found["objective"], found["paper"], found["links"], found["drift"] = config.formula(), None, {}, {}
+    made = {name: found[name] for name in ("method", "preset", "languages", "base_model")}
+    found["base_model"] = {"name": "/home/me/runs/fao-0", "hub_id": None}
+    found["languages"] = {"pivot": "en", "others": ["hi"]}
+    found["data"] = {
+        "train": [{"source": "en=/home/me/en.jsonl", "hub_id": None, "language": "en", "examples": 2000}],
+        "eval": [
+            {"source": "en=en_test.jsonl", "hub_id": None, "language": "en", "examples": 500},
+            {
+                "source": "hi=owner/slots:hi", "hub_id": "owner/slots", "language": "hi", "examples": 499,
+                "split": "validation", "revision": "1e5",
+            },
+        ],
+    }  # fmt: skip
+    found["times"]["seconds"] = {"preparing": 1.5, "training": 60.25, "scoring": 9.0}
+    found["trainable"] = {"parameters": 21_500_000, "share": 21_500_000 / 117_500_000}
+    metrics = {"token": ("span_f1", "accuracy"), "sequence": ("accuracy",), "questions": ("qa_f1", "exact_match")}
+    names = metrics[task["kind"]]
+    found["scores"] = {
+        "before": {},
+        "untrained": {},
+        "after": {language: dict.fromkeys(names, share) for language, share in (("en", 0.925), ("hi", 0.61234))},
+    }
+    shares = {"en": 0.91, "hi": 0.6}
+    bounds = {language: {name: [share, share + 0.03] for name in names} for language, share in shares.items()}
+    found["intervals"] = {"before": {}, "after": bounds}
+    found["task"] = {
+        "metric": names[0], "labels": [], "pair": False, "head": "linear", "frozen": None, "train_languages": ["en"],
+        "zero_shot": ["hi"], "encoder": made, "module": None, "language_rows": None, "maps": None, "continual": False,
+        **task,
+    }  # fmt: skip
+    return found | {"method": method, "preset": config.preset, "license": None, "adapter": None}
+
+
+@pytest.fixture
+def finetune(record, tmp_path):
+    """Slots, word embeddings frozen."""
+    config = TaskConfig(output_dir=str(tmp_path), use_cpu=True)
+    return of_task(record, "finetune", config, kind="token", labels=["O", "B-city", "I-city"], frozen="embeddings")
+
+
+@pytest.fixture
+def continual(record, tmp_path):
+    """Inference, with sentence pairs; both from the Hub."""
+    config = ContinualConfig(output_dir=str(tmp_path), use_cpu=True, alpha=0.02)
+    named = {name: getattr(config, name) for name in ("alpha", "regularizer_weight", "pairs_per_example")}
+    labels = ["contradiction", "entailment", "neutral"]
+    found = of_task(record, "continual", config, kind="sequence", labels=labels, pair=True, continual=named)
+    pairs = {"source": "hi=owner/opus:en-hi", "hub_id": "owner/opus", "split": "train", "first": 5000}
+    found["data"]["pairs"] = [pairs]
+    paper = ContinualTrainer._paper
+    found["paper"] = {"title": paper["title"], "id": paper["id"], "bibtex": paper["citation"]}
+    return found
+
+
+@pytest.fixture
+def tagger(record, tmp_path):
+    """A tagger on the untouched embedded encoder, with a module that has a map for each language."""
+    config = TaskConfig(output_dir=str(tmp_path), use_cpu=True, head="tagger")
+    module = {"name": "/home/me/runs/mao-0", "hub_id": None, "method": "mao", "preset": "linear"}
+    module |= {name: record[name] for name in ("languages", "base_model")}
+    about = {"kind": "token", "labels": ["O", "B-city", "I-city"], "head": "tagger", "frozen": "encoder"}
+    found = of_task(record, "finetune", config, **about, encoder=None, module=module, maps=["en", "hi"])
+    return found | {"base_model": {"name": "embedded", "hub_id": None}}
+
+
+@pytest.fixture
+def questions(record, tmp_path):
+    """Answers by an encoder with language embeddings, from the Hub."""
+    config = TaskConfig(output_dir=str(tmp_path), use_cpu=True)
+    found = of_task(record, "finetune", config, kind="questions", encoder=None, language_rows={"en": 0, "hi": 1})
+    return found | {"base_model": {"name": MBERT, "hub_id": MBERT}}

@@ -11,7 +11,8 @@ from hf_xalign.model_cards import render_card
 
 # Fixtures of conftest.py, and the golden file's name where it is another.
 KINDS = {"record": "fao", "mao": "mao", "languages": "mao_languages", "mapping": "mapping",
-         "map_adapter": "mapping_adapter", "ppa": "ppa", "align_mlm": "align_mlm"}  # fmt: skip
+         "map_adapter": "mapping_adapter", "ppa": "ppa", "align_mlm": "align_mlm",
+         "finetune": "finetune", "continual": "continual", "tagger": "tagger", "questions": "questions"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "file"), KINDS.items())

@@ -10,7 +10,10 @@ from tiny_card import front_matter_and_body
 from hf_xalign.model_cards import render_card, write_card
 from hf_xalign.model_cards.metadata import card_data
 
-KINDS = ("record", "mao", "languages", "mapping", "map_adapter", "ppa", "align_mlm")
+KINDS = (
+    "record", "mao", "languages", "mapping", "map_adapter", "ppa", "align_mlm", "finetune", "continual", "tagger",
+    "questions",
+)  # fmt: skip
 MBERT = "google-bert/bert-base-multilingual-cased"
 
 

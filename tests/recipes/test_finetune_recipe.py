@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from tiny_families import save_base
 
+import hf_xalign
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.bootstrap import score_interval
 from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.hub_files import Contents
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import seeds
 from hf_xalign.recipes.continual import main as continual
 from hf_xalign.recipes.finetune import main
 from hf_xalign.recipes.task_material import TaskArguments
+from hf_xalign.record import read_record
 from hf_xalign.trainers.task_config import TaskConfig
 
 CONFIGS = Path(seeds.__file__).parent / "configs"
@@ -142,6 +147,65 @@ def test_pairs_of_texts_and_kept_models(files):
     }
 
 
+def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files):
+    options = ["--save_models", "true", "--freeze_embeddings", "true"]
+    main(command(files, *options, evaluation=["en=en.jsonl", "de=de.jsonl"]))
+    folder = files / "out" / "seed-42"
+    record = read_record(folder)
+    assert (record["method"], record["preset"], record["seed"]) == ("finetune", "ours", 42)
+    task = record["task"]
+    assert (task["kind"], task["metric"], task["frozen"]) == ("token", "span_f1", "embeddings")
+    assert (task["train_languages"], task["zero_shot"], task["encoder"]) == (["en"], ["de"], None)
+    assert task["labels"] == ["O", "B-A", "I-A", "B-B", "I-B"]
+    found = scores_of(files, 42)
+    assert {language: own["span_f1"] for language, own in record["scores"]["after"].items()} == {
+        language: own["score"] for language, own in found["languages"].items()
+    }
+    examples = ExampleScores.load(folder / "examples" / "de.json")
+    assert record["intervals"]["after"]["de"]["span_f1"] == list(score_interval(examples))
+    assert [entry["examples"] for entry in record["data"]["eval"]] == [12, 3]
+    card = (folder / "README.md").read_text()
+    assert "the local model `base` with a" in " ".join(card.split()) and str(files) not in card
+    pushed = Contents(folder, base_model="me/base").read("me/model")
+    assert b'from_pretrained("me/model")' in pushed["README.md"] and b"base_model: me/base" in pushed["README.md"]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "results.json"} <= pushed.keys()
+    assert not any(name.startswith(("examples", "scores")) for name in pushed)
+    # An alignment of which the encoder's folder has a record is named.
+    (files / "base" / "results.json").write_text((folder / "results.json").read_text())
+    main(command(files, *options, "--overwrite_output_dir", "true"))
+    assert read_record(folder)["task"]["encoder"]["method"] == "finetune"
+
+
+TAGGER = ("--head", "tagger", "--tagger_lstm_size", "8", "--num_train_epochs", "2")
+
+
+def test_tagger(files, capsys):
+    main(command(files, *TAGGER, "--save_models", "true"))
+    folder = files / "out" / "seed-42"
+    found = scores_of(files, 42)
+    assert (found["metric"], found["settings"]["preset"]) == ("span_f1", "rotate")
+    assert (found["settings"]["head"], found["settings"]["tagger_lstm_size"]) == ("tagger", 8)
+    model = hf_xalign.load(folder)
+    assert type(model) is BiLSTMCRFForTokenClassification and model.config.bio and model.config.lstm_size == 8
+    record = read_record(folder)
+    assert (record["task"]["head"], record["task"]["frozen"]) == ("tagger", "encoder")
+    assert "BiLSTM-CRF" in record["objective"] and "BiLSTM-CRF tagger" in (folder / "README.md").read_text()
+    assert record["trainable"]["parameters"] == sum(
+        p.numel() for name, p in model.named_parameters() if not name.startswith("backbone")
+    )
+    main(command(files, *TAGGER, "--save_models", "true"))
+    assert "seed 42   finished before" in capsys.readouterr().out
+
+
+def test_a_tagger_is_for_words_alone(files):
+    pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
+    with pytest.raises(InputError, match="head=tagger labels words, and the task is sequence"):
+        main(command(files, *TAGGER, *pairs, train=["en=pairs.jsonl"], evaluation=["en=pairs.jsonl"]))
+    with pytest.raises(InputError, match="tagger_lstm_size is of the tagger: add head=tagger"):
+        main(command(files, "--tagger_lstm_size", "8"))
+    assert not (files / "out").exists()
+
+
 QUESTIONS = [
     ("0", "the cat sees the dog", "who sees?", "the cat"),
     ("1", "the house is open", "what is open?", "the house"),
@@ -186,12 +250,14 @@ def test_questions(files, capsys):
         ],
     )
     options = ["--task", "questions", "--num_train_epochs", "30", "--max_length", "24"]
-    options += ["--max_question_tokens", "8", "--overlap", "4"]
+    options += ["--max_question_tokens", "8", "--overlap", "4", "--save_models", "true"]
     main(command(files, *options, train=["en=squad.json"], evaluation=["en=squad.json", "de=squad.jsonl"]))
     found = scores_of(files, 42)
     assert found["metric"] == "qa_f1" and found["languages"]["en"] == found["languages"]["de"]
     assert found["languages"]["en"]["score"] > 0.9  # the questions of training
     assert "labels" not in capsys.readouterr().out
+    record = read_record(files / "out" / "seed-42")
+    assert record["task"]["kind"] == "questions" and [e["language"] for e in record["data"]["eval"]] == ["en", "de"]
     with pytest.raises(InputError, match="label_column is of labelled texts"):
         main(command(files, *options, "--label_column", "a", train=["en=squad.json"], evaluation=["en=squad.json"]))
 
@@ -245,7 +311,11 @@ def test_continual(files, capsys):
     pairs = ["der hund\tthe dog", "die katze\tthe cat", "das haus ist offen\tthe house is open"] * 4
     (files / "pairs.tsv").write_text("\n".join(f"{pair} {k}" for k, pair in enumerate(pairs)) + "\n")
     options = ["--pairs", f"de={files / 'pairs.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
-    continual(command(files, *options, "--seeds", "0", "1"))
+    continual(command(files, *options, "--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"))
+    record = read_record(files / "out" / "seed-1")
+    assert (record["method"], record["task"]["continual"]["alpha"]) == ("continual", 0.125)
+    assert "L_task + 0.125 (" in (files / "out" / "seed-1" / "README.md").read_text()
+    assert record["data"]["pairs"][0]["source"] == f"de={files / 'pairs.tsv'}"
     found = scores_of(files)
     assert list(found["languages"]) == ["de", "hi"] and found["settings"]["preset"] == "continual"
     assert "trained on en; seeds 0, 1" in capsys.readouterr().out

@@ -197,7 +197,7 @@ def test_module_with_a_map_for_each_language(base, tmp_path):
     model = load_task_model(base, TOKENS, adapter=str(tmp_path / "adapter")).eval()
     languages = LanguageInputs.of(model)
     assert languages.maps == {"en": 0, "de": 1, "to": 2}
-    with pytest.raises(InputError, match="the adapter has maps for"):
+    with pytest.raises(InputError, match="the model has maps for"):
         languages.columns("fr")
     encoder = AutoModel.from_pretrained(base, add_pooling_layer=False).eval()
     rows = [encode(TOKENS, words(language=code), languages)[0] for code in ("de", "en", "to")]

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tiny_continual
 import torch
+from datasets import Dataset
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_continual import SMALL, STEADY, TEXTS, TOKENS, examples, make, make_model, outcome, train
 from tiny_launch import identical, launch, result, same
 
+from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
@@ -24,8 +28,10 @@ def gradients(trainer):
     return found
 
 
-def word_vector(model, ids, start, end, layer):
-    states = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
+def word_vector(model, ids, start, end, layer, language):
+    rows = language_ids(model.config)
+    told = {} if rows is None else {"token_type_ids": torch.full((1, len(ids)), rows[language])}
+    states = model(input_ids=torch.tensor([ids]), output_hidden_states=True, **told).hidden_states[layer][0]
     return sum(states[t] for t in range(start, end)) / (end - start)
 
 
@@ -44,13 +50,13 @@ def alignment(trainer, rows):
         pairs = [*row["links"], [len(source) - 2, len(target) - 2], [len(source) - 1, len(target) - 1]]
         for layer in trainer.layers:
             for i, j in pairs:
-                a = word_vector(model, row["source_ids"], *source[i], layer)
-                b = word_vector(model, row["target_ids"], *target[j], layer)
+                a = word_vector(model, row["source_ids"], *source[i], layer, row["source_lang"])
+                b = word_vector(model, row["target_ids"], *target[j], layer, "en")
                 align = align + ((a - b) ** 2).sum()
             for span in filter(None, target):
                 with torch.no_grad():
-                    before = word_vector(f0, row["target_ids"], *span, layer)
-                keep = keep + ((word_vector(model, row["target_ids"], *span, layer) - before) ** 2).sum()
+                    before = word_vector(f0, row["target_ids"], *span, layer, "en")
+                keep = keep + ((word_vector(model, row["target_ids"], *span, layer, "en") - before) ** 2).sum()
         links += len(pairs)
         kept += len([span for span in target if span])
     size = trainer.model.config.hidden_size if trainer.args.mean_over_dims else 1
@@ -58,17 +64,36 @@ def alignment(trainer, rows):
     return align / links / size, keep / per_kept / size
 
 
+def tell_languages_apart(model, languages):
+    """Give a model language embeddings, far from each other."""
+    add_language_embeddings(model, languages)
+    torch.nn.init.normal_(model.base_model.embeddings.token_type_embeddings.weight)
+    return model
+
+
 @pytest.mark.parametrize(
-    ("task", "given"),
+    ("task", "given", "languages"),
     [
-        (TOKENS, {"alpha": 0.3}),
-        (TEXTS, {"alpha": 0.3, "layers": [1, -1]}),
-        (TOKENS, {"preset": "efimov"}),
+        (TOKENS, {"alpha": 0.3}, False),
+        (TEXTS, {"alpha": 0.3, "layers": [1, -1]}, False),
+        (TOKENS, {"preset": "efimov"}, False),
+        (TOKENS, {"alpha": 0.3}, True),
     ],
-    ids=["tokens", "texts", "efimov"],
+    ids=["tokens", "texts", "efimov", "languages"],
 )
-def test_loss_and_gradient_against_two_passes(task, given, tmp_path):
-    trainer = make(tmp_path, task=task, dropout=False, **given)
+def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, monkeypatch):
+    model = make_model(task)
+    if languages:
+        # The rows of both models differ: each is told by its own.
+        reference = tell_languages_apart(make_encoder(seed=3), ["en"])
+        monkeypatch.setattr(tiny_continual, "make_encoder", lambda **_: reference)
+        tell_languages_apart(model, ["de", "bn", "en"])
+        pairs = make_links(7).to_list()
+        for number, row in enumerate(pairs):
+            row["source_lang"] = ("de", "bn")[number % 2]
+        given = {**given, "pairs": Dataset.from_list(pairs)}
+        tell_languages_apart(reference, ["de", "bn"])
+    trainer = make(tmp_path, model, task=task, dropout=False, **given)
     indices = list(trainer._get_train_sampler())[:4]
     rows = [trainer.train_dataset[index] for index in indices]
     # The task's own trainer on the same examples, and the pairs a word at a time.
@@ -244,3 +269,10 @@ def test_bad_input(tmp_path):
             processing_class=make_tokenizer(),
         )
     assert make_encoder().config.hidden_size == 16
+    with pytest.raises(InputError, match="head=tagger reads a frozen encoder"):
+        make(tmp_path, head="tagger")
+    told = tell_languages_apart(make_model(), ["en", "fr"])
+    with pytest.raises(InputError, match="language 'de': the encoder has language embeddings for en, fr"):
+        make(tmp_path, told)
+    with pytest.raises(InputError, match=r"target_lang is not there: .* which are not encoded yet"):
+        make(tmp_path, told, pairs=encode_pairs(make_links(7), make_tokenizer()))

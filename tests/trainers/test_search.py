@@ -1,4 +1,4 @@
-"""Searching for settings: by a sweep file of W&B, and by Optuna, which a stub stands in for."""
+"""Searching for settings: by a sweep file of W&B, and by Optuna."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from tiny import make_encoder, make_links, make_tokenizer
+from tiny_trackio import runs_of
 from tiny_wandb import offline, read_runs
 
 import hf_xalign.recipes
@@ -71,57 +72,26 @@ def test_every_value_of_a_sweep_is_taken(name, tmp_path):
 # ---- Optuna ----
 
 
-class Pruned(Exception):
-    """Stands in for `optuna.TrialPruned`."""
-
-
-class Trial:
-    def __init__(self, number, prune_at):
-        self.number, self.params, self.reports, self.value = number, {}, [], None
-        self.state, self._prune_at = SimpleNamespace(name="RUNNING"), prune_at
-
-    def suggest_categorical(self, name, choices):
-        self.params[name] = choices[self.number % len(choices)]
-        return self.params[name]
-
-    def report(self, value, step):
-        self.reports.append((step, value))
-
-    def should_prune(self):
-        return self._prune_at is not None and self.reports[-1][0] >= self._prune_at
-
-
-class Study:
-    """As much of a study as `search` asks for: trials one after the other."""
-
-    def __init__(self, direction="maximize", sampler=None, prune=None):
-        self.direction, self.sampler, self.prune, self.trials = direction, sampler, prune or {}, []
-
-    def optimize(self, objective, n_trials, catch=()):
-        for number in range(n_trials):
-            trial = Trial(number, self.prune.get(number))
-            self.trials.append(trial)
-            try:
-                trial.value = objective(trial)
-                trial.state.name = "COMPLETE"
-            except Pruned:
-                trial.state.name = "PRUNED"
-            except catch:
-                trial.state.name = "FAIL"
-
-    @property
-    def best_trial(self):
-        done = [trial for trial in self.trials if trial.state.name == "COMPLETE"]
-        return (max if self.direction == "maximize" else min)(done, key=lambda trial: trial.value)
-
-
 @pytest.fixture
-def optuna(monkeypatch):
-    stub = ModuleType("optuna")
-    stub.TrialPruned, stub.create_study = Pruned, Study
-    stub.samplers = SimpleNamespace(TPESampler=lambda seed: f"seed {seed}")
-    monkeypatch.setitem(sys.modules, "optuna", stub)
-    return stub
+def optuna():
+    found = pytest.importorskip("optuna", reason='Optuna is not installed: pip install "hf_xalign[search]"')
+    before = found.logging.get_verbosity()
+    found.logging.set_verbosity(found.logging.WARNING)
+    yield found
+    found.logging.set_verbosity(before)
+
+
+def make_study(optuna, *trials, prune=None):
+    """A study whose trials have these learning rates and frozen layers; `prune`: {trial: step at which it is over}."""
+
+    class Pruner(optuna.pruners.BasePruner):
+        def prune(self, study, trial):
+            return trial.last_step >= (prune or {}).get(trial.number, float("inf"))
+
+    study = optuna.create_study(direction="maximize", pruner=Pruner())
+    for learning_rate, freeze_layers in trials:
+        study.enqueue_trial({"learning_rate": learning_rate, "freeze_layers": freeze_layers})
+    return study
 
 
 def maker(folder, made, **settings):
@@ -156,17 +126,32 @@ def maker(folder, made, **settings):
 
 def test_each_trial_is_prepared_by_its_own_settings(optuna, tmp_path):
     made = []
-    best = search(maker(tmp_path, made), n_trials=3, seed=7)
-    study = best.run_summary
-    assert (study.direction, study.sampler) == ("maximize", "seed 7")
+    study = make_study(optuna, (1e-12, 0), (1e-2, 1), (1e-12, 0))
+    best = search(maker(tmp_path, made), n_trials=3, study=study)
+    assert best.run_summary is study
     assert made[0] == made[2] > made[1]  # what is frozen is up to the trial
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
     for trial in study.trials:
-        assert [step for step, _ in trial.reports] == [0, 3, 6]
-        assert trial.value == trial.reports[-1][1]
-    assert study.trials[0].reports[0] == study.trials[1].reports[0]  # each from the same untrained encoder
+        assert list(trial.intermediate_values) == [0, 3, 6]
+        assert trial.value == trial.intermediate_values[6]
+    scores = [trial.intermediate_values for trial in study.trials]
+    assert scores[0] == scores[2] and scores[0][0] == scores[1][0]  # each from the same untrained encoder
     winner = max(study.trials, key=lambda trial: trial.value)
     assert (best.run_id, best.objective, best.hyperparameters) == (str(winner.number), winner.value, winner.params)
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_the_sampler_is_seeded(direction, optuna, tmp_path):
+    best = search(maker(tmp_path, [], max_steps=1), n_trials=2, seed=7, direction=direction)
+    same = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7))
+    expected = []
+    for _ in range(2):
+        trial = same.ask()
+        trial.suggest_categorical("learning_rate", [1e-12, 1e-2]), trial.suggest_categorical("freeze_layers", [0, 1])
+        expected.append(trial.params)
+        same.tell(trial, 0.0)
+    assert [trial.params for trial in best.run_summary.trials] == expected
+    assert best.run_summary.direction.name == direction.upper()
 
 
 def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monkeypatch):
@@ -178,22 +163,29 @@ def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monk
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(FAOTrainer, "training_step", training_step)
-    study = Study(prune={0: 3})
+    study = make_study(optuna, (1e-2, 0), (1e-2, 0), (1e-2, 0), prune={0: 3})
     best = search(maker(tmp_path, []), n_trials=3, study=study)
     assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL", "COMPLETE"]
-    assert [step for step, _ in study.trials[0].reports] == [0, 3]
+    assert list(study.trials[0].intermediate_values) == [0, 3]
     assert best.run_id == "2"
-    study = Study(prune={0: 0})
     with pytest.raises(InputError, match="none of 1 trials"):
-        search(maker(tmp_path / "more", []), n_trials=1, study=study)
+        search(maker(tmp_path / "more", []), n_trials=1, study=make_study(optuna, (1e-2, 0), prune={0: 0}))
 
 
 def test_each_trial_is_a_wandb_run_of_its_own(optuna, tmp_path):
     pytest.importorskip("wandb")
     with offline(tmp_path):
-        search(maker(tmp_path, [], report_to=["wandb"]), n_trials=2)
+        study = make_study(optuna, (1e-12, 0), (1e-2, 1))
+        search(maker(tmp_path, [], report_to=["wandb"]), n_trials=2, study=study)
     runs = {run.config["output_dir"]: run.config["learning_rate"] for run in read_runs(tmp_path)}
     assert runs == {str(tmp_path / "0"): 1e-12, str(tmp_path / "1"): 1e-2}
+
+
+def test_each_trial_is_a_trackio_run_of_its_own(optuna, tmp_path, tmp_path_factory):
+    _, runs = runs_of(tmp_path_factory)
+    study = make_study(optuna, (1e-12, 0), (1e-2, 1))
+    search(maker(tmp_path, [], report_to=["trackio"], project="search"), n_trials=2, study=study)
+    assert sorted(run.config["learning_rate"] for run in runs("search")) == [1e-12, 1e-2]
 
 
 def test_optuna_missing_names_the_extra(monkeypatch):
@@ -202,13 +194,14 @@ def test_optuna_missing_names_the_extra(monkeypatch):
         search(lambda trial: pytest.fail("made"))
 
 
-def test_one_process_only(optuna, monkeypatch):
+def test_one_process_only(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="storage"):
         search(lambda trial: pytest.fail("made"))
 
 
 def test_the_search_of_transformers_says_where_to_go(tmp_path):
-    trainer = maker(tmp_path, [])(Trial(0, None))
+    trial = SimpleNamespace(number=0, suggest_categorical=lambda name, choices: choices[0])
+    trainer = maker(tmp_path, [])(trial)
     with pytest.raises(InputError, match=r"hf_xalign\.trainers\.search"):
         trainer.hyperparameter_search(n_trials=1)

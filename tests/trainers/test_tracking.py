@@ -1,20 +1,20 @@
-"""What reaches the trackers: a W&B run is made offline and read back from its files."""
+"""What reaches the trackers: runs are made offline and read back from the files that they leave."""
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
-from types import ModuleType
 
 import pytest
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_card import make_record
 from tiny_mao import config as mao_config
 from tiny_recipe import command, make_files
+from tiny_trackio import runs_of
 from tiny_wandb import offline, read_runs
-from transformers.integrations import integration_utils
-from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
+from transformers.integrations.integration_utils import WandbCallback
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
@@ -197,32 +197,60 @@ def test_nothing_is_tracked_without_wandb(tmp_path, monkeypatch):
     finish_run(args)
 
 
-class Writer:
-    """A TensorBoard writer that keeps what it is given."""
+def curves(log, keys):
+    """(step, value) of each, under the name that trackers give it."""
+    return {
+        f"eval/{key[5:]}" if key.startswith("eval_") else f"train/{key}": [
+            (row["step"], pytest.approx(row[key])) for row in log if key in row
+        ]
+        for key in keys
+    }
 
-    def __init__(self, **kwargs):
-        self.scalars = []
 
-    def add_scalar(self, name, value, step):
-        self.scalars.append((name, step))
-
-    def add_text(self, *args): ...
-
-    def flush(self): ...
-
-    def close(self): ...
+KEYS = ("loss", "loss/align", "loss/regularizer", "eval_de_retrieval_mean_to_pivot", "eval_retrieval")
 
 
 def test_tensorboard_gets_the_same_curves(tmp_path, monkeypatch, caplog):
-    stub = ModuleType("tensorboardX")
-    stub.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "tensorboardX", stub)
-    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
-    writer = Writer()
-    trainer = make(tmp_path / "run", report_to=[], callbacks=[TensorBoardCallback(writer)])
+    reading = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="TensorBoard is not installed: pip install tensorboard",
+    )
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    trainer = make(tmp_path / "run", report_to=["tensorboard"])
     with caplog.at_level(logging.WARNING):
         trainer.train()
-    for name in ("train/loss", "train/loss/align", "train/loss/regularizer"):
-        assert [step for own, step in writer.scalars if own == name] == [1, 2, 3, 4, 5, 6]
-    assert [step for own, step in writer.scalars if own == "eval/de_retrieval_mean_to_pivot"] == [0, 3, 6]
     assert "incorrect" not in caplog.text  # said of a value that is no number
+    [file] = (tmp_path / "run").rglob("events.out.tfevents.*")
+    events = reading.EventAccumulator(str(file)).Reload()
+    for name, expected in curves(trainer.state.log_history, KEYS).items():
+        assert [(event.step, event.value) for event in events.Scalars(name)] == expected
+        assert len(expected) == (6 if name.startswith("train/") else 3)
+    [settings] = events.Tensors("args/text_summary")
+    assert b'"regularizer_weight": 1.0' in settings.tensor_proto.string_val[0]
+    assert SECRET.encode() not in file.read_bytes()
+
+
+def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    folder, runs = runs_of(tmp_path_factory)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    asked = []
+
+    def refuse(*where):
+        asked.append(where)
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    trainer = make(tmp_path / "run", report_to=["trackio"], project="curves", run_name="tiny")
+    trainer.train()
+    assert asked == []
+    [run] = runs("curves")
+    assert (run.name, run.config["regularizer_weight"], run.config["num_hidden_layers"]) == ("tiny", 1.0, 2)
+    rows = SQLiteStorage.get_logs("curves", "tiny")
+    for name, expected in curves(trainer.state.log_history, KEYS).items():
+        assert [(row["train/global_step"], row[name]) for row in rows if name in row] == expected
+        assert len(expected) == (6 if name.startswith("train/") else 3)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if SECRET.encode() in path.read_bytes()]

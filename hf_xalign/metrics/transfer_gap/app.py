@@ -1,0 +1,10 @@
+"""Try the metric on a page: `python app.py`, or as a Space."""
+
+from pathlib import Path
+
+from hf_xalign.metrics.app import make_app
+
+demo = make_app(Path(__file__).with_name("transfer_gap.py"))
+
+if __name__ == "__main__":
+    demo.launch()

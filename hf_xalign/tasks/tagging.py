@@ -1,0 +1,223 @@
+"""Word labels by a BiLSTM-CRF tagger on a frozen encoder (ROTATE section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from datasets import Dataset, Features, List, Value
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.errors import InputError
+from hf_xalign.loading import load
+from hf_xalign.mapping.rotated import RotatedModel
+from hf_xalign.modeling.crf import NO_TAG
+from hf_xalign.modeling.insertion import with_alignment
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.tasks.classification import TokenTask
+from hf_xalign.tasks.collation import collate_inputs
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.task import Batch
+
+# What ROTATE reads of an encoder without maps.
+_LAST_FOUR = (-4, -3, -2, -1)
+# Sentences of a forward pass that makes vectors to keep.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class TaggingTask(TokenTask):
+    """A label for each word, by a tagger that reads words instead of tokens and decides on a whole sentence at once.
+
+    Predictions are the best sequence of labels (Viterbi). The encoder never changes, so that the vectors of training
+    text can be made once and kept: 4 bytes a number, 1.5 KB a word with 384 dimensions. They stand in the rows as
+    `vectors`.
+
+    Attributes:
+        bio: `I-X` follows nothing but `B-X` or `I-X`, in training as in predictions.
+        keep_vectors: keep those of the training text; else each epoch runs the encoder again.
+    """
+
+    spans: ClassVar[bool] = True
+    bio: bool = False
+    keep_vectors: bool = True
+
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int,
+        training: bool,
+    ) -> Dataset:
+        """Rows of [`encode_words`], with the ends of words.
+
+        Raises:
+            InputError: as for every task; or a training label that `bio` forbids in its place.
+        """
+        if training and self.bio:
+            _check_bio(examples)
+        return super().encode(examples, tokenizer, languages, max_length=max_length, training=training)
+
+    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
+        """A [`TaggingCollator`]."""
+        return TaggingCollator(pad_token_id)
+
+    def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
+        """The training rows with the vectors of their words, float32 (words * size,), where these are to be kept."""
+        if not self.keep_vectors:
+            return encoded
+        tagger = cast(BiLSTMCRFForTokenClassification, model)
+        device = next(tagger.parameters()).device
+        collate = self.collator(pad_token_id)
+
+        def add(columns: dict[str, list]) -> dict[str, list]:
+            batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+            inputs = {name: value.to(device) for name, value in self.split(batch)[0].items()}
+            found = tagger.word_vectors(**inputs).cpu()
+            counts = batch["label_counts"].tolist()
+            return {"vectors": [row[:count].flatten().numpy() for row, count in zip(found, counts, strict=True)]}
+
+        # Sentences of like length share a forward pass.
+        order = np.argsort(np.asarray(encoded["length"][:]), kind="stable")
+        with_vectors = encoded.select(order).map(
+            add,
+            batched=True,
+            batch_size=_BATCH,
+            features=Features({**encoded.features, "vectors": List(Value("float32"))}),
+            load_from_cache_file=False,
+            desc="Making word vectors",
+        )
+        # A row's numbers come as one array, and not as a list of Python's.
+        return with_vectors.select(np.argsort(order)).with_format(
+            "numpy", columns=["vectors"], output_all_columns=True, dtype=np.float32
+        )
+
+    def count_items(self, batch: Batch) -> int:
+        """Words that have a token."""
+        return len(batch["label_positions"])
+
+    def training_inputs(self, batch: Batch) -> Batch:
+        """With the labels: the likelihood of a sequence is the model's own to compute."""
+        return {**self.split(batch)[0], "labels": batch["labels"]}
+
+    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+        """Minus the log-likelihood of the labels, summed over sentences."""
+        return output.loss * self.count_items(batch)
+
+    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+        """The label id of each word that has a token, in order, of the best sequence."""
+        return self._by_sentence(output.tags.flatten()[batch["label_positions"]], batch)
+
+
+@dataclass(frozen=True)
+class TaggingCollator:
+    """Collate rows of [`TaggingTask`], padded to the longest of them.
+
+    The batch (B rows, W words, T tokens; N words of all rows that have a token) holds:
+
+    - `input_ids`, `attention_mask`, `token_type_ids`, `language` as of
+      [`~hf_xalign.tasks.collation.TaskCollator`], and `word_spans` int64 (B, W, 2); or, of rows with `vectors`,
+      `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W);
+    - `labels`: int64 (B, W), -100 where there is no word; `label_positions`: int64 (N,), where words are, in the
+      flattened labels; `label_counts`: int64 (B,), words of each row.
+
+    Words that were cut off are left out.
+
+    Args:
+        pad_token_id: the padding token.
+    """
+
+    pad_token_id: int
+
+    def __call__(self, rows: list[dict[str, Any]]) -> Batch:
+        """Collate `rows`."""
+        starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
+        # Words are cut off at the end of a sentence alone.
+        counts = [int((own >= 0).sum()) for own in starts]
+        width = max(1, *counts)
+        mask = torch.arange(width) < torch.tensor(counts)[:, None]
+        labels = torch.full((len(rows), width), NO_TAG)
+        spans = torch.zeros(len(rows), width, 2, dtype=torch.long)
+        for number, (row, own, count) in enumerate(zip(rows, starts, counts, strict=True)):
+            labels[number, :count] = torch.as_tensor(row["word_labels"][:count])
+            spans[number, :count, 0] = torch.from_numpy(own[:count])
+            spans[number, :count, 1] = torch.as_tensor(row["ends"][:count])
+        batch = {
+            "labels": labels,
+            "label_positions": mask.flatten().nonzero()[:, 0],
+            "label_counts": torch.tensor(counts),
+        }
+        if "vectors" not in rows[0]:
+            return {**collate_inputs(rows, self.pad_token_id), "word_spans": spans, **batch}
+        size = max(len(row["vectors"]) // count for row, count in zip(rows, counts, strict=True) if count)
+        vectors = torch.zeros(len(rows), width, size)
+        for number, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            vectors[number, :count] = torch.tensor(row["vectors"]).view(count, size)
+        return {"inputs_vectors": vectors, "word_mask": mask, **batch}
+
+
+def load_tagger(
+    name_or_path: str,
+    task: TaggingTask,
+    *,
+    adapter: str | None = None,
+    revision: str = "main",
+    seed: int = 0,
+    layers: Sequence[int] | None = None,
+    **settings: Any,
+) -> BiLSTMCRFForTokenClassification:
+    """Load an encoder with a new tagger on it, float32 and from safetensors only.
+
+    Args:
+        name_or_path: folder or Hub id of an encoder, or of a mapped one, whose maps stay; `embedded` for the one that
+            comes with the library.
+        task: the task.
+        adapter: folder or Hub id of a trained module, which comes between encoder and tagger, frozen.
+        revision: branch, tag or commit of a Hub model.
+        seed: of the tagger's first weights, which depend on nothing else.
+        layers: of the encoder that the tagger reads. By default those that have maps, of which a module has the last;
+            without maps the last four, or all there are.
+        settings: others of [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`].
+
+    Raises:
+        InputError: no such encoder, or one with a task head; or an adapter that does not fit, or a setting that is
+            wrong.
+    """
+    encoder = load(name_or_path, revision=revision)
+    if not isinstance(encoder, PreTrainedModel):
+        raise InputError(
+            f"{name_or_path} is an adapter: give it by adapter={name_or_path}, and the encoder that it was trained on "
+            "by model_name_or_path"
+        )
+    if isinstance(encoder, RotatedModel) and adapter is not None:
+        raise InputError(f"{name_or_path} has maps already: leave adapter={adapter} out")
+    if layers is None:
+        layers = _layers_to_read(encoder, adapter)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        tagger = BiLSTMCRFForTokenClassification.from_encoder(
+            encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
+        )
+    return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
+
+
+def _layers_to_read(encoder: PreTrainedModel, adapter: str | None) -> Sequence[int]:
+    if isinstance(encoder, RotatedModel):
+        return encoder.config.layers
+    return [-1] if adapter is not None else _LAST_FOUR[-encoder.config.num_hidden_layers - 1 :]
+
+
+def _check_bio(examples: Examples) -> None:
+    for row, names in enumerate(examples.rows["labels"]):
+        for word, (before, name) in enumerate(zip(["O", *names], names)):
+            if name.startswith("I-") and before not in (name, f"B-{name[2:]}"):
+                raise InputError(
+                    f"{examples.place(row)}: word {word + 1} is {name} after {before}, and a tagger of BIO labels "
+                    f"knows it after B-{name[2:]} or {name} alone: mend the label, or set tagger_bio=false"
+                )

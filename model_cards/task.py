@@ -1,0 +1,124 @@
+"""What the card of a task model says beside other cards: its task, the languages without training, its encoder's past.
+
+A task model's record has `task`: `kind` (token, sequence or questions), `metric` (the headline), `labels`, `pair`
+(whether two texts are read), `head`, `frozen` (`encoder`, `embeddings` or null), `train_languages`, `zero_shot`,
+`encoder` and `module` (how these were made: null or {method, preset, languages, base_model}, of a module also name and
+hub_id), `language_rows` ({language: row} of an encoder with language embeddings, or null), `maps` (languages that a
+map is chosen by, or null), and `continual` ({alpha, regularizer_weight, pairs_per_example}, or false). Its `languages`
+are `pivot`, the first that was trained on, and the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hf_xalign.model_cards.markdown import code, literal, table
+
+PIPELINES = {
+    "token": "token-classification",
+    "sequence": "text-classification",
+    "questions": "question-answering",
+}
+_AUTO_CLASSES = {
+    "token": "AutoModelForTokenClassification",
+    "sequence": "AutoModelForSequenceClassification",
+    "questions": "AutoModelForQuestionAnswering",
+}
+_WHAT = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
+# The metrics' names on the Hub; which F1 it is stands in the metric's own name.
+_ON_HUB = {"accuracy": "accuracy", "span_f1": "f1", "token_f1": "f1", "qa_f1": "f1", "exact_match": "exact_match"}
+_METRICS = {
+    "accuracy": "`accuracy` is the share of {items} with the right label",
+    "span_f1": "`span_f1` is the F1 of whole spans, of which both ends and the kind must be right",
+    "token_f1": "`token_f1` is the micro F1 of words that have a label other than `O`",
+    "qa_f1": "`qa_f1` is the mean over questions of the F1 of an answer's words, by MLQA's rules for each language",
+    "exact_match": "`exact_match` is the share of answers that are right to the letter, by the same rules",
+}
+
+
+def what(record: Mapping[str, Any]) -> str:
+    """What a task model does."""
+    return _WHAT[record["task"]["kind"]]
+
+
+def hub_metric(metric: str) -> str:
+    """The Hub's name of a metric."""
+    return _ON_HUB.get(metric, metric)
+
+
+def needs_library(record: Mapping[str, Any]) -> bool:
+    """Whether a task model loads by this library alone: with a module, or of its own kind."""
+    return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
+
+
+def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `task.md`, beside those of every card."""
+    task = record["task"]
+    scores, bounds = record["scores"]["after"], record["intervals"]["after"]
+    # A language that has no training text shows best what the choice of one is for.
+    example = next(iter(task["zero_shot"]), task["train_languages"][0])
+    rows = [
+        (
+            code(language, table=True),
+            "trained on" if language in task["train_languages"] else "zero-shot",
+            code(metric, table=True),
+            f"{100 * value:.1f}",
+            "{:.1f} to {:.1f}".format(*(100 * bound for bound in bounds[language][metric])),
+        )
+        for language, found in scores.items()
+        for metric, value in found.items()
+    ]
+    items = "words" if task["kind"] == "token" else "texts"
+    metrics = list(dict.fromkeys(metric for found in scores.values() for metric in found))
+    return {
+        "kind": task["kind"],
+        "auto_class": _AUTO_CLASSES[task["kind"]],
+        "what": _WHAT[task["kind"]],
+        "pair": task["pair"],
+        "labels": ", ".join(map(code, task["labels"])),
+        "tagger": task["head"] == "tagger",
+        "frozen": task["frozen"],
+        "trained_on": ", ".join(map(code, task["train_languages"])),
+        "zero_shot": ", ".join(map(code, task["zero_shot"])),
+        "past": _past(task["encoder"]),
+        "module": _module(task["module"]),
+        "needs_library": needs_library(record),
+        "maps": ", ".join(map(code, task["maps"] or ())),
+        "language_rows": ", ".join(map(code, task["language_rows"] or ())),
+        "spoken": literal(_known(example, task["maps"] or task["language_rows"])),
+        "continual": task["continual"],
+        "task_scores": table(("language", "training", "metric", "score", "95% interval"), rows, numbers=2),
+        "headline": code(task["metric"]),
+        "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),
+    }
+
+
+def _known(language: str, known: Any) -> str:
+    """A language that the model knows, this one if it can be."""
+    return language if not known or language in known else next(iter(known))
+
+
+def _past(made: Mapping[str, Any] | None) -> str:
+    """How an encoder or a module was made, as the end of a sentence about it; empty where that is not known."""
+    if not made:
+        return ""
+    languages = made["languages"]
+    others, base = ", ".join(map(code, languages["others"])), made["base_model"]
+    name = "the encoder embedded in hf_xalign" if base["name"] == "embedded" else code(_short(base))
+    lined_up = f", which lined {others} up with {code(languages['pivot'])}" if others else ""
+    preset = f" (preset {code(made['preset'])})" if made["preset"] else ""
+    return f"made from {name} by {code(made['method'])}{preset}{lined_up}"
+
+
+def _module(module: Mapping[str, Any] | None) -> str:
+    if not module:
+        return ""
+    past = _past(module if "method" in module else None)
+    return code(_short(module)) + (f", {past}" if past else "")
+
+
+def _short(base: Mapping[str, Any]) -> str:
+    """A model's name without a path of this machine."""
+    return base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"]

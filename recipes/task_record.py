@@ -1,0 +1,138 @@
+"""The record and the card of a task model that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.record import FILENAME, finish_record, hub_id, read_record, start_record, write_record
+
+if TYPE_CHECKING:
+    from hf_xalign.recipes.task_material import TaskArguments, TaskMaterial
+    from hf_xalign.tasks import Examples, TaskScores
+    from hf_xalign.trainers.task import TaskTrainer
+    from hf_xalign.trainers.task_config import TaskConfig
+
+# What a record says of continual learning, of its settings.
+_CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
+
+
+def start_task_record(
+    data: TaskArguments,
+    args: TaskConfig,
+    material: TaskMaterial,
+    *,
+    method: str,
+    settings: Mapping[str, Any],
+    encoder: str,
+    adapter: str | None,
+) -> dict[str, Any]:
+    """A record with what is known before training; in `task` what a card of a task model says beside other cards.
+
+    Args:
+        data: the arguments.
+        args: the settings, with the run's seed.
+        material: the text.
+        method: `finetune` or `continual`.
+        settings: those that scores depend on.
+        encoder: folder or id of the run's encoder.
+        adapter: of the module between encoder and head.
+    """
+    trained = list(dict.fromkeys(part.language for part in material.train))
+    scored = [language for language in material.evaluation if language not in trained]
+    record = start_record(
+        method=method,
+        preset=args.preset,
+        seed=args.seed,
+        base_model=encoder,
+        languages=[*trained[1:], *scored],
+        pivot=trained[0],
+        settings=settings,
+        train_data=[_entry(*one, data.train_split) for one in zip(data.train_data, material.train, strict=True)],
+        # Both are in the order of the command line.
+        eval_data=[
+            _entry(item, part, data.eval_split)
+            for item, part in zip(data.eval_data, material.evaluation.values(), strict=True)
+        ],
+        objective=args.formula(),
+    )
+    record["data"] |= {
+        what: [{"hub_id": hub_id(_name_of(entry["source"])), **entry} for entry in entries]
+        for what, entries in data.extra_data().items()
+    }
+    frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
+    record["task"] = {
+        "kind": data.task,
+        "metric": material.task.metric,
+        "labels": [str(name) for name in material.task.config().get("id2label", {}).values()],
+        "pair": "text_b" in material.train[0].rows.column_names,
+        "head": args.head,
+        "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
+        "train_languages": trained,
+        "zero_shot": scored,
+        "encoder": history(encoder),
+        "module": adapter and {"name": adapter, "hub_id": hub_id(adapter), **(history(adapter) or {})},
+        "continual": method == "continual" and {name: getattr(args, name) for name in _CONTINUAL},
+    }
+    return record
+
+
+def write_task_record(
+    folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
+) -> None:
+    """Write `results.json` and the card of a model that was trained and scored into its folder.
+
+    Args:
+        folder: of the model.
+        record: of [`start_task_record`].
+        trainer: the model's.
+        scores: of each language.
+    """
+    from hf_xalign.evaluation.bootstrap import score_interval
+    from hf_xalign.model_cards import write_card
+    from hf_xalign.modeling.tuner import backbone_of
+
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    inputs = trainer.language_inputs
+    record["task"] |= {
+        "language_rows": inputs.embeddings and dict(inputs.embeddings),
+        "maps": inputs.maps and list(inputs.maps),
+    }
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    encoder = sum(p.numel() for p in backbone_of(model).parameters())
+    record["trainable"] = {"parameters": trained, "share": trained / encoder}
+    if trainer._paper:
+        paper = trainer._paper
+        record["paper"] = {"title": paper["title"], "id": paper["id"], "bibtex": paper["citation"]}
+    record["scores"]["after"] = {language: found.totals() for language, found in scores.items()}
+    record["intervals"] = {
+        "before": {},
+        "after": {
+            language: {metric: list(score_interval(own)) for metric, own in found.examples.items()}
+            for language, found in scores.items()
+        },
+    }
+    finish_record(record, {"model": str(folder)})
+    write_record(folder, record)
+    write_card(folder, record)
+
+
+def history(source: str) -> dict[str, Any] | None:
+    """How an encoder or a module was made, where its folder has a record: method, preset, languages, base model."""
+    if not (Path(source) / FILENAME).is_file():
+        return None
+    found = read_record(source)
+    return {name: found[name] for name in ("method", "preset", "languages", "base_model")}
+
+
+def _entry(item: str, part: Examples, split: str) -> dict[str, Any]:
+    """A labelled text as records have it."""
+    entry = {"source": item, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
+    return {**entry, "split": split, "revision": part.revision} if hub_id(_name_of(item)) else entry
+
+
+def _name_of(item: str) -> str:
+    """What may be a Hub id of `de=owner/name:config`; bare words are local names."""
+    name = item.rpartition("=")[2].partition(":")[0]
+    return name if "/" in name else ""

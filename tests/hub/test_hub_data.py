@@ -1,0 +1,78 @@
+"""Datasets on the Hub: pushed, loaded by name, and at which commit a run's record says they were."""
+
+from __future__ import annotations
+
+import pytest
+from datasets import Dataset
+from huggingface_hub import ModelCard
+from tiny import SENTENCES
+from tiny_card import make_record
+
+from hf_xalign.model_cards import render_card
+
+PUSH = (
+    "import datasets\n"
+    "text = datasets.Dataset.from_dict(columns)\n"
+    "found = text.push_to_hub('me/text', 'news', split='test').oid\n"
+)
+DESCRIBE = (
+    "from hf_xalign.data.monolingual import load_monolingual\n"
+    "from hf_xalign.data.parallel import hub_commit, load_parallel\n"
+    "from hf_xalign.recipes.common import TextArguments\n"
+    "from hf_xalign.recipes.text import load_parts\n"
+    "_, [entry] = load_parts(['de=me/text:news'], 'test', None, TextArguments())\n"
+)
+
+
+@pytest.fixture(scope="module")
+def commits(here):
+    """A dataset's two commits, the second with fewer rows."""
+    columns = {"de": [source for source, _, _ in SENTENCES], "en": [target for _, target, _ in SENTENCES]}
+    return [here.run(PUSH, columns={name: rows[:n] for name, rows in columns.items()}) for n in (None, 3)]
+
+
+def test_a_dataset(here, there, aligned, tmp_path):
+    aligned.to_parquet(tmp_path / "pairs.parquet")
+    here.run(
+        "import datasets\n"
+        "datasets.Dataset.from_parquet(file, cache_dir=file + '-cache').push_to_hub('me/pairs', split='train')",
+        file=str(tmp_path / "pairs.parquet"),
+    )
+    found = there.run("import datasets\nfound = datasets.load_dataset('me/pairs', split='train').to_list()")
+    assert Dataset.from_list(found).to_list() == aligned.to_list()
+
+
+def test_the_record_and_the_card_name_the_commit(commits, there):
+    entry = there.run(DESCRIBE + "found = entry")
+    assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
+    record = make_record()
+    record["data"]["eval"] = [entry]
+    result = ModelCard(render_card(record)).data.eval_results[0]
+    assert (result.dataset_type, result.dataset_config, result.dataset_split) == ("me/text", "news", "test")
+    assert result.dataset_revision == commits[1]
+
+
+def test_a_commit_that_is_asked_for(commits, there):
+    found = there.run(
+        DESCRIBE + "old = load_parallel('me/text:news', source_lang='de', split='test', revision=commit)\n"
+        "one = load_monolingual('me/text:news', split='test', text_column='de', revision=commit, max_sentences=2)\n"
+        "found = [len(old), hub_commit(old), len(one), hub_commit(one)]",
+        commit=commits[0],
+    )
+    assert found == [len(SENTENCES), commits[0], 2, commits[0]]
+
+
+def test_without_a_network_it_is_the_commit_in_the_cache(commits, there):
+    there.run(DESCRIBE)
+    code = (
+        "import huggingface_hub\n"
+        "places = (datasets.config, huggingface_hub.constants)\n"
+        "for place in places:\n"
+        "    place.HF_HUB_OFFLINE = True\n"
+        "try:\n" + "".join(f"    {line}\n" for line in DESCRIBE.splitlines()) + "finally:\n"
+        "    for place in places:\n"
+        "        place.HF_HUB_OFFLINE = False\n"
+        "found = [entry['revision'], entry['pairs']]"
+    )
+    revision, pairs = there.run("import datasets\n" + code)
+    assert (revision, pairs) in ((commits[0], len(SENTENCES)), (commits[1], 3))

@@ -1,0 +1,90 @@
+"""A recipe under `accelerate launch` uses all cores, unless its user said otherwise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hf_xalign.recipes.common import run
+from hf_xalign.recipes.threads import use_all_cores
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+RECIPE = """
+import os, sys
+from hf_xalign.recipes.common import run
+
+def main():
+    assert "torch" not in sys.modules
+    import torch
+    line = f"{os.environ['OMP_NUM_THREADS']} {torch.get_num_threads()} {os.environ.get('LOCAL_WORLD_SIZE')}\\n"
+    with open(sys.argv[1], "a") as file:
+        file.write(line)
+
+run(main)
+"""
+# What accelerate does, without its seconds of imports: the recipe in a process of its own, one thread by default.
+LAUNCHER = """
+import os, subprocess, sys
+chosen = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), "ACCELERATE_MIXED_PRECISION": "no"}
+code = "import os; from hf_xalign.recipes import threads; threads.use_all_cores(); print(os.environ[threads.THREADS])"
+subprocess.run([sys.executable, "-c", code], env={**os.environ, **chosen}, check=True)
+"""
+
+
+def environment(**changes):
+    """This process's, without what a launcher or a user of the tests put into it."""
+    mine = ("OMP_NUM_THREADS", "ACCELERATE_MIXED_PRECISION", "LOCAL_WORLD_SIZE")
+    return {name: value for name, value in os.environ.items() if name not in mine} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "threads"),
+    [
+        ({}, [], CORES),
+        ({"LOCAL_WORLD_SIZE": str(CORES)}, [], 1),
+        ({"LOCAL_WORLD_SIZE": str(CORES + 1)}, [], 1),
+        ({"OMP_NUM_THREADS": "1"}, [], 1),
+        ({"OMP_NUM_THREADS": "7"}, [], 7),
+        ({}, ["--num_cpu_threads_per_process", "1"], 1),
+        ({}, ["--num-cpu-threads-per-process=1"], 1),
+        # A run inside a run: whoever started the inner one without a launcher chose its threads.
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, [], 1),
+    ],
+)
+def test_whose_choice_it_is(changes, words, threads):
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, *words],
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{threads}\n"
+
+
+def test_one_thread_without_a_launcher_is_a_choice(monkeypatch):
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    use_all_cores()
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    run(lambda: None)
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_real_launcher(processes, tmp_path):
+    (tmp_path / "recipe.py").write_text(RECIPE)
+    several = ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"] if processes == 2 else []
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *several]
+    subprocess.run(
+        [*launch, str(tmp_path / "recipe.py"), str(tmp_path / "out")],
+        env=environment(CUDA_VISIBLE_DEVICES="", HF_HOME=str(tmp_path)),  # where nobody has configured accelerate
+        check=True,
+    )
+    each = max(1, CORES // processes)
+    assert (tmp_path / "out").read_text() == f"{each} {each} {2 if processes == 2 else None}\n" * processes

@@ -1,0 +1,138 @@
+"""Energy by counters that are files, and an NVML, made here."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from hf_xalign import energy
+from hf_xalign.energy import EnergyMeter
+
+RANGE = 1_000_000
+
+
+def zone(root, number, name, value, range_=RANGE):
+    """A zone of RAPL; its counter's file."""
+    folder = root / f"intel-rapl:{number}"
+    folder.mkdir(parents=True)
+    (folder / "name").write_text(f"{name}\n")
+    (folder / "max_energy_range_uj").write_text(f"{range_}\n")
+    (folder / "energy_uj").write_text(f"{value}\n")
+    return folder / "energy_uj"
+
+
+class FakeNVMLError(Exception):
+    """As pynvml's."""
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Two GPUs that torch sees the other way round; their millijoules by uuid."""
+    counters = {"GPU-a": 5000, "GPU-b": 70}
+
+    def read(handle):
+        if counters[handle] is None:
+            raise FakeNVMLError("not supported")
+        return counters[handle]
+
+    module = ModuleType("pynvml")
+    module.NVMLError = FakeNVMLError
+    module.nvmlInit = lambda: None
+    module.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
+    module.nvmlDeviceGetTotalEnergyConsumption = read
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda n: SimpleNamespace(uuid="ba"[n]))
+    return counters
+
+
+def test_packages_and_memory_are_summed_and_their_parts_are_not(tmp_path):
+    package, other = zone(tmp_path, "0", "package-0", 100), zone(tmp_path, "1", "package-1", 500)
+    core, memory = zone(tmp_path, "0:0", "core", 10), zone(tmp_path, "0:1", "dram", 7)
+    whole = zone(tmp_path, "2", "psys", 1)
+    with EnergyMeter(powercap=tmp_path) as meter:
+        for counter, value in ((package, 1100), (other, 700), (core, 900), (memory, 37), (whole, 5000)):
+            counter.write_text(str(value))
+    found = meter.result()
+    assert found["kwh"] == pytest.approx((1000 + 200 + 30) / 3.6e12)
+    assert found["measured"] == (
+        "while training: CPU packages and memory by RAPL; other programs on the machine included"
+    )
+
+
+def test_a_counter_that_starts_again(tmp_path):
+    counter = zone(tmp_path, "0", "package-0", RANGE - 100)
+    with EnergyMeter(powercap=tmp_path) as meter:
+        counter.write_text("250")
+    assert meter.result()["kwh"] == pytest.approx(350 / 3.6e12)
+
+
+def test_a_counter_that_starts_again_and_again(tmp_path, monkeypatch):
+    """It is read in between, too: its two ends would not tell."""
+    monkeypatch.setattr(energy, "_SECONDS", 0.005)
+    counter = zone(tmp_path, "0", "package-0", 0)
+    with EnergyMeter(powercap=tmp_path) as meter:
+        for turn in range(1, 7):
+            counter.with_name("next").write_text(str(turn * 600_000 % RANGE))
+            counter.with_name("next").replace(counter)
+            deadline = time.monotonic() + 30
+            while meter._kinds[0].used < turn * 600_000 and time.monotonic() < deadline:
+                time.sleep(0.005)
+    assert meter.result()["kwh"] == pytest.approx(6 * 600_000 / 3.6e12)
+
+
+@pytest.mark.parametrize("broken", ["no folder", "no zone", "first reading", "last reading"])
+def test_nothing_where_an_end_cannot_be_read(tmp_path, broken):
+    if broken != "no folder":
+        zone(tmp_path, "0", "package-0", 5)
+        other = zone(tmp_path, "1", "psys" if broken == "no zone" else "package-1", 5)
+    if broken == "no zone":
+        (tmp_path / "intel-rapl:0" / "name").write_text("uncore\n")
+    if broken == "first reading":
+        other.unlink()
+    with EnergyMeter(powercap=tmp_path) as meter:
+        if broken == "last reading":
+            other.unlink()
+    assert meter.result() is None
+
+
+def test_gpus_are_those_that_torch_sees(gpus, tmp_path):
+    with EnergyMeter(gpus=1, powercap=tmp_path) as meter:
+        gpus.update({"GPU-a": 9000, "GPU-b": 75})
+    found = meter.result()
+    assert found["kwh"] == pytest.approx(5000 / 3.6e12)
+    assert found["measured"].startswith("while training: 1 GPU by NVML, without the CPU;")
+
+
+def test_processors_and_gpus_are_summed(gpus, tmp_path):
+    counter = zone(tmp_path, "0", "package-0", 0)
+    with EnergyMeter(gpus=2, powercap=tmp_path) as meter:
+        counter.write_text("1234")
+        gpus.update({"GPU-a": 5001, "GPU-b": 72})
+    found = meter.result()
+    assert found["kwh"] == pytest.approx((1234 + 1000 + 2000) / 3.6e12)
+    assert found["measured"].startswith("while training: CPU packages by RAPL, 2 GPUs by NVML;")
+
+
+@pytest.mark.parametrize("after", [None, 69])
+def test_a_gpu_that_cannot_be_read_or_was_reset_is_left_out(gpus, tmp_path, after):
+    counter = zone(tmp_path, "0", "package-0", 0)
+    with EnergyMeter(gpus=1, powercap=tmp_path) as meter:
+        counter.write_text("1000")
+        gpus["GPU-b"] = after
+    assert meter.result()["kwh"] == pytest.approx(1000 / 3.6e12)
+    assert "CPU packages by RAPL, without the GPU;" in meter.result()["measured"]
+
+
+@pytest.mark.parametrize("why", ["no package", "no counter"])
+def test_nothing_without_nvml(gpus, tmp_path, monkeypatch, why):
+    if why == "no package":
+        monkeypatch.setitem(sys.modules, "pynvml", None)  # importing it fails
+    else:
+        gpus["GPU-b"] = None
+    with EnergyMeter(gpus=1, powercap=tmp_path) as meter:
+        pass
+    assert meter.result() is None

@@ -1,0 +1,127 @@
+"""The wheel, built from a copy of the checkout and used outside of it: what is in it, and that it works from there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tiny_recipe import command, make_files
+
+from hf_xalign.cli import packaged
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("trainers", "recipes", "model_cards")  # of the package, beside its own folder
+BESIDE = ("tests", "benchmarks")  # not of it
+CONFIGS = sorted(path.name for path in (ROOT / "recipes" / "configs").glob("*.yaml"))
+
+pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, by the setuptools that is installed, as there is no network; and the files that it was built from."""
+    pytest.importorskip("setuptools", minversion="80", reason="the wheel is built with the setuptools that is here")
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("hf_xalign", *ROOMS, *BESIDE):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, folder)
+    files = {file.relative_to(folder) for file in folder.rglob("*") if file.is_file()}
+    code = "from setuptools.build_meta import build_wheel; build_wheel('dist')"
+    (folder / "dist").mkdir()
+    subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
+    (path,) = (folder / "dist").iterdir()
+    return path, files
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """The folder that the wheel was installed into, without what it requires, which is here already."""
+    site = tmp_path_factory.mktemp("site")
+    options = ["--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check", "--target", str(site)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", *options, str(wheel[0])], capture_output=True, check=True
+    )
+    return site
+
+
+@pytest.fixture
+def call(installed, tmp_path, monkeypatch):
+    """Run Python, or `hf-xalign`, on the installed wheel in an empty folder; what it printed."""
+    # A path of one's own comes before site-packages, and so before the package that is installed there.
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))  # where nobody has configured accelerate
+    (tmp_path / "empty").mkdir()
+
+    def run(*words, script=None):
+        # -P: the folder of the command is no place to import from.
+        program = [sys.executable, "-P", *([str(installed / "bin" / script)] if script else [])]
+        done = subprocess.run([*program, *words], cwd=tmp_path / "empty", capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+def test_it_holds_the_package_and_nothing_else(wheel):
+    path, files = wheel
+    wanted = {file.as_posix() for file in files if file.parts[0] == "hf_xalign"}
+    wanted |= {f"hf_xalign/{file.as_posix()}" for file in files if file.parts[0] in ROOMS}
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        information = {name for name in names if re.match(r"hf_xalign-[^/]+\.dist-info/", name)}
+        (scripts,) = (name for name in information if name.endswith("/entry_points.txt"))
+        assert "hf-xalign = hf_xalign.cli.main:main" in archive.read(scripts).decode()
+        licences = {name.partition("/licenses/")[2] for name in information if "/licenses/" in name}
+    assert names - information == wanted
+    assert licences == {"LICENSE", "hf_xalign/data/chromium_ui/LICENSE"}
+    # Of what `wanted` must have found, one of each kind.
+    assert {"hf_xalign/py.typed", "hf_xalign/recipes/sweeps/fao.yaml", "hf_xalign/model_cards/template.md"} < names
+    assert {f"hf_xalign/recipes/configs/{name}" for name in CONFIGS} < names and len(CONFIGS) > 30
+
+
+def test_it_runs_in_an_empty_folder(call, installed, tmp_path):
+    """Its command, its recipes and what they read; the library that runs is the installed one."""
+    assert "commands:" in call("--help", script="hf-xalign")
+    assert call("card", "--help", script="hf-xalign").startswith("usage: hf-xalign card")
+    help_of_fao = call("train", "fao", "--help", script="hf-xalign")
+    assert all(name in help_of_fao for name in packaged.config_names("fao"))
+    make_files(tmp_path)
+    options = command(tmp_path, "--dry_run", "true", "--bf16", "false")
+    code = (
+        "import sys, hf_xalign.metrics\n"
+        "from hf_xalign import recipes, trainers, model_cards\n"
+        "from hf_xalign.recipes.fao import main\n"
+        f"main({options})\n"
+        "files = [one.__file__ for name, one in sys.modules.items() if name.split('.')[0] == 'hf_xalign']\n"
+        f"print('elsewhere:', [file for file in files if not file.startswith({str(installed)!r})])\n"
+        "print('metrics:', hf_xalign.metrics.names())\n"
+    )
+    found = call("-c", code)
+    assert "\nelsewhere: []\n" in found and "dry run" in found
+    assert "word_retrieval" in found.partition("metrics:")[2]
+    assert os.listdir(tmp_path / "empty") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [*packaged.METHODS, "distances"])
+def test_every_recipe_starts(call, method):
+    """It lists its settings, which takes all of its imports but the material's."""
+    words = ["distances"] if method == "distances" else ["train", method]
+    text = call(*words, "--", "--help", script="hf-xalign")
+    assert "usage: " in text and "--output_dir" in text
+
+
+@pytest.mark.slow
+def test_the_launcher_finds_the_recipe(call, tmp_path):
+    make_files(tmp_path)
+    words = command(tmp_path, "--max_steps", "2", "--bf16", "false")
+    assert "saved" in call("train", "fao", *words, script="hf-xalign")
+    assert (tmp_path / "out" / "README.md").is_file()

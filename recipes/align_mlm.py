@@ -50,9 +50,9 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     """
     from transformers import set_seed
 
+    from hf_xalign.hub_files import check_recorded_base
     from hf_xalign.recipes.pretraining import load_pretraining
     from hf_xalign.record import phase, start_record
-    from hf_xalign.hub_files import check_recorded_base
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
     from hf_xalign.trainers.checkpoints import check_output_dir
     from hf_xalign.trainers.tracking import track_record

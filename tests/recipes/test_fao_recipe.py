@@ -82,7 +82,7 @@ def test_a_folder_with_a_run_needs_a_flag(setup):
 
 def test_a_base_on_this_machine_alone_is_not_pushed(setup):
     """Said before training, not after it."""
-    with pytest.raises(InputError, match="push_to_hub: the base model is .*base, which is no model of the Hub"):
+    with pytest.raises(InputError, match=r"push_to_hub: the base model is .*base, which is no model of the Hub"):
         main(command(setup, "--push_to_hub", "true", "--hub_model_id", "me/aligned", out="pushed"))
     assert not (setup / "pushed").exists()
 

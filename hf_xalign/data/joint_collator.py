@@ -20,8 +20,9 @@ class JointCollator:
 
     The batch holds what the task's collator gives, and where there are pairs:
 
-    - `joint_input_ids`, `joint_attention_mask` (and `joint_token_type_ids`, where the task's batch has such: in
-      pairs the row of their language, or 0) int64 (B + 2P, width): the task's rows, then the first sides of the pairs, then the second ones;
+    - `joint_input_ids`, `joint_attention_mask` (and `joint_token_type_ids`, where the task's batch has such: in pairs
+      the row of their language, or 0) int64 (B + 2P, width): the task's rows, then the first sides of the pairs, then
+      the second ones;
     - what `PairCollator` gives but for these, by names that begin with `pair_`, its tokens counted in the joint batch.
 
     Args:

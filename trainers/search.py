@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import TrackioCallback
@@ -24,7 +24,7 @@ def search(
     make_trainer: Callable[[optuna.Trial], AlignmentTrainer],
     *,
     n_trials: int = 20,
-    direction: str = "maximize",
+    direction: Literal["maximize", "minimize"] = "maximize",
     seed: int = 0,
     study: optuna.Study | None = None,
     **options: Any,
@@ -97,7 +97,7 @@ def search(
     if not any(trial.state.name == "COMPLETE" for trial in study.trials):
         raise InputError(f"search: none of {len(study.trials)} trials was finished: try lower learning rates")
     best = study.best_trial
-    return BestRun(str(best.number), best.value, best.params, study)
+    return BestRun(str(best.number), study.best_value, best.params, study)
 
 
 class _Report(TrainerCallback):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 

@@ -17,19 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class TextArguments:
-    """The encoder and the text of a run."""
+class ParallelText:
+    """The text of a run."""
 
-    model_name_or_path: str = field(
-        default="embedded",
-        metadata={
-            "help": "Encoder: a Hub id, a folder, or `embedded` (no network needed).",
-            "group": "Model and data",
-        },
-    )
-    model_revision: str = field(
-        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": "Model and data"}
-    )
     train_data: list[str] = field(
         default_factory=lambda: ["embedded:de", "embedded:bn"],
         metadata={
@@ -64,6 +54,28 @@ class TextArguments:
             "group": "Model and data",
         },
     )
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults."""
+        from hf_xalign.config import non_default_fields
+
+        return non_default_fields(self)
+
+
+@dataclass
+class TextArguments(ParallelText):
+    """The encoder and the text of a run."""
+
+    model_name_or_path: str = field(
+        default="embedded",
+        metadata={
+            "help": "Encoder: a Hub id, a folder, or `embedded` (no network needed).",
+            "group": "Model and data",
+        },
+    )
+    model_revision: str = field(
+        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": "Model and data"}
+    )
     compare_with: str | None = field(
         default=None,
         metadata={
@@ -75,12 +87,6 @@ class TextArguments:
         default=False,
         metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},
     )
-
-    def changed(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults."""
-        from hf_xalign.config import non_default_fields
-
-        return non_default_fields(self)
 
 
 @dataclass

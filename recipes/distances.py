@@ -19,11 +19,11 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from hf_xalign.recipes.common import TextArguments, run, settle_cpu
+from hf_xalign.recipes.common import ParallelText, run, settle_cpu
 
 
 @dataclass
-class DistanceArguments(TextArguments):
+class DistanceArguments(ParallelText):
     """The stages, and the text that is measured on."""
 
     stages: list[str] = field(

@@ -11,7 +11,7 @@ from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
 from hf_xalign.data.word_alignment import align_words, link_statistics
 from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
-from hf_xalign.recipes.common import DataArguments, TextArguments
+from hf_xalign.recipes.common import DataArguments, ParallelText
 from hf_xalign.record import hub_id
 
 
@@ -93,7 +93,7 @@ def load_text(
 
 
 def load_parts(
-    items: list[str], split: str, max_pairs: int | None, data: TextArguments
+    items: list[str], split: str, max_pairs: int | None, data: ParallelText
 ) -> tuple[Dataset, list[dict[str, Any]]]:
     """The text of some sources as one corpus, and the record's entry of each.
 

@@ -17,6 +17,9 @@ from hf_xalign.modeling.precision import cpu_has_bfloat16
 
 logger = logging.getLogger(__name__)
 
+# The trackers that are tested, and what to install.
+_TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
+
 
 @dataclass
 class AlignmentConfig(TrainingArguments):
@@ -103,5 +106,7 @@ class AlignmentConfig(TrainingArguments):
             logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
             self.bf16 = False
         super().__post_init__()
-        if "wandb" in (self.report_to or []) and importlib.util.find_spec("wandb") is None:
-            raise InputError('report_to=wandb: W&B is not installed: pip install "hf_xalign[wandb]"')
+        for tracker, package in _TRACKERS.items():
+            modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
+            if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
+                raise InputError(f"report_to={tracker}: {tracker} is not installed: pip install {package}")

@@ -18,9 +18,9 @@ PUSH = (
 DESCRIBE = (
     "from hf_xalign.data.monolingual import load_monolingual\n"
     "from hf_xalign.data.parallel import hub_commit, load_parallel\n"
-    "from hf_xalign.recipes.common import TextArguments\n"
+    "from hf_xalign.recipes.common import ParallelText\n"
     "from hf_xalign.recipes.text import load_parts\n"
-    "_, [entry] = load_parts(['de=me/text:news'], 'test', None, TextArguments())\n"
+    "_, [entry] = load_parts(['de=me/text:news'], 'test', None, ParallelText())\n"
 )
 
 

@@ -157,12 +157,16 @@ def test_reported_to_wandb_offline(tmp_path, monkeypatch):
     assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
 
 
-def test_wandb_missing_names_the_extra(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("tracker", "package"),
+    [("wandb", r'"hf_xalign\[wandb\]"'), ("tensorboard", "tensorboard"), ("trackio", "trackio")],
+)
+def test_a_missing_tracker_names_what_to_install(tracker, package, tmp_path, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    with pytest.raises(InputError, match=r"hf_xalign\[wandb\]"):
-        FAOConfig(output_dir=str(tmp_path), use_cpu=True, report_to=["wandb"])
+    with pytest.raises(InputError, match=f"{tracker} is not installed: pip install {package}$"):
+        FAOConfig(output_dir=str(tmp_path), use_cpu=True, report_to=[tracker])
 
 
 @pytest.mark.parametrize(

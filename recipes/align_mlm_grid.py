@@ -63,6 +63,13 @@ class GridArguments:
     finetune_learning_rate: float = field(
         default=2e-5, metadata={"help": "Learning rate of fine-tuning.", "group": _GRID}
     )
+    finetune_max_length: int | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens of a sentence in fine-tuning; words beyond count as wrong. Default: block_size.",
+            "group": _GRID,
+        },
+    )
     show: bool = field(default=False, metadata={"help": "Print what is finished, and run nothing.", "group": _GRID})
 
 
@@ -179,7 +186,7 @@ def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: 
                 "max_train_examples": grid.max_train_examples,
                 "num_train_epochs": grid.finetune_epochs,
                 "learning_rate": grid.finetune_learning_rate,
-                "max_length": data.block_size,
+                "max_length": grid.finetune_max_length or data.block_size,
                 "per_device_eval_batch_size": args.per_device_eval_batch_size,
                 "seeds": [cell.seed],
                 "save_strategy": "no",

@@ -143,12 +143,14 @@ def test_grid(files, monkeypatch, capsys):
 
     def call(recipe, settings):
         calls.append(recipe)
+        assert recipe == "align_mlm.py" or settings["max_length"] == 40
         {"align_mlm.py": main, "finetune.py": finetune.main}[recipe](align_mlm_grid._words(settings))
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
     tagged = str(files / "tagged.jsonl")
     grid = ["--objectives", "mlm", "align_mlm", "--transformations", "transliteration", "inversion+transliteration"]
     labelled = ["--train_data", tagged, "--test_data", tagged, "--label_column", "tags", "--finetune_epochs", "1"]
+    labelled += ["--finetune_max_length", "40"]
     align_mlm_grid.main(command(files, *grid, *labelled))
     assert calls.count("align_mlm.py") == 4 and calls.count("finetune.py") == 8
     table = (files / "out" / "grid.md").read_text()

@@ -24,6 +24,7 @@ from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.model_init import first_model
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -65,7 +66,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: AlignMLMConfig,
         *,
         train_dataset: Dataset,
@@ -76,6 +77,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         args.check_model(model, processing_class)
         if args.needs_entries and entries is None:
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")

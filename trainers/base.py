@@ -6,7 +6,7 @@ import logging
 import os
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.trainer_utils import IntervalStrategy, TrainOutput, rotate_checkpoints
+from transformers.trainer_utils import BestRun, IntervalStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xalign.data.epochs import EpochCollator
 from hf_xalign.data.sampling import PairSampler
@@ -33,6 +33,7 @@ from hf_xalign.trainers.checkpoints import (
     resolve_resume,
 )
 from hf_xalign.trainers.hub import HubTrainer
+from hf_xalign.trainers.model_init import ModelInit
 from hf_xalign.trainers.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language.
         processing_class: the fast tokenizer.
-        kwargs: passed to `Trainer`.
+        kwargs: passed to `Trainer`; `model_init`, a function that makes a model, is what a search begins each trial
+            with, and makes this trainer's where `model` is None.
     """
 
     # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
@@ -66,6 +68,13 @@ class AlignmentTrainer(HubTrainer):
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
+    made_with: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keeps the arguments, for trainers like this one."""
+        trainer = super().__new__(cls)
+        trainer.made_with = (args, kwargs)
+        return trainer
 
     def __init__(
         self,
@@ -77,6 +86,8 @@ class AlignmentTrainer(HubTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        # The Trainer's own use of it is to put another model in the place of the one that was prepared.
+        self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         # The weights are carried in memory, small as they are, because the base may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = list(kwargs.pop("callbacks", None) or [])
@@ -102,16 +113,14 @@ class AlignmentTrainer(HubTrainer):
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
 
-    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not as the Trainer has it, which puts a bare model into a trainer that was made for another one.
+    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
+        """As [`~hf_xalign.trainers.search.search_settings`], which has the Trainer's own arguments.
 
-        Raises:
-            InputError: always; it names what to use.
+        The Trainer's own puts a bare model into a trainer that was made for another one; here a trial has a trainer.
         """
-        raise InputError(
-            "this trainer prepares its model, text and caches when it is made: use hf_xalign.trainers.search, which "
-            "makes a trainer for each trial"
-        )
+        from hf_xalign.trainers.search import search_settings
+
+        return search_settings(self, *args, **kwargs)
 
     # ---- Data ----
 

@@ -24,6 +24,7 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.task import TaskTrainer
 
 
@@ -68,7 +69,7 @@ class ContinualTrainer(TaskTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: ContinualConfig,
         *,
         task: Task,
@@ -79,6 +80,7 @@ class ContinualTrainer(TaskTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "

@@ -16,6 +16,7 @@ from hf_xalign.modeling.heads import ProjectionHead
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.reference import frozen_copy
 from hf_xalign.trainers.fao_config import FAOConfig
+from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.word import WordAlignmentTrainer, encoded, pair_collator
 
 
@@ -54,7 +55,7 @@ class FAOTrainer(WordAlignmentTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: FAOConfig,
         *,
         train_dataset: Dataset,
@@ -62,6 +63,7 @@ class FAOTrainer(WordAlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         args.check_model(model, processing_class)
         peft = hasattr(model, "peft_config")
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)

@@ -19,6 +19,7 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.top import language_numbers
 from hf_xalign.modeling.tuner import XAlignConfig
 from hf_xalign.trainers.mao_config import MAOConfig
+from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.word import WordAlignmentTrainer, encoded, pair_collator
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
@@ -60,7 +61,7 @@ class MAOTrainer(WordAlignmentTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: MAOConfig,
         *,
         train_dataset: Dataset,
@@ -68,6 +69,7 @@ class MAOTrainer(WordAlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         args.check_model(model, processing_class)
         own_maps = _own_maps(model, args)
         languages, pivot = _languages(train_dataset) if own_maps else (None, None)

@@ -28,6 +28,7 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.modeling.momentum import MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
 from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class PPATrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: PPAConfig,
         *,
         train_dataset: Dataset,
@@ -84,6 +85,7 @@ class PPATrainer(AlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         args.check_model(model, processing_class)
         self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:

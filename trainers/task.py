@@ -21,6 +21,7 @@ from hf_xalign.tasks.models import freeze_encoder
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -48,7 +49,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: TaskConfig,
         *,
         task: Task,
@@ -57,6 +58,7 @@ class TaskTrainer(AlignmentTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
+        model = first_model(model, args, kwargs.get("model_init"))
         args.check_model(model, processing_class)
         self.task = task
         self.language_inputs = LanguageInputs.of(model)

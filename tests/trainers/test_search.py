@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_trackio import runs_of
@@ -200,8 +200,74 @@ def test_one_process_only(monkeypatch):
         search(lambda trial: pytest.fail("made"))
 
 
-def test_the_search_of_transformers_says_where_to_go(tmp_path):
-    trial = SimpleNamespace(number=0, suggest_categorical=lambda name, choices: choices[0])
-    trainer = maker(tmp_path, [])(trial)
-    with pytest.raises(InputError, match=r"hf_xalign\.trainers\.search"):
-        trainer.hyperparameter_search(n_trials=1)
+# ---- As transformers has it ----
+
+
+def searcher(tmp_path, model_init, model=None, **settings):
+    """A trainer with `model_init`."""
+    args = {"use_cpu": True, "max_steps": 2, "save_strategy": "no", "disable_tqdm": True, "learning_rate": 0.01}
+    return FAOTrainer(
+        model,
+        FAOConfig(output_dir=str(tmp_path), **{**args, **settings}),
+        train_dataset=make_links(),
+        eval_dataset=make_links(),
+        processing_class=make_tokenizer(),
+        model_init=model_init,
+    )
+
+
+@pytest.mark.parametrize("takes_trial", [True, False])
+def test_hyperparameter_search_trains_a_trainer_like_this_one_for_each_trial(takes_trial, optuna, tmp_path):
+    """Each trial equals a run of its settings alone, and the trainer that was searched around stays as it was."""
+    seen = []
+
+    def make(trial):
+        seen.append(trial)
+        return make_encoder()
+
+    rates = [0.001, 0.02, 0.05]
+    trainer = searcher(tmp_path / "search", make if takes_trial else lambda: make(None), regularizer_weight=0.3)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    best = trainer.hyperparameter_search(
+        hp_space=lambda trial: {"learning_rate": trial.suggest_categorical("learning_rate", rates)},
+        compute_objective=lambda metrics: metrics["eval_de_retrieval_mean_to_pivot"] - metrics["eval_retrieval"],
+        n_trials=3,
+        direction="maximize",
+        backend="optuna",
+        hp_name=lambda trial: f"trial {trial.number}",
+        study=optuna.create_study(
+            direction="maximize", sampler=optuna.samplers.GridSampler({"learning_rate": rates}, seed=0)
+        ),
+    )
+    trials = best.run_summary.trials
+    assert sorted(trial.params["learning_rate"] for trial in trials) == rates
+    assert [trial and trial.number for trial in seen] == ([None, 0, 1, 2] if takes_trial else [None] * 4)
+    assert best.objective == max(trial.value for trial in trials)
+    for trial in trials:
+        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), regularizer_weight=0.3, **trial.params)
+        alone.train()
+        found = alone.evaluate()
+        assert trial.value == found["eval_de_retrieval_mean_to_pivot"] - found["eval_retrieval"]
+    assert trainer.state.global_step == 0 and trainer.args.learning_rate == 0.01
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("model_init", "settings", "message"),
+    [
+        (None, {}, "give the trainer model_init"),
+        (make_encoder, {"backend": "ray"}, "backend=ray: only optuna"),
+        (make_encoder, {"compute_objective": len}, "Say direction=maximize or minimize"),
+        (make_encoder, {"hp_space": lambda trial: {"learning_rte": 0.1}}, "FAOConfig has no setting learning_rte"),
+        (make_encoder, {"hp_space": lambda trial: {"preset": "cao_code"}}, "preset has given the other settings"),
+    ],
+)
+def test_what_cannot_be_searched(model_init, settings, message, optuna, tmp_path):
+    trainer = searcher(tmp_path, model_init, None if model_init else make_encoder())
+    with pytest.raises(InputError, match=message):
+        trainer.hyperparameter_search(n_trials=1, **settings)
+
+
+def test_a_trainer_needs_a_model(tmp_path):
+    with pytest.raises(InputError, match="model is None: give one, or model_init"):
+        searcher(tmp_path, None)

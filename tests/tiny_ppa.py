@@ -25,7 +25,6 @@ from hf_xalign.trainers.ppa_config import PPAConfig
 STEADY = {
     "optim": "sgd",
     "learning_rate": 0.02,
-    "head_learning_rate": 0.01,
     "lr_scheduler_type": "constant",
     "warmup_steps": 0.0,
     "weight_decay": 0.0,
@@ -41,6 +40,7 @@ SMALL = {
     "num_train_epochs": 1,
     "queue_size": 10,
     "projection_dim": 6,
+    "head_learning_rate": 0.01,
     "momentum": 0.9,
     "min_tokens": 2,
     "max_tokens": 60,

@@ -11,7 +11,7 @@ from tiny import make_encoder
 from tiny_ppa import SMALL, STEADY, make, make_pairs, tensors
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
-HEAD_LR = STEADY["head_learning_rate"]
+HEAD_LR = SMALL["head_learning_rate"]
 BATCH, ACCUMULATION, STEPS = 3, 2, 5
 # Eight pairs: steps of 3 + 3 and of 2, and in the second epoch the queue of ten still holds each pair's first key.
 ROWS = [[[0, 1, 2], [3, 4, 5]], [[6, 7]]]

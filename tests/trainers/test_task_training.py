@@ -294,7 +294,7 @@ def test_settings_that_do_not_go_together(base, tmp_path):
 
 
 def test_published_presets(tmp_path):
-    """METHODS sections 2, 4, 5 and 6."""
+    """METHODS sections 2, 4, 5, 6 and 7."""
     found = {
         name: (one.learning_rate, one.num_train_epochs, one.per_device_train_batch_size, one.warmup_steps)
         for name in TaskConfig.PRESETS
@@ -307,4 +307,5 @@ def test_published_presets(tmp_path):
         "align_mlm_tagging": (2e-5, 10, 32, 0),
         "continual": (5e-5, 3, 32, 0),
         "ppa_xnli": (5e-5, 2, 32, 1000),
+        "rotate": (1e-4, 40, 10, 0),
     }

@@ -119,7 +119,7 @@ def test_resuming_with_another_batch_size(tmp_path):
     model = make_encoder()
     batches = counted(model)
     vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=25)
-    assert batches == [25, 25, 25, 20]
+    assert sorted(batches) == [20, 25, 25, 25]  # threads take them, and end in any order
     rows = np.arange(whole.shape[0])
     torch.testing.assert_close(vectors.read(rows), whole.read(rows), rtol=1e-4, atol=1e-5)
 

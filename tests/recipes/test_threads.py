@@ -54,10 +54,11 @@ def environment(**changes):
         ({"ACCELERATE_MIXED_PRECISION": "no"}, [], 1),
     ],
 )
-def test_whose_choice_it_is(changes, words, threads):
+def test_whose_choice_it_is(changes, words, threads, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER, *words],
         env=environment(**changes),
+        cwd=tmp_path,  # the checkout's own folder would come before a plainly installed package
         capture_output=True,
         text=True,
         check=True,

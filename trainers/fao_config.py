@@ -83,6 +83,8 @@ class FAOConfig(WordAlignmentConfig):
         },
     }
 
+    INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
+
     preset: str = own("mao", "Objective", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Objective", "Aligned layers; -1 is the last, 0 the embeddings.")
     projection_dim: int = own(
@@ -104,8 +106,10 @@ class FAOConfig(WordAlignmentConfig):
         super().check_settings()
         if self.objective == "infonce" and len(self.layers or []) != 1:
             raise InputError("objective=infonce compares the words of one layer: give one layer")
-        if self.cache_dir and self.reference != "cache":
-            raise InputError("cache_dir: without reference=cache there is no cache, so leave it out")
+        if self.reference != "cache":
+            self.refuse_unused(
+                "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype"
+            )
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """As for every method; and the layers are there, and can be frozen as told."""

@@ -133,6 +133,7 @@ class PPAConfig(PresetConfig):
             InputError: naming the field and the way out.
         """
         self.check_choices()
+        self.refuse_unused("PPA's score is of sentences, not of words: leave it out", "eval_pooling")
         if self.contrast == "none" and self.words == "none":
             raise InputError("contrast=none and words=none leave no objective: switch one of them on")
         if not 0 <= self.momentum <= 1:

@@ -74,6 +74,16 @@ class PresetConfig(AlignmentConfig):
             if get_origin(hint) is Literal and value not in get_args(hint):
                 raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
 
+    def refuse_unused(self, reason: str, *names: str) -> None:
+        """Refuse settings that nothing would read, where one has a value of its own.
+
+        Raises:
+            InputError: naming the field, with the reason.
+        """
+        given = self.changed()
+        if unused := [name for name in names if name in given]:
+            raise InputError(f"{unused[0]}={given[unused[0]]}: {reason}")
+
     def preset_values(self) -> dict[str, Any]:
         """What the preset sets, as plain JSON."""
         return {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -14,6 +15,8 @@ from hf_xalign.losses import Norm
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.trainers.checks import check_encoder
 from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+
+logger = logging.getLogger(__name__)
 
 # What Cao's script does, and the papers that build on it say they follow: Adam (0.9, 0.98), eps 1e-9, no decay, no
 # clipping, linear warm-up over a tenth of the run, then constant.
@@ -36,6 +39,9 @@ class WordAlignmentConfig(PresetConfig):
 
     A method subclasses it, names its published variants in `PRESETS` and gives `preset` a default.
     """
+
+    # Settings that nothing but InfoNCE reads.
+    INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
 
     objective: Literal["l2", "infonce"] = own(
         "l2",
@@ -111,6 +117,10 @@ class WordAlignmentConfig(PresetConfig):
         self.check_choices()
         if self.mean_over_dims and self.norm == "l2":
             raise InputError("mean_over_dims=true goes with norm=squared_l2")
+        if self.objective == "l2":  # said and not refused: a configuration's objective may be changed for one run
+            changed = self.changed()
+            for name in [name for name in self.INFONCE if name in changed]:
+                logger.warning("%s=%s has no effect: objective=l2 does not read it", name, changed[name])
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder that these settings cannot train, before any compute is spent.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -45,7 +45,12 @@ def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: P
         rows: int (words,), the batch row of each word.
         width: padded length of the batch.
         pooling: which subwords make the word's vector.
+
+    Raises:
+        InputError: there is no such pooling.
     """
+    if pooling not in get_args(Pooling):
+        raise InputError(f"pooling={pooling}: choose {', '.join(get_args(Pooling))}")
     offset = rows.astype(np.int64) * width
     if pooling == "first":
         return TokenIndex(torch.from_numpy(offset + spans[:, 0]))

@@ -54,6 +54,11 @@ def test_an_unknown_layer_is_an_error():
         encode_words(make_encoder(), make_tokenizer(), "the cat", layers=(7,))
 
 
+def test_an_unknown_pooling_is_an_error():
+    with pytest.raises(ValueError, match="pooling=max: choose first, last, mean"):
+        encode_words(make_encoder(), make_tokenizer(), "the cat", pooling="max")
+
+
 def test_words_without_a_vector_are_no_queries():
     links = make_links(8)
     full = score_retrieval(make_encoder(), make_tokenizer(), links, all_occurrences=True)["de"]

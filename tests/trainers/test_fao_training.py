@@ -303,6 +303,28 @@ def test_what_cannot_be_trained_is_refused_at_once(encoder, tokenizer, settings,
         FAOTrainer(encoder(), args, train_dataset=make_links(8), processing_class=tokenizer())
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"reference_dtype": "bfloat16"}, "reference_dtype=bfloat16: without reference=cache"),
+        ({"cache_dir": "x"}, "cache_dir=x: without reference=cache"),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(settings, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        FAOConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+    FAOConfig(output_dir=str(tmp_path), use_cpu=True, reference="cache", **settings)
+
+
+@pytest.mark.parametrize("setting", [("temperature", 0.05), ("negatives", "other_sentences"), ("projection_dim", 0)])
+def test_the_distance_tells_of_settings_that_infonce_alone_reads(setting, tmp_path, caplog):
+    own = {"output_dir": str(tmp_path), "use_cpu": True, setting[0]: setting[1]}
+    FAOConfig(objective="infonce", **own)
+    assert not caplog.records
+    FAOConfig(**own)
+    assert f"{setting[0]}={setting[1]} has no effect: objective=l2" in caplog.text
+
+
 def test_a_slow_tokenizer_is_refused(tmp_path):
     class Slow:
         is_fast = False

@@ -227,6 +227,7 @@ def test_what_cannot_be_trained_is_refused_before_any_compute(encoder, tokenizer
         ({"mlm_probability": 0.0}, "masking probability 0.0"),
         ({"head_settling": 1.5}, "head_settling=1.5: a share of the run"),
         ({"head_learning_rate": -1.0}, "head_learning_rate=-1.0: at least 0"),
+        ({"eval_pooling": "last"}, "eval_pooling=last: PPA's score is of sentences"),
     ],
 )
 def test_settings_that_cannot_be(settings, message, tmp_path):

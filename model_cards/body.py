@@ -24,7 +24,7 @@ from hf_xalign.model_cards.metadata import (
     task_of,
     title,
 )
-from hf_xalign.record import cost_lines, is_count, score_columns, score_rows
+from hf_xalign.record import cost_lines, energy_line, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # hf_xalign.modeling.tuner's, which takes seconds to import
@@ -84,7 +84,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "hardware": _hardware(record["hardware"]),
         "times": ", ".join(f"{text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
         "dates": f"{text(times['started'])} to {text(times['finished'])}" if times["finished"] else "",
-        "energy": _energy(record.get("energy")),
+        "energy": text(energy_line(record)),
         "drift": [(code(k), f"{v:.4f}") for k, v in record["drift"].items() if v is not None],
         "license": license_of(record) and code(license_of(record)),
         "paper": _paper(paper),
@@ -257,10 +257,6 @@ def _hardware(hardware: Mapping[str, Any]) -> str:
     gpus = ", ".join(map(text, hardware["gpus"])) or "no GPU"
     processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")
     return ", ".join(filter(None, [text(hardware["cpu"]), f"{hardware['cores']} cores", memory, gpus, processes]))
-
-
-def _energy(energy: Mapping[str, Any] | None) -> str:
-    return f"{energy['kwh']:.3g} kWh ({text(energy['measured'])})" if energy else ""
 
 
 def _paper(paper: Mapping[str, str]) -> str:

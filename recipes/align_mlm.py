@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import resume_choice, run, settle_cpu
+from hf_xalign.recipes.common import resume_choice, run, settle_cpu, training
 
 DERIVED_FILE = "derived_language.json"
 
@@ -102,7 +102,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         return None
     with phase(record, "scoring"):
         _score(record, "before", trainer)
-    with phase(record, "training"):
+    with training(record, args, resumed=bool(resume)):
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()
     with phase(record, "scoring"):

@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import DataArguments, TextArguments, resume_choice, settle_cpu
+from hf_xalign.recipes.common import DataArguments, TextArguments, resume_choice, settle_cpu, training
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.base import AlignmentTrainer
@@ -58,7 +58,6 @@ def train_and_score(
 
     from transformers import set_seed
 
-    from hf_xalign.energy import EnergyMeter
     from hf_xalign.evaluation.drift import vector_drift
     from hf_xalign.hub_files import check_recorded_base
     from hf_xalign.recipes.material import load_material
@@ -120,8 +119,7 @@ def train_and_score(
             pictures = Pictures(trainer, resumed=bool(resume))
             if trainer.random_start:
                 record["scores"]["untrained"] = material.score(args, "untrained")
-    gpus = args.n_gpu and max(args.n_gpu, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    with phase(record, "training"), EnergyMeter(gpus=gpus) as meter:
+    with training(record, args, resumed=bool(resume)):
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()
     # Training leaves its autocast around the model's forward, and scores are float32.
@@ -131,11 +129,8 @@ def train_and_score(
             record["scores"]["after"] = material.score(args, "after")
             fill_words(record["scores"], getattr(args, "pooling", ""))
             record["drift"] = vector_drift(pivot_before, material.pivot_vectors(args))
-        if not resume:  # a resumed run knows the time and the energy of its last part only
-            if data.compare_with:
-                record["comparison"] = compare(record, other)
-            if energy := meter.result():
-                record["energy"] = energy
+        if data.compare_with and not resume:  # a resumed run knows the time of its last part only
+            record["comparison"] = compare(record, other)
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         with phase(record, "scoring"):
             drawn = pictures.write(folder, data.model_name_or_path)

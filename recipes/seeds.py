@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import settle_cpu
+from hf_xalign.recipes.common import settle_cpu, training
 from hf_xalign.recipes.task_material import TaskArguments, TaskMaterial, load_task
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _run_seed(
     )
     with phase(record, "preparing"):
         trainer = make_trainer(data, args, material.task, material.train, material.evaluation)
-    with phase(record, "training"):
+    with training(record, args, resumed=resume):
         trainer.train(resume_from_checkpoint=resume)
     # Training leaves its autocast around the model's forward, and scores are float32.
     trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)

@@ -49,16 +49,20 @@ def git_state() -> dict[str, Any] | None:
     return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
 
 
+def usable_cores() -> int:
+    """How many of the CPU's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def hardware() -> dict[str, Any]:
     """CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
     import torch
 
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 if pages else None
     return {
         "cpu": _cpu_model(),
-        "cores": len(usable),
+        "cores": usable_cores(),
         "memory_gib": memory and round(memory, 1),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),

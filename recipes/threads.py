@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from hf_xalign.surroundings import usable_cores
+
 THREADS = "OMP_NUM_THREADS"
 # The launcher sets it for every process that it starts.
 _MARK = "ACCELERATE_MIXED_PRECISION"
@@ -17,8 +19,7 @@ def use_all_cores() -> None:
     NumPy are imported. A number of threads that the user chose stays.
     """
     if _left_to_launcher():
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        os.environ[THREADS] = str(max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+        os.environ[THREADS] = str(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def _left_to_launcher() -> bool:

@@ -115,8 +115,9 @@ class PPATrainer(AlignmentTrainer):
                 )
             if args.words != "none":
                 heads["words"] = words = mlm_head(model)
-                vocabulary = len(cast(torch.Tensor, model.get_input_embeddings().weight))
-                words.start_bias(torch.from_numpy(count_tokens(train_dataset, vocabulary)))
+                if words.new:  # reads the whole text
+                    vocabulary = len(cast(torch.Tensor, model.get_input_embeddings().weight))
+                    words.start_bias(torch.from_numpy(count_tokens(train_dataset, vocabulary)))
         cast(nn.Module, model).add_module(HEAD_NAME, heads)
         super().__init__(
             model,

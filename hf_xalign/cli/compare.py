@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from hf_xalign.cli import packaged
 from hf_xalign.recipes import compare
@@ -13,11 +12,8 @@ DESCRIPTION = packaged.description("compare")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None of its own: the recipe reads its words, its fields are only listed."""
-    options = [
-        f"  --{field.name:<14}{field.metadata['help']}" for field in dataclasses.fields(compare.CompareArguments)
-    ]
     parser.usage = "hf-xalign compare FOLDER FOLDER ... [--field value ...]"
-    parser.epilog = "\n".join(["options of the recipe:", *options])
+    parser.epilog = "\n".join(["options of the recipe:", *packaged.option_lines(compare.CompareArguments)])
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from hf_xalign.cli import packaged
 from hf_xalign.recipes import distances
@@ -13,11 +12,7 @@ DESCRIPTION = packaged.description("distances")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None of its own: the recipe reads its words, the fields that only it has are listed."""
-    own = [
-        f"  --{field.name:<12}{field.metadata['help']}"
-        for field in dataclasses.fields(distances.DistanceArguments)
-        if field.name in distances.DistanceArguments.__annotations__
-    ]
+    own = packaged.option_lines(distances.DistanceArguments)
     parser.usage = "hf-xalign distances --stages NAME=MODEL ... [--field value ...]"
     parser.epilog = "\n".join(
         ["options of the recipe:", *own, "", "`hf-xalign distances -- --help` lists those of the text too."]

@@ -1,8 +1,8 @@
 """The entry of `hf-xalign`: finds the command, reads its options, and says what went wrong in one line.
 
 Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(args)`, which may return an exit status.
-Only the module of the command that is called is imported, and none of
-them imports torch or transformers before `run`, so that help and mistyped options answer at once.
+Only the module of the command that is called is imported, and none of them imports torch or transformers before
+`run`, so that help and mistyped options answer at once.
 """
 
 from __future__ import annotations

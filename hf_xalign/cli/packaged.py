@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import re
 from pathlib import Path
+from typing import Any
 
 from hf_xalign import recipes
 from hf_xalign.errors import InputError
@@ -39,6 +41,13 @@ def description(name: str) -> str:
     commands = {name: f"hf-xalign train {name}" for name in METHODS}
     commands |= {name: f"hf-xalign {name}" for name in ("compare", "distances")}
     return _CALL.sub(lambda call: commands.get(call[1], call[0]), text).replace("recipes/configs/", "")
+
+
+def option_lines(arguments: type[Any]) -> list[str]:
+    """The fields that a recipe's arguments have beside those that it shares with others, as lines of a help text."""
+    own = [field for field in dataclasses.fields(arguments) if field.name in arguments.__annotations__]
+    width = max(len(field.name) for field in own) + 2
+    return [f"  --{field.name:<{width}}{field.metadata['help']}" for field in own]
 
 
 def config_names(method: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,8 @@ from hf_xalign.evaluation.examples import ExampleScores
 
 # Resamples drawn at once: a batch of 100 over 10,000 items takes 16 MB.
 _BATCH = 100
+# Numbers drawn at once: 8 MB.
+_NUMBERS = 1_000_000
 
 
 def interval(
@@ -39,10 +41,7 @@ def interval(
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim != 1 or not len(scores):
         raise InputError(f"bootstrap: expected a score for each of at least one item, got shape {scores.shape}")
-    if not 0 < confidence < 1 or resamples < 1:
-        raise InputError(
-            f"bootstrap: confidence={confidence} must lie between 0 and 1, and resamples={resamples} be at least 1"
-        )
+    _check_options(confidence, resamples)
     if (scores == scores[0]).all():  # scipy warns, and refuses a single item
         return float(scores[0]), float(scores[0])
     from scipy.stats import bootstrap  # takes most of a second
@@ -76,18 +75,58 @@ def score_interval(
     Raises:
         InputError: an option out of range.
     """
+    _check_options(confidence, resamples)
+    columns = np.stack([scores.numerators, scores.denominators], axis=1)
+    return quantiles(resampled_ratios(columns, resamples, np.random.default_rng(seed))[:, 0], confidence)
+
+
+def resampled_ratios(columns: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Scores that are quotients of two sums over examples, of examples drawn with replacement.
+
+    Args:
+        columns: float (examples, 2 n), numerators and denominators of n scores in turn.
+        resamples: how many times the examples are drawn, for all scores alike.
+        rng: that they are drawn by.
+
+    Returns:
+        float64 (resamples, n); 0 where a sum of denominators is 0.
+    """
+    count = len(columns)
+    parts = []
+    for size in batches(resamples, count):
+        drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
+        parts.append(ratio((times @ columns).reshape(size, -1, 2)))
+    return np.concatenate(parts)
+
+
+def quantiles(differences: np.ndarray, confidence: float) -> tuple[float, float]:
+    """The bounds between which a share of the differences lies, the same share outside on either side.
+
+    Raises:
+        InputError: the confidence is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise InputError(f"bootstrap: confidence={confidence} must lie between 0 and 1")
+    low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def ratio(sums: np.ndarray) -> np.ndarray:
+    """Scores of numerators and denominators, the last dimension; 0 where a denominator is 0."""
+    above, below = sums[..., 0], sums[..., 1]
+    return np.divide(above, below, out=np.zeros_like(above), where=below != 0)
+
+
+def batches(total: int, width: int) -> Iterator[int]:
+    """Sizes of batches of rows of a width that make up a total."""
+    size = max(1, _NUMBERS // max(1, width))
+    for start in range(0, total, size):
+        yield min(size, total - start)
+
+
+def _check_options(confidence: float, resamples: int) -> None:
     if not 0 < confidence < 1 or resamples < 1:
         raise InputError(
             f"bootstrap: confidence={confidence} must lie between 0 and 1, and resamples={resamples} be at least 1"
         )
-    columns = np.stack([scores.numerators, scores.denominators], axis=1)
-    count = len(columns)
-    rng = np.random.default_rng(seed)
-    totals = []
-    for start in range(0, resamples, _BATCH):
-        size = min(_BATCH, resamples - start)
-        drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
-        above, below = (np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count) @ columns).T
-        totals.append(np.divide(above, below, out=np.zeros(size), where=below != 0))
-    low, high = np.quantile(np.concatenate(totals), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.bootstrap import quantiles
 from hf_xalign.evaluation.examples import ExampleScores
 from hf_xalign.evaluation.significance import (
     check_same_test,
@@ -24,7 +25,6 @@ from hf_xalign.evaluation.significance import (
     is_mean,
     paired_t_test,
     permutation_test,
-    quantiles,
     resampled_differences,
 )
 

@@ -11,16 +11,15 @@ out 0 in 1% to 7%.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.bootstrap import batches, quantiles, ratio, resampled_ratios
 from hf_xalign.evaluation.examples import ExampleScores
 
-# Numbers drawn at once: 8 MB.
-_BATCH = 1_000_000
 # Sums of the same numbers in another order differ by this share of them at most: no difference.
 _ROUNDING = 1e-9
 
@@ -99,12 +98,12 @@ def permutation_test(
     change = other - own
     change = change[change.any(axis=1)]  # the others may be swapped or not
     own, other = own.sum(axis=0), other.sum(axis=0)
-    observed = abs(_ratio(own) - _ratio(other))
+    observed = abs(ratio(own) - ratio(other))
     rng = np.random.default_rng(seed)
     reached = 0
-    for size in _batches(permutations, len(change)):
+    for size in batches(permutations, len(change)):
         moved = rng.integers(0, 2, (size, len(change)), dtype=np.uint8).astype(np.float64) @ change
-        differences = np.abs(_ratio(own + moved) - _ratio(other - moved))
+        differences = np.abs(ratio(own + moved) - ratio(other - moved))
         reached += int((differences >= observed * (1 - _ROUNDING)).sum())
     return (1 + reached) / (1 + permutations)
 
@@ -132,17 +131,12 @@ def resampled_differences(
     """
     check_same_test(scores, baseline)
     _check_positive(resamples=resamples)
-    runs, examples = len(scores), len(scores[0])
+    runs = len(scores)
     # (examples, systems * seeds * 2): numerator and denominator of each
     columns = np.stack([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
     rng = np.random.default_rng(seed)
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
-    parts = []
-    for size in _batches(resamples, examples):
-        drawn = rng.integers(0, examples, (size, examples)) + examples * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * examples).reshape(size, examples)
-        parts.append(_ratio((times @ columns).reshape(size, 2, runs, 2)))
-    totals = np.concatenate(parts)  # (resamples, systems, seeds)
+    totals = resampled_ratios(columns, resamples, rng).reshape(resamples, 2, runs)  # (resamples, systems, seeds)
     return np.take_along_axis(totals[:, 0] - totals[:, 1], drawn_runs, axis=1).mean(axis=1)
 
 
@@ -174,18 +168,6 @@ def difference_interval(
         InputError: the systems' seeds or examples do not match, or an option is out of range.
     """
     return quantiles(resampled_differences(scores, baseline, resamples=resamples, seed=seed), confidence)
-
-
-def quantiles(differences: np.ndarray, confidence: float) -> tuple[float, float]:
-    """The bounds between which a share of the differences lies, the same share outside on either side.
-
-    Raises:
-        InputError: the confidence is not between 0 and 1.
-    """
-    if not 0 < confidence < 1:
-        raise InputError(f"bootstrap: confidence={confidence} must lie between 0 and 1")
-    low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
@@ -234,19 +216,6 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
                 f"the systems were tested on other examples, or on the same in another order: example {row} has "
                 f"{first.columns['gold'][row]} items for one and {one.columns['gold'][row]} for another"
             )
-
-
-def _ratio(sums: np.ndarray) -> np.ndarray:
-    """Scores of numerators and denominators, the last dimension; 0 where a denominator is 0."""
-    above, below = sums[..., 0], sums[..., 1]
-    return np.divide(above, below, out=np.zeros_like(above), where=below != 0)
-
-
-def _batches(total: int, width: int) -> Iterator[int]:
-    """Sizes of batches of rows of a width that make up a total."""
-    size = max(1, _BATCH // max(1, width))
-    for start in range(0, total, size):
-        yield min(size, total - start)
 
 
 def _check_positive(**options: int) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hf_xalign.data.padding import pad_rows
+
 
 @dataclass(frozen=True)
 class TaskCollator:
@@ -47,22 +49,14 @@ class TaskCollator:
 
 def collate_inputs(rows: list[dict[str, Any]], pad_token_id: int) -> dict[str, torch.Tensor]:
     """What an encoder reads of rows: all of a [`TaskCollator`]'s batch but the labels."""
-    width = max(len(row["input_ids"]) for row in rows)
-    input_ids = torch.full((len(rows), width), pad_token_id)
-    attention_mask = torch.zeros(len(rows), width, dtype=torch.long)
-    for number, row in enumerate(rows):
-        ids = torch.as_tensor(row["input_ids"])
-        input_ids[number, : len(ids)] = ids
-        attention_mask[number, : len(ids)] = 1
-    batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+    input_ids, inside = pad_rows([row["input_ids"] for row in rows], pad_token_id)
+    batch = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(inside).long()}
     if "language_row" in rows[0]:
         own = torch.tensor([row["language_row"] for row in rows])
-        batch["token_type_ids"] = own[:, None].expand(-1, width).contiguous()
+        batch["token_type_ids"] = own[:, None].expand(-1, inside.shape[1]).contiguous()
     elif "token_type_ids" in rows[0]:
-        types = torch.zeros(len(rows), width, dtype=torch.long)
-        for number, row in enumerate(rows):
-            types[number, : len(row["token_type_ids"])] = torch.as_tensor(row["token_type_ids"])
-        batch["token_type_ids"] = types
+        types, _ = pad_rows([row["token_type_ids"] for row in rows], 0)
+        batch["token_type_ids"] = torch.from_numpy(types)
     if "language_number" in rows[0]:
         batch["language"] = torch.tensor([row["language_number"] for row in rows])
     return batch

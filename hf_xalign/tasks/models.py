@@ -52,10 +52,7 @@ def load_task_model(
     """
     path = resolve_model(name_or_path)
     if Path(path, "adapter_config.json").exists() and not Path(path, "config.json").exists():
-        raise InputError(
-            f"{name_or_path} is an adapter: give it by adapter={name_or_path}, and the encoder that it was trained on "
-            "by model_name_or_path"
-        )
+        raise adapter_alone(name_or_path)
     try:
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -64,8 +61,7 @@ def load_task_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         if isinstance(config, RotatedConfig):
-            if adapter is not None:
-                raise InputError(f"{name_or_path} has maps already: leave adapter={adapter} out")
+            check_mapped(name_or_path, adapter)
             return _mapped(name_or_path, task, revision)
         _check_head(name_or_path, config, task)
         with safetensors_alone(name_or_path):
@@ -73,6 +69,24 @@ def load_task_model(
                 path, revision=revision, dtype=torch.float32, use_safetensors=True, **task.config()
             )
     return model if adapter is None else with_alignment(model, adapter)
+
+
+def adapter_alone(name: str) -> InputError:
+    """The error of an adapter in the place of an encoder."""
+    return InputError(
+        f"{name} is an adapter: give it by adapter={name}, and the encoder that it was trained on by "
+        "model_name_or_path"
+    )
+
+
+def check_mapped(name: str, adapter: str | None) -> None:
+    """Refuse an adapter beside a mapped encoder's maps.
+
+    Raises:
+        InputError: there is one.
+    """
+    if adapter is not None:
+        raise InputError(f"{name} has maps already: leave adapter={adapter} out")
 
 
 def freeze_encoder(model: PreTrainedModel) -> None:

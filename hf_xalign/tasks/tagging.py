@@ -21,6 +21,7 @@ from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.collation import collate_inputs
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.models import adapter_alone, check_mapped
 from hf_xalign.tasks.task import Batch
 
 # What ROTATE reads of an encoder without maps.
@@ -191,12 +192,9 @@ def load_tagger(
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
-        raise InputError(
-            f"{name_or_path} is an adapter: give it by adapter={name_or_path}, and the encoder that it was trained on "
-            "by model_name_or_path"
-        )
-    if isinstance(encoder, RotatedModel) and adapter is not None:
-        raise InputError(f"{name_or_path} has maps already: leave adapter={adapter} out")
+        raise adapter_alone(name_or_path)
+    if isinstance(encoder, RotatedModel):
+        check_mapped(name_or_path, adapter)
     if layers is None:
         layers = _layers_to_read(encoder, adapter)
     with torch.random.fork_rng():

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation import significance
+from hf_xalign.evaluation import bootstrap
 from hf_xalign.evaluation.bootstrap import interval
 from hf_xalign.evaluation.examples import ExampleScores
 from hf_xalign.evaluation.significance import (
@@ -118,7 +118,7 @@ def test_permutation_test_of_each_seed_alone_is_that_of_concatenated_sentences()
 
 
 def test_smallest_p_is_one_over_the_permutations(monkeypatch):
-    monkeypatch.setattr(significance, "_BATCH", 1000)  # several batches, the last one smaller
+    monkeypatch.setattr(bootstrap, "_NUMBERS", 1000)  # several batches, the last one smaller
     own, other = ([right_or_wrong(np.full(60, value))] for value in (1, 0))
     assert permutation_test(own, other, permutations=99) == pytest.approx(1 / 100)
 
@@ -155,7 +155,7 @@ def test_interval_of_one_seed_is_that_of_the_mean_difference():
 
 def test_resampled_differences_follow_the_draws(monkeypatch):
     """Each difference is that of some draw of examples and seeds: here few enough to list them all."""
-    monkeypatch.setattr(significance, "_BATCH", 7)
+    monkeypatch.setattr(bootstrap, "_NUMBERS", 7)
     rng = np.random.default_rng(5)
     gold = np.array([2, 3])
     own, other = ([random_counts(rng, gold) for _ in range(2)] for _ in range(2))

@@ -2,21 +2,16 @@
 
     python tiny_align_mlm.py OUTPUT_DIR '{"name": {"objective": "align_mlm", ...}, ...}' [--resume] [--kill_after STEP]
 
-Each of the named runs goes into a folder of its name in OUTPUT_DIR, with `final.safetensors` (the encoder with its
-head, the numbers of the log, and for each process the entries that it had).
+Each process leaves `entries-RANK.safetensors` too, the entries that it had.
 """
 
 from __future__ import annotations
-
-import argparse
-import json
-from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from tiny import SENTENCES, make_encoder, make_tokenizer
-from tiny_launch import KillAfter, leave_processes
+from tiny_launch import be_script, numbers, tensors
 from tiny_ppa import STEADY, make_pairs
 
 from hf_xalign.data.entries import TokenEntries
@@ -91,38 +86,18 @@ def train(folder, *args, **settings):
 
 def outcome(trainer):
     """The numbers of the log, float64 (steps, terms), and the weights."""
-    names = ("loss", "loss/mlm", "loss/align", "grad_norm")
-    rows = [[row[name] for name in names if name in row] for row in trainer.state.log_history if "loss" in row]
-    weights = {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
-    return torch.tensor(rows, dtype=torch.float64), weights
+    return numbers(trainer, "loss", "loss/mlm", "loss/align", "grad_norm"), tensors(trainer.model)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output_dir", type=Path)
-    parser.add_argument("runs", type=json.loads)
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--kill_after", type=int, default=0)
-    given = parser.parse_args()
-    for name, settings in given.runs.items():
-        folder = given.output_dir / name
-        trainer = make(
-            folder,
-            make_encoder(dropout=given.dropout),
-            callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
-            **settings,
-        )
-        trainer.train(resume_from_checkpoint=given.resume or None)
-        log, weights = outcome(trainer)
-        rank = trainer.args.process_index
-        if trainer.entries is not None:
-            save_file({"entries": torch.from_numpy(trainer.entries.ids)}, folder / f"entries-{rank}.safetensors")
-        if rank == 0:
-            (folder / "world_size").write_text(str(trainer.args.world_size))
-            save_file({**weights, "log": log}, folder / "final.safetensors")
-    leave_processes()
+def make_run(folder, given, **settings):
+    return make(folder, make_encoder(dropout=given.dropout), callbacks=given.callbacks, **settings)
+
+
+def keep_entries(trainer, folder) -> None:
+    if trainer.entries is not None:
+        found = {"entries": torch.from_numpy(trainer.entries.ids)}
+        save_file(found, folder / f"entries-{trainer.args.process_index}.safetensors")
 
 
 if __name__ == "__main__":
-    main()
+    be_script(make_run, outcome, keep=keep_entries)

@@ -5,16 +5,11 @@ python tiny_continual.py OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resu
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
 import numpy as np
 import torch
 from datasets import Dataset
-from safetensors.torch import save_file
 from tiny import make_encoder, make_links, make_tokenizer
-from tiny_launch import KillAfter, leave_processes
+from tiny_launch import be_script, numbers, tensors
 from tiny_ppa import STEADY
 from transformers import BertForSequenceClassification, BertForTokenClassification
 
@@ -83,35 +78,13 @@ def train(folder, *args, **settings):
 
 def outcome(trainer):
     """The numbers of the log, float64 (steps, terms), and the weights."""
-    names = ("loss", "loss/task", "loss/align", "loss/regularizer", "grad_norm")
-    rows = [[row[name] for name in names if name in row] for row in trainer.state.log_history if "loss" in row]
-    weights = {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
-    return torch.tensor(rows, dtype=torch.float64), weights
+    log = numbers(trainer, "loss", "loss/task", "loss/align", "loss/regularizer", "grad_norm")
+    return log, tensors(trainer.model)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output_dir", type=Path)
-    parser.add_argument("runs", type=json.loads)
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--kill_after", type=int, default=0)
-    given = parser.parse_args()
-    for name, settings in given.runs.items():
-        folder = given.output_dir / name
-        trainer = make(
-            folder,
-            make_model(dropout=given.dropout),
-            callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
-            **settings,
-        )
-        trainer.train(resume_from_checkpoint=given.resume or None)
-        log, weights = outcome(trainer)
-        if trainer.args.process_index == 0:
-            (folder / "world_size").write_text(str(trainer.args.world_size))
-            save_file({**weights, "log": log}, folder / "final.safetensors")
-    leave_processes()
+def make_run(folder, given, **settings):
+    return make(folder, make_model(dropout=given.dropout), callbacks=given.callbacks, **settings)
 
 
 if __name__ == "__main__":
-    main()
+    be_script(make_run, outcome)

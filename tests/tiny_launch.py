@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
 
@@ -34,6 +35,51 @@ def leave_processes() -> None:
         # lock, waits for threads of gloo's that wait for that lock.
         gc.collect()
         torch.distributed.destroy_process_group()
+
+
+def numbers(trainer, *names):
+    """Those of the log's numbers that are there, float64 (steps, names)."""
+    rows = [[row[name] for name in names if name in row] for row in trainer.state.log_history if "loss" in row]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def tensors(module):
+    """Every weight and buffer, copied."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def be_script(make, outcome, *, keep=None, **options) -> None:
+    """Train each run of the command line, OUTPUT_DIR RUNS [--resume] [--kill_after STEP], and leave what came out.
+
+    RUNS is `{"name": {setting: value, ...}, ...}`. A run goes into a folder of its name, with `final.safetensors`
+    (weights, and the log's numbers) and `world_size`.
+
+    Args:
+        make: (folder, given, **settings) to the trainer; `given` is the command line, with `callbacks` to pass on.
+        outcome: trainer to its (log, weights).
+        keep: (trainer, folder), called by every process after training.
+        options: more of the command line, and their defaults.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output_dir", type=Path)
+    parser.add_argument("runs", type=json.loads)
+    parser.add_argument("--resume", action="store_true")
+    for name, default in {"kill_after": 0, "dropout": 0.0, **options}.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    given = parser.parse_args()
+    for name, settings in given.runs.items():
+        folder = given.output_dir / name
+        given.callbacks = [KillAfter(given.kill_after)] if given.kill_after else None
+        trainer = make(folder, given, **settings)
+        trainer.train(resume_from_checkpoint=given.resume or None)
+        if keep:
+            keep(trainer, folder)
+        log, weights = outcome(trainer)
+        if trainer.args.process_index == 0:
+            (folder / "world_size").write_text(str(trainer.args.world_size))
+            save_file({**weights, "log": log}, folder / "final.safetensors")
+        del trainer  # see `leave_processes`
+    leave_processes()
 
 
 def launch(script: Path, folder, runs, *options, processes=1, killed=False) -> None:

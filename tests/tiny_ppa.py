@@ -2,20 +2,13 @@
 
     python tiny_ppa.py OUTPUT_DIR '{"name": {"contrast": "moco", ...}, ...}' [--resume] [--kill_after STEP]
 
-Each of the named runs goes into a folder of its name in OUTPUT_DIR, with `history.json` (the log), `final.safetensors`
-(the encoder with its heads) and, for each process, `momentum-RANK.safetensors` (the momentum encoder and the queue).
+Each process leaves `momentum-RANK.safetensors` too, the momentum encoder and the queue.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
-import torch
-from safetensors.torch import save_file
 from tiny import SENTENCES, make_encoder, make_tokenizer
-from tiny_launch import KillAfter, leave_processes
+from tiny_launch import be_script, numbers, tensors
 
 from hf_xalign.modeling.momentum import save_momentum
 from hf_xalign.trainers.ppa import PPATrainer
@@ -80,53 +73,24 @@ def train(folder, *args, **settings):
     return trainer
 
 
-def tensors(module):
-    """Every weight and buffer, copied."""
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
-
-
 def outcome(trainer):
     """The numbers of the log, float64 (steps, terms), and the weights of all that a step changes."""
-    names = ("loss", "loss/contrast", "loss/tlm", "loss/mlm", "grad_norm")
     found = tensors(trainer.model)
     if trainer.queue is not None:
         found |= {f"momentum.{name}": tensor for name, tensor in tensors(trainer.momentum).items()}
         found |= {f"queue.{name}": tensor for name, tensor in tensors(trainer.queue).items()}
-    rows = [[row[name] for name in names if name in row] for row in trainer.state.log_history if "loss" in row]
-    return torch.tensor(rows, dtype=torch.float64), found
+    return numbers(trainer, "loss", "loss/contrast", "loss/tlm", "loss/mlm", "grad_norm"), found
 
 
-def run(folder, settings, given) -> None:
-    trainer = make(
-        folder,
-        model=make_encoder(dropout=given.dropout),
-        data=make_pairs(given.pairs),
-        callbacks=[KillAfter(given.kill_after)] if given.kill_after else None,
-        **settings,
-    )
-    trainer.train(resume_from_checkpoint=given.resume or None)
-    rank = trainer.args.process_index
+def make_run(folder, given, **settings):
+    data = make_pairs(given.pairs)
+    return make(folder, make_encoder(dropout=given.dropout), data=data, callbacks=given.callbacks, **settings)
+
+
+def keep_momentum(trainer, folder) -> None:
     if trainer.queue is not None:
-        save_momentum(folder / f"momentum-{rank}.safetensors", trainer.momentum, trainer.queue)
-    log, weights = outcome(trainer)
-    if rank == 0:
-        (folder / "world_size").write_text(str(trainer.args.world_size))
-        save_file({**weights, "log": log}, folder / "final.safetensors")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output_dir", type=Path)
-    parser.add_argument("runs", type=json.loads)
-    parser.add_argument("--pairs", type=int, default=16)
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--kill_after", type=int, default=0)
-    given = parser.parse_args()
-    for name, settings in given.runs.items():
-        run(given.output_dir / name, settings, given)
-    leave_processes()
+        save_momentum(folder / f"momentum-{trainer.args.process_index}.safetensors", trainer.momentum, trainer.queue)
 
 
 if __name__ == "__main__":
-    main()
+    be_script(make_run, outcome, keep=keep_momentum, pairs=16)

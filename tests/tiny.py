@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 
+def make_multilingual_encoder(seed: int = 0):
+    """The same with language embeddings of English and German that differ."""
+    import torch
+
+    from hf_xalign.modeling.language_embeddings import add_language_embeddings
+
+    model = make_encoder(seed)
+    add_language_embeddings(model, ["en", "de"])
+    torch.nn.init.normal_(model.embeddings.token_type_embeddings.weight)
+    return model
+
+
 def make_tokenizer():
     """A WordPiece tokenizer that knows every letter used in the tests' sentences and a few longer pieces."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors

@@ -11,6 +11,7 @@ from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.data.masking import masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.pooling import layer_index
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ar
 
     Raises:
         InputError: several GPUs in one process; a slow tokenizer or one without padding token; [CLS] or [SEP] are to
-            be linked and there are none; a model with a head.
+            be linked and there are none; a model with a head; an encoder with language embeddings.
     """
     check_one_gpu(args.n_gpu, why=" (torch's DataParallel cannot split a batch of word links)")
     word_tokenizer(tokenizer)
@@ -72,6 +73,7 @@ def check_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ar
         )
     if not hasattr(model, "peft_config") and model.base_model is not model:
         raise InputError(f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model")
+    refuse_language_embeddings(model, "alignment by word links")
 
 
 def check_fao(model: PreTrainedModel, args: FAOConfig) -> None:

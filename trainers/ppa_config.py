@@ -12,6 +12,7 @@ from hf_xalign.data.sampling import LanguageSampling
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.key_queue import QueueStart
+from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.sentence_head import Normalize, SentencePooling
 from hf_xalign.trainers.checks import check_one_gpu, check_vocabulary
@@ -159,9 +160,10 @@ class PPAConfig(PresetConfig):
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train, before any compute is spent.
 
         Raises:
-            InputError: adapters or a head on the encoder; several GPUs in one process; a tokenizer without padding or
-                mask token, without a template for two sentences, or with more tokens than the encoder; pairs longer
-                than the encoder takes; more pairs in an optimizer step than the queue holds.
+            InputError: adapters, a head or language embeddings on the encoder; several GPUs in one process; a
+                tokenizer without padding or mask token, without a template for two sentences, or with more tokens
+                than the encoder; pairs longer than the encoder takes; more pairs in an optimizer step than the queue
+                holds.
         """
         check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config"):
@@ -172,6 +174,7 @@ class PPAConfig(PresetConfig):
             raise InputError(
                 f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model"
             )
+        refuse_language_embeddings(model, "PPA")
         self._check_tokenizer(model, tokenizer)
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
         if self.contrast == "moco" and step > self.queue_size:

@@ -23,7 +23,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.loading import encoder_of, load, load_tokenizer
-from hf_xalign.modeling.language_embeddings import in_language
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
@@ -149,7 +148,7 @@ def word_distances(
             needed = np.unique(np.concatenate([part[:, 0] for part in words]))
             chosen = rows.select(needed)
             spoken = chosen[f"{side}_lang"][0] if f"{side}_lang" in chosen.column_names else None
-            with speaking(model, spoken), in_language(model, spoken):
+            with speaking(model, spoken):
                 vectors[side] = extract_word_vectors(
                     model,
                     tokenizer,

@@ -43,8 +43,8 @@ def encode_words(
         texts: one text or several.
         layers: which layers: -1 the last, 0 the embeddings.
         pooling: which subwords make a word's vector: `first`, `last`, `mean`.
-        lang: language code of the texts, which decides how words are split, and through which map they go where a
-            model has one for each language.
+        lang: language code of the texts, which decides how words are split, and through which map they go, or which
+            language embedding they get, where a model has one for each language.
         batch_size: texts a forward pass.
 
     Raises:

@@ -23,6 +23,7 @@ from transformers.utils.generic import can_return_tuple
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.modeling.checkpoint import without_pooler
+from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tuner import LanguageAware, backbone_of
@@ -236,7 +237,7 @@ def check_bare(encoder: PreTrainedModel) -> None:
     """Refuse what maps cannot be put on.
 
     Raises:
-        InputError: it has adapters, maps or a task head, or is no encoder.
+        InputError: it has adapters, maps, a task head or language embeddings, or is no encoder.
     """
     if not isinstance(encoder, PreTrainedModel) or any(
         isinstance(module, BaseTunerLayer) for module in encoder.modules()
@@ -252,6 +253,7 @@ def check_bare(encoder: PreTrainedModel) -> None:
             f"{type(encoder).__name__} has a task head: maps go on the encoder alone, as AutoModel or "
             "hf_xalign.load gives it"
         )
+    refuse_language_embeddings(encoder, "a mapped encoder")
 
 
 class Placed(NamedTuple):

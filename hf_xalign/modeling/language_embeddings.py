@@ -73,6 +73,23 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     return None if numbers is None else dict(numbers)
 
 
+def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
+    """Refuse an encoder with language embeddings where it is not told the language, and all would be taken for row 0.
+
+    Args:
+        model: the encoder.
+        method: what does not tell it, for the message.
+
+    Raises:
+        InputError: it has them.
+    """
+    if (rows := language_ids(model.config)) is not None:
+        raise InputError(
+            f"the encoder has language embeddings ({', '.join(rows)}), and {method} would take every text for "
+            f"{next(iter(rows))}: take an encoder without them (pre-trained by MLM or ALIGN-MLM, not XLM or DICT-MLM)"
+        )
+
+
 @contextlib.contextmanager
 def in_language(model: nn.Module, language: str | None) -> Iterator[None]:
     """Within the block texts that the model reads are in `language`, unless a call has `token_type_ids` of its own.

@@ -24,6 +24,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.bottleneck import PLACES, TOP_NAME, BottleneckLayer, Flow, NormBottleneckLayer, XAlignLayer
+from hf_xalign.modeling.language_embeddings import in_language
 from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.top import TopLayer
 
@@ -323,18 +324,19 @@ def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
     """Within the block texts are in `language`; nothing happens with a model that does not tell languages apart.
 
     Raises:
-        InputError: the module has no map for it.
+        InputError: the module has no map for it, or the encoder no language embedding.
     """
     owner = _owner_of_maps(model)
-    if owner is None or language is None:
-        yield
-        return
-    before = owner._language
-    owner.set_language(language)
-    try:
-        yield
-    finally:
-        owner.set_language(before)
+    with in_language(model, language):
+        if owner is None or language is None:
+            yield
+            return
+        before = owner._language
+        owner.set_language(language)
+        try:
+            yield
+        finally:
+            owner.set_language(before)
 
 
 def _owner_of_maps(model: nn.Module) -> TopLayer | LanguageAware | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_encoder, make_links, make_tokenizer
+from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from tiny_adapters import adapt
 from tiny_maps import make_map
 from transformers import AutoModel, BertForTokenClassification
@@ -25,7 +25,7 @@ from hf_xalign.evaluation.distances import (
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling import with_alignment
-from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
+from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
@@ -257,10 +257,8 @@ def test_numbers_and_figures_are_written(folders, aligned, tmp_path):
 
 def test_an_encoder_with_language_embeddings_is_told_the_language():
     """It is measured as two plain encoders would be, one with each language's row."""
-    model = make_encoder(0)
-    add_language_embeddings(model, ["en", "de"])
+    model = make_multilingual_encoder()
     rows = model.embeddings.token_type_embeddings.weight
-    torch.nn.init.normal_(rows)
     plain = {}
     for language, row in language_ids(model.config).items():
         plain[language] = make_encoder(0)

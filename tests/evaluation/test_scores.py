@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import make_encoder, make_links, make_tokenizer
+from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
@@ -52,6 +52,22 @@ def test_the_models_mode_is_left_alone():
 def test_an_unknown_layer_is_an_error():
     with pytest.raises(ValueError, match="layers 0 "):
         encode_words(make_encoder(), make_tokenizer(), "the cat", layers=(7,))
+
+
+def test_an_encoder_with_language_embeddings_is_told_the_language():
+    model, tokenizer = make_multilingual_encoder(), make_tokenizer()
+    ids = tokenizer("the cat", return_tensors="pt").input_ids
+    for language, row in (("en", 0), ("de", 1)):
+        with torch.no_grad():
+            expected = model(ids, token_type_ids=torch.full_like(ids, row)).last_hidden_state[0, 1:-1]
+        found = encode_words(model, tokenizer, "the cat", pooling="first", lang=language)[0].vectors[:, 0]
+        torch.testing.assert_close(found, expected)
+    with pytest.raises(ValueError, match="language 'fr': the encoder has language embeddings for en, de"):
+        encode_words(model, tokenizer, "the cat", lang="fr")
+    # The same encoder for every language, were it not told.
+    told = score_retrieval(model, tokenizer, make_links(8))["de"]
+    del model.config.language_ids
+    assert told != score_retrieval(model, tokenizer, make_links(8))["de"]
 
 
 def test_an_unknown_pooling_is_an_error():

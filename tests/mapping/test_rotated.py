@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tiny import make_links, make_tokenizer
+from tiny import make_links, make_multilingual_encoder, make_tokenizer
 from tiny_adapters import TEXT, close, make_base
 from tiny_families import CONFIGS
 from tiny_maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
@@ -277,6 +277,7 @@ def test_languages_that_do_not_fit():
 def test_encoders_that_do_not_fit():
     one = {"en": make_map()}
     refuse(one, "has maps already", encoder=make_rotated())
+    refuse(one, "a mapped encoder would take every text for en", encoder=make_multilingual_encoder())
     refuse(one, "has a task head", encoder=make_base(auto_class=AutoModelForSequenceClassification))
     adapted = get_peft_model(make_base(), XAlignConfig())
     refuse(one, "without adapters", encoder=adapted)

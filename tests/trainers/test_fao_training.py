@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from tiny import make_encoder, make_links, make_tokenizer
+from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from transformers import TrainerCallback
 
 from hf_xalign.errors import InputError
@@ -291,6 +291,7 @@ def with_head():
         (make_encoder, no_specials, {"linked_tokens": "all"}, "no special token first and none last"),
         (make_encoder, no_padding, {}, "no padding token"),
         (with_head, make_tokenizer, {}, "encoder with a head"),
+        (make_multilingual_encoder, make_tokenizer, {}, r"language embeddings \(en, de\).*take every text for en"),
         (make_encoder, make_tokenizer, {"layers": [7]}, "layers 0"),
         (make_encoder, make_tokenizer, {"freeze_layers": 2}, "something below it must be trained"),
         (lambda: lora(0.0), make_tokenizer, {"freeze_layers": 1}, "PEFT model's is frozen"),

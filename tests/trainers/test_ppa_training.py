@@ -7,7 +7,7 @@ import logging
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder, make_tokenizer
+from tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from tiny_families import CONFIGS, save_base
 from tiny_launch import tensors
 from tiny_ppa import STEADY, make, make_pairs, train
@@ -206,6 +206,7 @@ def unlimited_tokenizer():
         (make_encoder, unlimited_tokenizer, {"max_tokens": 62}, "set max_tokens to 61 or less"),
         (lambda: lora(make_encoder()), make_tokenizer, {}, "not a PeftModel"),
         (lambda: BertForMaskedLM(make_encoder().config), make_tokenizer, {}, "encoder with a head"),
+        (make_multilingual_encoder, make_tokenizer, {}, "PPA would take every text for en"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_any_compute(encoder, tokenizer, settings, message, tmp_path):

@@ -27,13 +27,21 @@ class KillAfter(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def leave_processes() -> None:
-    """End together with the other processes, where there are any."""
+def let_go() -> None:
+    """Free a trainer that nothing holds any more while no process talks to another.
+
+    DistributedDataParallel's reference to gloo's group, let go of under the interpreter's lock, waits for threads of
+    gloo's that may wait for that lock: where the garbage was collected in the midst of the next run, it hung.
+    """
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
-        # DistributedDataParallel goes first: the last reference to gloo's group, let go of under the interpreter's
-        # lock, waits for threads of gloo's that wait for that lock.
         gc.collect()
+
+
+def leave_processes() -> None:
+    """End together with the other processes, where there are any."""
+    let_go()
+    if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
@@ -78,7 +86,8 @@ def be_script(make, outcome, *, keep=None, **options) -> None:
         if trainer.args.process_index == 0:
             (folder / "world_size").write_text(str(trainer.args.world_size))
             save_file({**weights, "log": log}, folder / "final.safetensors")
-        del trainer  # see `leave_processes`
+        del trainer
+        let_go()
     leave_processes()
 
 

@@ -10,7 +10,6 @@ several runs, by name, and each goes into a folder of that name in OUTPUT_DIR.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import signal
@@ -19,25 +18,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch
 from safetensors.torch import save_file
 from tiny import make_encoder, make_links, make_tokenizer
-from transformers import TrainerCallback
+from tiny_launch import KillAfter, leave_processes, let_go
 
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 
 METHODS = {"fao": (FAOConfig, FAOTrainer), "mao": (MAOConfig, MAOTrainer)}
-
-
-class KillAfter(TrainerCallback):
-    """Die as by `kill -9` at the end of a step."""
-
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class KilledInSave:
@@ -96,10 +83,8 @@ def main() -> None:
     runs = given.settings.items() if given.each else [("", given.settings)]
     for name, settings in runs:
         run(given.output_dir / name, settings, given)
-    if torch.distributed.is_initialized():
-        gc.collect()  # what holds the group would free it while the interpreter ends, where that may wait for ever
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+        let_go()
+    leave_processes()
 
 
 if __name__ == "__main__":

@@ -12,15 +12,13 @@ import torch
 from safetensors.torch import save_file
 from tiny import SENTENCES, make_encoder, make_tokenizer
 from tiny_launch import be_script, numbers, tensors
-from tiny_ppa import STEADY, make_pairs
+from tiny_ppa import make_pairs
 
 from hf_xalign.data.entries import TokenEntries
 from hf_xalign.data.pretraining import encode_pretraining
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-
-__all__ = ["STEADY"]
 
 OBJECTIVES = ("mlm", "xlm", "dict_mlm", "align_mlm")
 SMALL = {

@@ -10,14 +10,11 @@ import torch
 from datasets import Dataset
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_launch import be_script, numbers, tensors
-from tiny_ppa import STEADY
 from transformers import BertForSequenceClassification, BertForTokenClassification
 
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
-
-__all__ = ["STEADY"]
 
 LABELS = LabelSet.of(["O", "B-a"])
 TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))

@@ -15,6 +15,25 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
+# Plain SGD: Adam divides a gradient that is pure rounding by its own size.
+STEADY = {
+    "optim": "sgd",
+    "learning_rate": 0.02,
+    "lr_scheduler_type": "constant",
+    "warmup_steps": 0.0,
+    "weight_decay": 0.0,
+    "max_grad_norm": 0.0,
+    "train_sampling_strategy": "sequential",
+}
+# A run that is stopped or killed, and gone on with from a checkpoint that is not its last step's.
+STOPPED = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "save_strategy": "steps",
+    "save_steps": 2,
+}
+
 
 class KillAfter(TrainerCallback):
     """Die as by `kill -9` at the end of a step."""

@@ -14,16 +14,6 @@ from hf_xalign.modeling.momentum import save_momentum
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
 
-# Plain SGD: Adam divides a gradient that is pure rounding by its own size.
-STEADY = {
-    "optim": "sgd",
-    "learning_rate": 0.02,
-    "lr_scheduler_type": "constant",
-    "warmup_steps": 0.0,
-    "weight_decay": 0.0,
-    "max_grad_norm": 0.0,
-    "train_sampling_strategy": "sequential",
-}
 SMALL = {
     "use_cpu": True,
     "disable_tqdm": True,

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import make_encoder
-from tiny_align_mlm import OBJECTIVES, STEADY, make, make_entries, outcome, train
-from tiny_launch import identical, launch, result, same
+from tiny_align_mlm import OBJECTIVES, make, make_entries, outcome, train
+from tiny_launch import STEADY, STOPPED, identical, launch, result, same
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from hf_xalign.data.entries import TokenEntries
@@ -61,11 +61,7 @@ def test_two_processes_are_one(tmp_path):
 
 # Four steps an epoch, half of it accumulated. A checkpoint after step 2 and 6 lies in the middle of an epoch.
 KILLED = {
-    "num_train_epochs": 2,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "save_strategy": "steps",
-    "save_steps": 2,
+    **STOPPED,
     "learning_rate": 1e-3,
     "lr_scheduler_type": "constant",
     "warmup_steps": 0.0,

@@ -9,8 +9,8 @@ import tiny_continual
 import torch
 from datasets import Dataset
 from tiny import make_encoder, make_links, make_tokenizer
-from tiny_continual import SMALL, STEADY, TEXTS, TOKENS, examples, make, make_model, outcome, train
-from tiny_launch import identical, launch, result, same
+from tiny_continual import SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
+from tiny_launch import STEADY, STOPPED, identical, launch, result, same
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
@@ -214,11 +214,7 @@ def test_two_processes_are_one(tmp_path):
 
 
 KILLED = {
-    "num_train_epochs": 2,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "save_strategy": "steps",
-    "save_steps": 2,
+    **STOPPED,
     "learning_rate": 1e-3,
     "alpha": 0.3,
     "lr_scheduler_type": "constant",

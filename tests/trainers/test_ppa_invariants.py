@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import make_encoder
-from tiny_launch import identical, launch, result, same
-from tiny_ppa import STEADY, make, make_pairs, outcome, train
+from tiny_launch import STEADY, STOPPED, identical, launch, result, same
+from tiny_ppa import make, make_pairs, outcome, train
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
@@ -117,14 +117,7 @@ def test_two_processes_are_one(tmp_path):
 # ---- Killed and resumed ----
 
 # Four steps an epoch, half of it accumulated. A checkpoint after step 2 and 6 lies in the middle of an epoch.
-KILLED = {
-    "num_train_epochs": 2,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "save_strategy": "steps",
-    "save_steps": 2,
-    "learning_rate": 1e-3,
-}
+KILLED = {**STOPPED, "learning_rate": 1e-3}
 RUNS = {
     "ours": KILLED,
     "dropout in keys": {**KILLED, "preset": "paper", "key_dropout": True, "freeze_embeddings": True},

@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 from tiny import make_encoder
-from tiny_launch import tensors
-from tiny_ppa import SMALL, STEADY, make, make_pairs
+from tiny_launch import STEADY, tensors
+from tiny_ppa import SMALL, make, make_pairs
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
 HEAD_LR = SMALL["head_learning_rate"]

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 from tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from tiny_families import CONFIGS, save_base
-from tiny_launch import tensors
-from tiny_ppa import STEADY, make, make_pairs, train
+from tiny_launch import STEADY, tensors
+from tiny_ppa import make, make_pairs, train
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, TrainerCallback
 
 from hf_xalign.errors import InputError

@@ -8,8 +8,7 @@ import pytest
 import tiny_tagging
 import torch
 from tiny_families import save_base
-from tiny_launch import identical, launch, result, same
-from tiny_ppa import STEADY
+from tiny_launch import STEADY, STOPPED, identical, launch, result, same
 from tiny_tagging import make, outcome, train
 
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
@@ -17,11 +16,7 @@ from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 SCRIPT = Path(tiny_tagging.__file__)
 DIVIDED = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 KILLED = {
-    "num_train_epochs": 2,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "save_strategy": "steps",
-    "save_steps": 2,
+    **STOPPED,
     "learning_rate": 1e-2,
     "lr_scheduler_type": "constant",
 }

@@ -123,5 +123,5 @@ def test_every_recipe_starts(call, method):
 def test_the_launcher_finds_the_recipe(call, tmp_path):
     make_files(tmp_path)
     words = command(tmp_path, "--max_steps", "2", "--bf16", "false")
-    assert "saved" in call("train", "fao", *words, script="hf-xalign")
+    assert "\nmodel card:" in call("train", "fao", *words, script="hf-xalign")
     assert (tmp_path / "out" / "README.md").is_file()

@@ -1,7 +1,6 @@
 """What alignment does to tasks in other languages: slot filling and parts of speech, many seeds, honest marks.
 
-    python benchmarks/downstream.py --data DATA --output_dir runs/downstream --max_train_pairs 500 \\
-        --max_train_examples 2000 --max_eval_examples 500                            # hours on 2 cores, resumable
+    python benchmarks/downstream.py --data DATA --output_dir runs/downstream             # hours on 2 cores, resumable
     python benchmarks/downstream.py --data DATA --output_dir runs/trial --seeds 0 --languages de es --tasks pos \\
         --max_train_pairs 40 --max_train_examples 60 --max_eval_examples 20 --epochs 1                  # a trial run
 
@@ -11,13 +10,15 @@ DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the t
 Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained; MAO's linear maps, frozen
 between encoder and head; centred rotation (Procrustes), likewise. Each is trained on English and tested on all
 languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). Everything
-is done by the recipes, and what is finished is not done again; the last step is `recipes/compare.py`, with the raw
-encoder as baseline.
+is done by the recipes, and what is finished is not done again; the last steps of a task are `recipes/compare.py`, with
+the raw encoder as baseline, and `recipes/distances.py` on the models of the first seed, which are kept (half a
+gigabyte each; the others are not).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEMS = ("raw", "fao", "continual", "mao", "rotation")
 TASKS = ("pos", "slots")
+# Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
+EXAMPLES = {"pos": 1000, "slots": 3000}
 # Languages with text for alignment and for both tasks.
 LANGUAGES = ("de", "es", "ru", "hi", "tr")
 
@@ -43,14 +46,16 @@ def config(name: str) -> list[str]:
     return ["--config", str(ROOT / "recipes" / "configs" / f"{name}.yaml")]
 
 
+def parallel(given: argparse.Namespace, part: str) -> list[str]:
+    """The sentence pairs of a part, `train` or `test`, as the recipes take them."""
+    return [f"{name}={Path(given.data) / 'embedded' / f'{name}.{part}.jsonl'}" for name in given.languages]
+
+
 def align(given: argparse.Namespace, models: Path) -> None:
     """The alignments that the systems need, one a seed, where they are not there yet."""
-    data = Path(given.data)
-    parallel = [f"{language}={data / 'embedded' / f'{language}.train.jsonl'}" for language in given.languages]
-    held_out = [f"{language}={data / 'embedded' / f'{language}.test.jsonl'}" for language in given.languages]
-    text = ["--train_data", *parallel, "--eval_data", *held_out]
-    if given.max_train_pairs:
-        text += ["--max_train_pairs", str(given.max_train_pairs), "--max_eval_pairs", str(given.max_train_pairs)]
+    # The headline score of an alignment is a check here: the tasks are what counts.
+    text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
+    text += ["--max_eval_pairs", "100", "--max_train_pairs", str(given.max_train_pairs)]
     wanted = {"fao": {"fao", "continual"} & set(given.systems), "mao": {"mao"} & set(given.systems)}
     for name, needed in wanted.items():
         for seed in given.seeds if needed else ():
@@ -78,13 +83,12 @@ def task_options(given: argparse.Namespace, task: str) -> list[str]:
         own = ["--label_column", "labels", "--labels", f"{data / 'labels.json'}:bio"]
     options = ["--train_data", f"en={train}", "--task", "token", "--text_columns", "tokens", *own]
     options += ["--eval_data", *(f"{language}={data / name.format(language)}" for language in languages)]
-    for option in ("max_train_examples", "max_eval_examples"):
-        if (value := getattr(given, option)) is not None:
-            options += [f"--{option}", str(value)]
+    options += ["--max_train_examples", str(given.max_train_examples or EXAMPLES[task])]
+    options += ["--max_eval_examples", str(given.max_eval_examples)]
     options += ["--num_train_epochs", str(given.epochs), "--learning_rate", str(given.learning_rate)]
     options += ["--per_device_train_batch_size", str(given.batch_size)]
     options += ["--freeze_embeddings", "true", "--use_cpu", str(given.use_cpu).lower(), "--report_to", "none"]
-    return [*options, "--seeds", *map(str, given.seeds)]
+    return options
 
 
 def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Path:
@@ -92,24 +96,47 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     folder = Path(given.output_dir) / task / system
     options = [*task_options(given, task), "--output_dir", str(folder)]
     aligned = str(models / "fao-{seed}")
+    name = "finetune.py"
     if system == "continual":
-        pairs = [
-            f"{language}={Path(given.data) / 'embedded' / f'{language}.train.jsonl'}" for language in given.languages
-        ]
-        options += ["--model_name_or_path", aligned, "--reference", "embedded", "--pairs", *pairs]
-        if given.max_train_pairs:
-            options += ["--max_pairs", str(given.max_train_pairs)]
-        recipe("continual.py", *options)
-        return folder
-    options += ["--model_name_or_path", aligned if system == "fao" else "embedded"]
+        options += ["--model_name_or_path", aligned, "--reference", "embedded", "--pairs", *parallel(given, "train")]
+        options += ["--max_pairs", str(given.max_train_pairs)]
+        name = "continual.py"
+    else:
+        options += ["--model_name_or_path", aligned if system == "fao" else "embedded"]
     if system in ("mao", "rotation"):
         options += ["--adapter", str(models / ("mao-{seed}" if system == "mao" else "rotation"))]
-    recipe("finetune.py", *options)
+    # The first seed's model is kept, for the distances; a finished seed is not run again.
+    recipe(name, *options, "--save_models", "true", "--seeds", str(given.seeds[0]))
+    if len(given.seeds) > 1:
+        recipe(name, *options, "--seeds", *map(str, given.seeds))
     return folder
+
+
+def distances(given: argparse.Namespace, models: Path, task: str) -> None:
+    """Linked against random words, before the task and after it, in the first seed's models."""
+    from hf_xalign.evaluation.distances import NUMBERS
+
+    seed = given.seeds[0]
+    stages = {"raw": "embedded"}
+    if {"fao", "continual"} & set(given.systems):
+        stages["fao"] = str(models / f"fao-{seed}")
+    for name in given.systems:
+        stages[f"{name}, {task}"] = str(Path(given.output_dir) / task / name / f"seed-{seed}")
+    folder = Path(given.output_dir) / "distances" / task
+    if (numbers := folder / NUMBERS).exists():
+        if json.loads(numbers.read_text())["stages"] == stages:
+            return
+        numbers.unlink()  # of other systems
+    text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
+    text += ["--max_train_pairs", "500", "--max_eval_pairs", "500"]
+    named = [f"{name}={source}" for name, source in stages.items()]
+    recipe("distances.py", "--stages", *named, *text, "--output_dir", str(folder))
 
 
 def main() -> None:
     """Run what is not finished, and print the comparisons."""
+    from hf_xalign.evaluation.plots import require_matplotlib
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the data")
     parser.add_argument("--output_dir", default="runs/downstream")
@@ -121,11 +148,14 @@ def main() -> None:
     # Chosen on English alone (EWT's test part, the slots' dev part): with 5e-4 and batches of 32 no slot is found.
     parser.add_argument("--learning_rate", type=float, default=2e-4, help="of the task")
     parser.add_argument("--batch_size", type=int, default=16, help="of the task")
-    parser.add_argument("--max_train_pairs", type=int, help="sentence pairs a language")
-    parser.add_argument("--max_train_examples", type=int)
-    parser.add_argument("--max_eval_examples", type=int)
+    parser.add_argument("--max_train_pairs", type=int, default=500, help="sentence pairs a language")
+    parser.add_argument(
+        "--max_train_examples", type=int, help=", ".join(f"{task} {n}" for task, n in EXAMPLES.items())
+    )
+    parser.add_argument("--max_eval_examples", type=int, default=500, help="a language")
     parser.add_argument("--use_cpu", action=argparse.BooleanOptionalAction, default=True)
     given = parser.parse_args()
+    require_matplotlib()  # of the last step
     models = Path(given.output_dir) / "models"
     align(given, models)
     for task in given.tasks:
@@ -133,6 +163,7 @@ def main() -> None:
         if len(folders) > 1:
             table = Path(given.output_dir) / f"{task}.md"
             recipe("compare.py", *folders, "--names", *given.systems, "--markdown", str(table))
+            distances(given, models, task)
 
 
 if __name__ == "__main__":

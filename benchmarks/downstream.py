@@ -86,7 +86,7 @@ def task_options(given: argparse.Namespace, task: str) -> list[str]:
     options += ["--max_train_examples", str(given.max_train_examples or EXAMPLES[task])]
     options += ["--max_eval_examples", str(given.max_eval_examples)]
     options += ["--num_train_epochs", str(given.epochs), "--learning_rate", str(given.learning_rate)]
-    options += ["--per_device_train_batch_size", str(given.batch_size)]
+    options += ["--per_device_train_batch_size", str(given.batch_size), "--per_device_eval_batch_size", "64"]
     options += ["--freeze_embeddings", "true", "--use_cpu", str(given.use_cpu).lower(), "--report_to", "none"]
     return options
 

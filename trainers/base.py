@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -18,7 +17,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedToken
 from transformers.trainer_utils import BestRun, IntervalStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xalign.data.epochs import EpochCollator
-from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.sampling import PairSampler, lengths_and_languages
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
@@ -127,7 +126,7 @@ class AlignmentTrainer(HubTrainer):
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
-        lengths, languages = _lengths_and_languages(dataset)
+        lengths, languages = lengths_and_languages(dataset)
         self._train_sampler = PairSampler(
             lengths,
             languages,
@@ -340,14 +339,3 @@ class AlignmentTrainer(HubTrainer):
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)
         self._load_from_checkpoint(cast(str, self.state.best_model_checkpoint))
-
-
-def _lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Length of each pair, and its language as a number, without a Python object a row."""
-    lengths, languages = [], []
-    codes: dict[str, int] = defaultdict(lambda: len(codes))
-    for batch in dataset.select_columns(["length", "source_lang"]).with_format("numpy").iter(100_000):
-        lengths.append(batch["length"].astype(np.int32))
-        names, inverse = np.unique(batch["source_lang"], return_inverse=True)
-        languages.append(np.array([codes[str(name)] for name in names], dtype=np.int16)[inverse])
-    return np.concatenate(lengths), np.concatenate(languages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
@@ -15,6 +16,7 @@ from transformers.modeling_outputs import ModelOutput
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.joint_collator import JOINT, PAIR, JointCollator
+from hf_xalign.data.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.streams import PairedSampler, PairedStreams
 from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance
@@ -26,6 +28,9 @@ from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.task import TaskTrainer
+
+# Keeps the pairs' generator apart from the others that the same seed starts.
+_STREAM = 7
 
 
 class ContinualTrainer(TaskTrainer):
@@ -120,13 +125,25 @@ class ContinualTrainer(TaskTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
         sampler = super()._get_train_sampler(streams.task)
+        step_examples = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+        step_pairs = max(1, round(step_examples * self.args.pairs_per_example))
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        lengths, languages = lengths_and_languages(streams.pairs)
+        stream = PairSampler(
+            lengths,
+            languages,
+            step_pairs=step_pairs,
+            seed=int(np.random.SeedSequence([seed, _STREAM]).generate_state(1)[0]),
+            group_by_length=self.args.train_sampling_strategy == "group_by_length",
+            multiple=step_pairs,
+        )
         self._train_sampler = cast(
             Any,
             PairedSampler(
                 cast(Sampler[int], sampler),
-                len(streams.pairs),
+                stream,
                 share=self.args.pairs_per_example,
-                seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
+                step_examples=step_examples,
             ),
         )
         return self._train_sampler

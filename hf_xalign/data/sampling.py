@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
+from datasets import Dataset
 from torch.utils.data import Sampler
 
 LanguageSampling = Literal["proportional", "each"]
@@ -111,3 +113,21 @@ class PairSampler(Sampler[int]):
             own = np.flatnonzero(self.codes[chunk] == code)
             rank[own[np.argsort(-self.lengths[chunk[own]], kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
         return np.argsort(rank, kind="stable")
+
+
+def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """What [`PairSampler`] needs to know of encoded pairs, read without a Python object a row.
+
+    Args:
+        dataset: with the columns `length`, integers, and `source_lang`.
+
+    Returns:
+        int32 (n,) lengths, and int16 (n,) a number for each language.
+    """
+    lengths, languages = [], []
+    codes: dict[str, int] = defaultdict(lambda: len(codes))
+    for batch in dataset.select_columns(["length", "source_lang"]).with_format("numpy").iter(100_000):
+        lengths.append(batch["length"].astype(np.int32))
+        names, inverse = np.unique(batch["source_lang"], return_inverse=True)
+        languages.append(np.array([codes[str(name)] for name in names], dtype=np.int16)[inverse])
+    return np.concatenate(lengths), np.concatenate(languages)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 from datasets import Dataset
 from torch.utils.data import Sampler
 
+from hf_xalign.data.sampling import PairSampler
 from hf_xalign.errors import InputError
 
 
@@ -51,29 +51,27 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
 
     The stream runs through the corpus in a new order each time, from one epoch into the next. Which pairs an example
     gets depends on its place in the epoch alone, so that how a step is split over micro-batches and processes changes
-    nothing, and a run that is resumed goes on with the pairs that would have come. The stream's order is drawn from a
-    generator of its own: the task's examples come as they would alone.
+    nothing, and a run that is resumed goes on with the pairs that would have come. The stream has a generator of its
+    own: the task's examples come as they would alone.
 
     Args:
         task: the task's sampler, with a length; its `set_epoch` is called where it has one.
-        corpus: pairs in the corpus.
+        stream: an order of the corpus for each of its own epochs, which are not the task's.
         share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples. At least 0.
-        seed: of the stream's order.
+        step_examples: examples of the task in an optimizer step. Each step, in each epoch the first one too, begins
+            where `step_examples * share` pairs do: groups of like length that `stream` makes for a step stay together.
 
     Raises:
         InputError: a share below 0, or a corpus without pairs.
     """
 
-    # Apart from the generators that the same seed starts for other things.
-    _STREAM = 7
-
-    def __init__(self, task: Sampler[int], corpus: int, *, share: float, seed: int):
-        if share < 0 or corpus < 1:
-            raise InputError(f"share={share}, corpus={corpus}: a share of at least 0, and at least one pair")
+    def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
+        if share < 0 or not len(stream):
+            raise InputError(f"share={share}, corpus={len(stream)}: a share of at least 0, and at least one pair")
         self.task = task
-        self.corpus = corpus
+        self.stream = stream
         self.share = share
-        self.seed = seed
+        self.step_examples = step_examples
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -86,13 +84,16 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         return len(self.task)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        before = self.epoch * len(self)
-        order, turn = np.empty(0, dtype=np.int64), -1
+        # An epoch's last step may lack examples; the next epoch begins with a whole step's pairs all the same.
+        before = self.epoch * -(-len(self) // self.step_examples) * self.step_examples
+        order: list[int] = []
+        turn = -1
         for place, row in enumerate(self.task, start=before):
             pairs = []
             for drawn in range(int(place * self.share), int((place + 1) * self.share)):
-                if drawn // self.corpus != turn:
-                    turn = drawn // self.corpus
-                    order = np.random.default_rng([self.seed, self._STREAM, turn]).permutation(self.corpus)
-                pairs.append(int(order[drawn % self.corpus]))
+                if drawn // len(self.stream) != turn:
+                    turn = drawn // len(self.stream)
+                    self.stream.set_epoch(turn)
+                    order = list(self.stream)
+                pairs.append(order[drawn % len(self.stream)])
             yield row, tuple(pairs)

@@ -11,17 +11,22 @@ from hf_xalign.data.streams import PairedSampler, PairedStreams
 from hf_xalign.errors import InputError
 
 
+def stream(corpus=7, seed=0, **options):
+    return PairSampler([5] * corpus, ["de"] * corpus, step_pairs=2, seed=seed, **options)
+
+
 def sampler(seed=0, share=0.5, examples=10, corpus=7, task_seed=3):
     task = PairSampler([5] * examples, ["en"] * examples, step_pairs=4, seed=task_seed)
-    return PairedSampler(task, corpus, share=share, seed=seed)
+    return PairedSampler(task, stream(corpus, seed), share=share)
+
+
+def drawn_epoch(paired, epoch):
+    paired.set_epoch(epoch)
+    return list(paired)
 
 
 def drawn(paired, epochs=1):
-    found = []
-    for epoch in range(epochs):
-        paired.set_epoch(epoch)
-        found += list(paired)
-    return found
+    return [row for epoch in range(epochs) for row in drawn_epoch(paired, epoch)]
 
 
 def test_task_order_is_that_of_the_task_alone():
@@ -45,6 +50,22 @@ def test_stream_runs_on_over_epochs_and_through_the_whole_corpus():
     assert pairs[:7] != pairs[7:14]
 
 
+@pytest.mark.parametrize("examples", [24, 22])
+def test_a_steps_pairs_are_of_like_length(examples):
+    """Every step has a whole group of the stream's, also after an epoch whose last step lacks examples."""
+    lengths = [10 * (k // 4) + k % 4 for k in range(32)]
+    groups = PairSampler(lengths, ["de"] * 32, step_pairs=4, seed=1, multiple=4)
+    paired = PairedSampler(SequentialSampler(range(examples)), groups, share=0.5, step_examples=8)
+    steps = []
+    for epoch in range(5):
+        rows = drawn_epoch(paired, epoch)
+        steps += [[k for _, pairs in rows[start : start + 8] for k in pairs] for start in range(0, len(rows), 8)]
+    assert {len(step) for step in steps} <= {3, 4}
+    assert all(len({lengths[k] // 10 for k in step}) == 1 for step in steps)
+    # Eight groups, then all of them again: none is passed over but for pairs that a short step leaves.
+    assert {k // 4 for step in steps[:8] for k in step} == set(range(8))
+
+
 def test_more_pairs_than_examples():
     assert [len(pairs) for _, pairs in drawn(sampler(share=2.0))] == [2] * 10
 
@@ -65,7 +86,7 @@ def test_an_epoch_that_is_begun_alone_is_the_same():
 def test_rows_of_both_streams_come_through_a_dataloader():
     task = Dataset.from_dict({"text": [f"t{k}" for k in range(6)]})
     pairs = Dataset.from_dict({"source": [f"s{k}" for k in range(3)]})
-    paired = PairedSampler(SequentialSampler(task), len(pairs), share=0.5, seed=0)
+    paired = PairedSampler(SequentialSampler(task), stream(len(pairs)), share=0.5)
     loader = DataLoader(PairedStreams(task, pairs), sampler=paired, batch_size=2, collate_fn=list)
     batches = list(loader)
     assert [[row.task["text"] for row in batch] for batch in batches] == [["t0", "t1"], ["t2", "t3"], ["t4", "t5"]]
@@ -75,8 +96,8 @@ def test_rows_of_both_streams_come_through_a_dataloader():
 def test_bad_input():
     task = SequentialSampler(range(3))
     with pytest.raises(InputError, match="share"):
-        PairedSampler(task, 3, share=-1, seed=0)
+        PairedSampler(task, stream(3), share=-1)
     with pytest.raises(InputError, match="at least one pair"):
-        PairedSampler(task, 0, share=1, seed=0)
+        PairedSampler(task, stream(0), share=1)
     with pytest.raises(InputError, match="empty"):
         PairedStreams(Dataset.from_dict({"a": [1]}), Dataset.from_dict({"a": []}))

@@ -11,17 +11,17 @@ from datasets import Dataset
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import ModelOutput
 
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.joint_collator import JOINT, PAIR, JointCollator
+from hf_xalign.data.paired_collator import PAIR, PairedCollator
 from hf_xalign.data.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.streams import PairedSampler, PairedStreams
 from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import TokenIndex, layer_index, pool_words
+from hf_xalign.modeling.second_pass import second_pass
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
@@ -31,15 +31,17 @@ from hf_xalign.trainers.task import TaskTrainer
 
 # Keeps the pairs' generator apart from the others that the same seed starts.
 _STREAM = 7
+# What the encoder reads of the pairs.
+_FED = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class ContinualTrainer(TaskTrainer):
     """L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3; METHODS section 5).
 
     L_task is a mean over the labelled items of the whole optimizer step, L_align and L_reg are divided by its links
-    (or each by its own words). Examples of the task and sentence pairs go through the model in one forward; the pairs
-    are a stream of their own ([`PairedSampler`]), so the task's examples come as they would without them. Evaluation
-    is the task's alone.
+    (or each by its own words). The sentence pairs pass through the encoder within the model's forward over the task's
+    examples ([`second_pass`]), and are a stream of their own ([`PairedSampler`]): the task's examples, their order and
+    their dropout are as they would be without them. Evaluation is the task's alone.
 
     Args:
         model: the task model, as for `TaskTrainer`; as a rule from an encoder that FAO aligned.
@@ -109,7 +111,7 @@ class ContinualTrainer(TaskTrainer):
             **kwargs,
         )
         self.train_dataset = cast(Any, PairedStreams(cast(Dataset, self.train_dataset), pairs))
-        self.data_collator = JointCollator(
+        self.data_collator = PairedCollator(
             self.data_collator,
             PairCollator(
                 cast(int, processing_class.pad_token_id), pooling=args.pooling, linked_tokens=args.linked_tokens
@@ -166,22 +168,21 @@ class ContinualTrainer(TaskTrainer):
         # DDP averages gradients over processes; the counts are of all of them, so the sums are wanted back.
         shares = self.args.world_size / self.step_counts(inputs, num_items_in_batch).clamp(min=1)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
-        joint = {name.removeprefix(JOINT): value for name, value in inputs.items() if name.startswith(JOINT)}
-        batch = {name: value for name, value in inputs.items() if not name.startswith((PAIR, JOINT))}
-        fed, _ = self.task.split(batch)
-        output = model(**{**fed, **joint}, output_hidden_states=True)
-        own = _task_part(output, *batch["input_ids"].shape)
-        loss = self.task.loss(own, batch) * shares[0]
+        batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
+        fed = {name: pairs.pop(name) for name in _FED if name in pairs}
+        with second_pass(self.accelerator.unwrap_model(model), fed) as states, self.accelerator.autocast():
+            output = model(**self.task.training_inputs(batch))
+        loss = self.task.loss(output, batch) * shares[0]
         self.log_term("task", loss)
         # Every process logs every term, also where its examples came without a pair.
         align = regularizer = torch.zeros_like(loss)
-        if pairs:
-            align, regularizer = self._alignment(output.hidden_states, pairs)
+        if states:
+            align, regularizer = self._alignment(states[0], pairs)
             align, regularizer = align * shares[1], regularizer * shares[2 if self.args.reduction == "words" else 1]
             loss = loss + self.args.alpha * (align + self.args.regularizer_weight * regularizer)
         self.log_term("align", align)
         self.log_term("regularizer", regularizer)
-        return (loss, own) if return_outputs else loss
+        return (loss, output) if return_outputs else loss
 
     def _alignment(
         self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
@@ -201,7 +202,7 @@ class ContinualTrainer(TaskTrainer):
 
     def _pooled(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
         tokens = TokenIndex(pairs[f"{name}_index"], pairs.get(f"{name}_word"), pairs.get(f"{name}_counts"))
-        return torch.stack([pool_words(states[layer], tokens) for layer in self.layers], dim=1)
+        return torch.stack([pool_words(states[layer].float(), tokens) for layer in self.layers], dim=1)
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)
@@ -226,14 +227,3 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
         for language in (*pairs.unique("source_lang"), *pivots):
             inputs.columns(language)
     return pivots[0]
-
-
-def _task_part(output: ModelOutput, rows: int, width: int) -> ModelOutput:
-    """What the model says of the task's own rows, in the width that they have by themselves."""
-    parts: dict[str, torch.Tensor] = {}
-    for name in ("logits", "start_logits", "end_logits"):
-        if name in output:
-            found = output[name][:rows]
-            # Logits of texts are (rows, labels); those of words (rows, width, labels), of answers (rows, width).
-            parts[name] = found[:, :width] if found.dim() == 3 or name != "logits" else found
-    return ModelOutput(parts)

@@ -58,6 +58,8 @@ class ContinualConfig(TaskConfig):
         self.check_choices()
         if self.head == "tagger":
             raise InputError("head=tagger reads a frozen encoder, which leaves nothing to keep aligned: head=linear")
+        if self.torch_compile:
+            raise InputError("torch_compile=true: a compiled model does not pass the sentence pairs on; leave it out")
         if self.alpha < 0 or self.regularizer_weight < 0:
             raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: at least 0")
         if self.pairs_per_example <= 0:

@@ -118,15 +118,16 @@ def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, 
         torch.testing.assert_close(trainer._term_sums[name], value.detach(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["tokens", "texts"])
-def test_at_alpha_0_it_is_plain_fine_tuning(task, tmp_path):
-    """The pairs go through the model all the same, and move neither gradient nor order."""
+def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
+    """The pairs go through the model all the same, and move neither gradient nor order nor the task's dropout."""
     seen = {}
     for name, trainer in {
-        "joint": make(tmp_path / "joint", task=task, alpha=0.0, dropout=False, **STEADY),
+        "paired": make(tmp_path / "paired", make_model(task, dropout=dropout), task=task, alpha=0.0, **STEADY),
         "plain": TaskTrainer(
-            make_model(task),
-            TaskConfig(output_dir=str(tmp_path / "plain"), report_to="none", dropout=False, **{**SMALL, **STEADY}),
+            make_model(task, dropout=dropout),
+            TaskConfig(output_dir=str(tmp_path / "plain"), report_to="none", **{**SMALL, **STEADY}),
             task=task,
             train_dataset=[examples(task)],
             processing_class=make_tokenizer(),
@@ -136,16 +137,17 @@ def test_at_alpha_0_it_is_plain_fine_tuning(task, tmp_path):
         original = trainer.compute_loss
 
         def spy(model, inputs, original=original, steps=steps, **kwargs):
-            own = [key for key in inputs if not key.startswith(("pair", "joint"))]
+            own = [key for key in inputs if not key.startswith("pair_")]
             steps.append({key: inputs[key].clone() for key in own})
             return original(model, inputs, **kwargs)
 
         trainer.compute_loss = spy
+        torch.manual_seed(0)  # both trainers were made before either trains
         trainer.train()
         seen[name] = (steps, trainer.state.log_history, trainer.model.state_dict())
-    (joint, log, weights), (plain, plain_log, plain_weights) = seen["joint"], seen["plain"]
-    assert len(joint) == len(plain) == 4
-    for one, other in zip(joint, plain, strict=True):
+    (paired, log, weights), (plain, plain_log, plain_weights) = seen["paired"], seen["plain"]
+    assert len(paired) == len(plain) == 4
+    for one, other in zip(paired, plain, strict=True):
         assert all(torch.equal(one[key], value) for key, value in other.items())
     for one, other in zip(log, plain_log, strict=True):
         if "loss" in other:
@@ -243,6 +245,8 @@ def test_killed_and_resumed_equals_never_killed(tmp_path):
 def test_bad_input(tmp_path):
     with pytest.raises(InputError, match="pairs_per_example=0"):
         make(tmp_path, pairs_per_example=0)
+    with pytest.raises(InputError, match="torch_compile=true: a compiled model does not pass"):
+        make(tmp_path, torch_compile=True)
     with pytest.raises(InputError, match="freeze_encoder=true leaves nothing"):
         make(tmp_path, freeze_encoder=True)
     with pytest.raises(InputError, match="layers 0"):

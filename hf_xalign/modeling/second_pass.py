@@ -1,0 +1,43 @@
+"""A second batch through an encoder, within the forward of the model that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from transformers import PreTrainedModel
+
+from hf_xalign.modeling.tuner import backbone_of
+
+
+@contextmanager
+def second_pass(
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]
+) -> Iterator[list[tuple[torch.Tensor, ...]]]:
+    """Pass `inputs` through the encoder of `model` at the end of each forward of `model` in this context.
+
+    So both batches are padded to their own longest row, and a wrapper around `model` (DDP) sees one forward. The
+    random state is put back afterwards: dropout in what follows is as it would be without the second batch.
+
+    Args:
+        model: a model with a head on its encoder, not compiled.
+        inputs: the encoder's; where they are empty nothing is passed.
+
+    Yields:
+        A list that gets the hidden states of each pass, every layer (rows, width, dim), the embeddings first.
+    """
+    states: list[tuple[torch.Tensor, ...]] = []
+
+    def read(*_: object) -> None:
+        device = next(iter(inputs.values())).device
+        devices = [] if device.type == "cpu" else [device.index or 0]
+        with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
+            states.append(backbone_of(model)(**inputs, output_hidden_states=True).hidden_states)
+
+    handle = model.register_forward_hook(read) if inputs else None
+    try:
+        yield states
+    finally:
+        if handle is not None:
+            handle.remove()

@@ -1,0 +1,175 @@
+"""What continual alignment costs on top of a step of plain fine-tuning, and what is saved by its two passes.
+
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py                # minutes on 2 cores
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py --steps 3 --repeats 1                   # a trial
+
+The embedded encoder with frozen word embeddings; batches of 16 English sentences of the embedded text with random word
+labels, and 8 German-English pairs with each. All variants are forward, loss and backward without an optimizer step:
+
+- `plain`: `TaskTrainer.training_step` on the sentences alone;
+- `continual`: `ContinualTrainer.training_step` on sentences and pairs;
+- `joint`: the same objective by one forward over sentences and pairs in one padded batch, the pairs in random order.
+
+A turn has each variant once, in another order each time, on its own batch of the same number; ratios are taken within
+a turn and the median reported, of CPU time too, as other work on the machine may slow one side of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import islice
+from statistics import mean, median
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import torch
+from datasets import Dataset, disable_progress_bars
+from torch.nn.functional import pad
+
+from hf_xalign.data import align_words, load_sources
+from hf_xalign.data.paired_collator import PAIR
+from hf_xalign.loading import load, load_tokenizer
+from hf_xalign.tasks import Examples, LabelSet, TokenTask, load_task_model
+from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig, TaskTrainer
+
+Batch = dict[str, torch.Tensor]
+
+
+def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
+    """The trainers: plain, continual, and continual with pairs in random order."""
+    parallel = load_sources(["embedded:de"], target_lang="en", max_pairs=given.examples)
+    words = [row.split()[:100] for row in parallel["target"]]
+    labels = LabelSet.of(["O", "B-a"])
+    draw = np.random.default_rng(0)
+    rows = {
+        "tokens": words,
+        "labels": [[labels.names[k] for k in draw.integers(0, 2, len(sentence))] for sentence in words],
+        "line": list(range(len(words))),
+    }
+    task = TokenTask(labels)
+    examples = Examples("embedded:de", "en", Dataset.from_dict(rows))
+    linked = align_words(parallel)
+    options = {"use_cpu": given.device == "cpu", "report_to": "none", "freeze_embeddings": True, "output_dir": folder}
+    tokenizer = load_tokenizer("embedded")
+
+    def trainer(order: str | None) -> TaskTrainer:
+        shared = {"task": task, "train_dataset": [examples], "processing_class": tokenizer}
+        model = load_task_model("embedded", task, seed=0)
+        if order is None:
+            made = TaskTrainer(model, TaskConfig(per_device_train_batch_size=16, **options), **shared)
+        else:
+            args = ContinualConfig(per_device_train_batch_size=16, train_sampling_strategy=order, **options)
+            made = ContinualTrainer(model, args, pairs=linked, reference=load("embedded"), **shared)
+        made.current_gradient_accumulation_steps = 1
+        return made
+
+    return trainer(None), trainer("group_by_length"), trainer("random")
+
+
+def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
+    """The first batches of the trainer's own order."""
+    return [trainer._prepare_inputs(batch) for batch in islice(trainer.get_train_dataloader(), count)]
+
+
+def step(trainer: TaskTrainer, batch: Batch) -> torch.Tensor:
+    """The trainer's own step, without the optimizer."""
+    return trainer.training_step(
+        trainer.model, dict(batch), trainer._get_num_items_in_batch([batch], trainer.args.device)
+    )
+
+
+def joint_step(trainer: ContinualTrainer, batch: Batch) -> torch.Tensor:
+    """The same objective by one forward over one padded batch of both."""
+    pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
+    own = {name: value for name, value in batch.items() if not name.startswith(PAIR)}
+    count, width = own["input_ids"].shape
+    pair_width = pairs["input_ids"].shape[1]
+    joint = max(width, pair_width)
+    fed = {
+        name: torch.cat([pad(part[name], (0, joint - part[name].shape[1]), value=value) for part in (own, pairs)])
+        for name, value in (("input_ids", trainer.processing_class.pad_token_id), ("attention_mask", 0))
+    }
+    output = trainer.model(**fed, output_hidden_states=True)
+    shares = 1 / trainer._get_num_items_in_batch([batch], trainer.args.device).clamp(min=1)
+    states = [state[count:, :pair_width] for state in output.hidden_states]
+    output.logits = output.logits[:count, :width]
+    align, regularizer = trainer._alignment(states, pairs)
+    loss = trainer.task.loss(output, own) * shares[0]
+    loss = loss + trainer.args.alpha * shares[1] * (align + trainer.args.regularizer_weight * regularizer)
+    loss.backward()
+    return loss.detach()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=1000, help="sentences of the task, and pairs")
+    parser.add_argument("--steps", type=int, default=20, help="batches")
+    parser.add_argument("--repeats", type=int, default=2, help="turns a batch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    given = parser.parse_args()
+    disable_progress_bars()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, continual, randomly = make(given, folder)
+        runs: dict[str, tuple[Callable, TaskTrainer, list[Batch]]] = {
+            "plain": (step, plain, batches(plain, given.steps)),
+            "continual": (step, continual, batches(continual, given.steps)),
+            "joint": (joint_step, randomly, batches(randomly, given.steps)),
+        }
+        # Both ways find the same loss on the same batch, without dropout, which they draw differently.
+        batch = runs["joint"][2][0]
+        expected = continual.compute_loss(continual.model.eval(), dict(batch)).detach()
+        randomly.model.eval()
+        torch.testing.assert_close(joint_step(randomly, batch), expected, rtol=1e-4, atol=1e-5)
+        randomly.model.train()
+        turns = measure(runs, given)
+    tokens = {
+        "plain": mean(batch["input_ids"].numel() for batch in runs["plain"][2]),
+        "continual": mean(
+            batch["input_ids"].numel() + batch["pair_input_ids"].numel() for batch in runs["continual"][2]
+        ),
+        "joint": mean(
+            (len(batch["input_ids"]) + len(batch["pair_input_ids"]))
+            * max(batch["input_ids"].shape[1], batch["pair_input_ids"].shape[1])
+            for batch in runs["joint"][2]
+        ),
+    }
+    print(f"{given.steps} batches, {given.repeats} turns each, {given.device}, {torch.get_num_threads()} threads\n")
+    print(
+        "| step | tokens, padded | ms | over plain | CPU ms | over plain |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
+    for name in runs:
+        wall, cpu = (median(turn[name][clock] for turn in turns) for clock in (0, 1))
+        more, cpu_more = (median(turn[name][clock] / turn["plain"][clock] for turn in turns) for clock in (0, 1))
+        print(f"| {name} | {tokens[name]:.0f} | {1000 * wall:.0f} | {more:.2f} | {1000 * cpu:.0f} | {cpu_more:.2f} |")
+
+
+def measure(runs: dict, given: argparse.Namespace) -> list[dict[str, tuple[float, float]]]:
+    """Wall and CPU seconds of every variant, a dictionary a turn, after one turn that does not count."""
+    shuffle = random.Random(0).shuffle
+    names = list(runs)
+    turns = []
+    for number in [0, *list(range(given.steps)) * given.repeats]:
+        shuffle(names)
+        taken = {}
+        for name in names:
+            take, trainer, own = runs[name]
+            trainer.model.zero_grad(set_to_none=True)
+            wall, cpu = time.perf_counter(), time.process_time()
+            take(trainer, own[number])
+            if given.device == "cuda":
+                torch.cuda.synchronize()
+            taken[name] = time.perf_counter() - wall, time.process_time() - cpu
+        turns.append(taken)
+    return turns[1:]
+
+
+if __name__ == "__main__":
+    main()

@@ -100,6 +100,8 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     if system == "continual":
         options += ["--model_name_or_path", aligned, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         options += ["--max_pairs", str(given.max_train_pairs)]
+        # The schedule of the other systems: its own preset has no warm-up and no decay.
+        options += ["--warmup_steps", "0.1", "--weight_decay", "0.01"]
         name = "continual.py"
     else:
         options += ["--model_name_or_path", aligned if system == "fao" else "embedded"]

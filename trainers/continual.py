@@ -126,28 +126,17 @@ class ContinualTrainer(TaskTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
-        sampler = super()._get_train_sampler(streams.task)
-        step_examples = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        step_pairs = max(1, round(step_examples * self.args.pairs_per_example))
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        lengths, languages = lengths_and_languages(streams.pairs)
+        sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
+        step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
         stream = PairSampler(
-            lengths,
-            languages,
+            *lengths_and_languages(streams.pairs),
             step_pairs=step_pairs,
-            seed=int(np.random.SeedSequence([seed, _STREAM]).generate_state(1)[0]),
-            group_by_length=self.args.train_sampling_strategy == "group_by_length",
+            seed=int(np.random.SeedSequence([sampler.seed, _STREAM]).generate_state(1)[0]),
+            group_by_length=sampler.group_by_length,
             multiple=step_pairs,
         )
-        self._train_sampler = cast(
-            Any,
-            PairedSampler(
-                cast(Sampler[int], sampler),
-                stream,
-                share=self.args.pairs_per_example,
-                step_examples=step_examples,
-            ),
-        )
+        paired = PairedSampler(sampler, stream, share=self.args.pairs_per_example, step_examples=sampler.step_pairs)
+        self._train_sampler = cast(Any, paired)
         return self._train_sampler
 
     # ---- Loss ----

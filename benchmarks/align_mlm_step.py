@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import tempfile
-import time
 from statistics import median
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -26,15 +24,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy as np
 import torch
 from datasets import Dataset
-from torch import nn
 from transformers import RobertaConfig, RobertaModel
+from turns import in_turns
 
 from hf_xalign.data.entries import TokenEntries
 from hf_xalign.data.vocabulary import train_tokenizer
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
 AIM = 1.05
-Seconds = tuple[float, float]
 
 
 def rows(count: int, width: int, vocabulary: int) -> Dataset:
@@ -126,7 +123,13 @@ def main() -> None:
             "autograd": autograd,
         }
         loader = [plain._prepare_inputs(batch) for batch in _batches(plain, given)]
-        turns = measure(actions, loader, given.repeats, plain.model, given.device)
+        turns = in_turns(
+            {name: lambda number, act=act: act(loader[number]) for name, act in actions.items()},
+            [plain.model],
+            batches=len(loader),
+            repeats=given.repeats,
+            device=given.device,
+        )
     hidden = sum(len(batch["mlm_labels"]) for batch in loader) / len(loader)
     print(
         f"{given.rows} rows of {given.width} tokens, {hidden:.0f} hidden, {given.layers} x {given.size}, "
@@ -149,27 +152,6 @@ def _batches(trainer: AlignMLMTrainer, given: argparse.Namespace) -> list[dict[s
     rows_of = [trainer.train_dataset[k] for k in range(given.rows * given.steps)]
     # The tokenizer of the benchmark knows few tokens, and a random token in the place of a hidden one is one of those.
     return [trainer.data_collator(rows_of[k : k + given.rows]) for k in range(0, len(rows_of), given.rows)]
-
-
-def measure(
-    actions: dict, batches: list[dict[str, torch.Tensor]], repeats: int, model: nn.Module, device: str
-) -> list[dict[str, Seconds]]:
-    """Wall and CPU seconds of every action, a dictionary a turn, after one turn that does not count."""
-    shuffle = random.Random(0).shuffle
-    names = list(actions)
-    turns = []
-    for batch in [batches[0], *batches * repeats]:
-        shuffle(names)
-        taken: dict[str, Seconds] = {}
-        for name in names:
-            model.zero_grad(set_to_none=True)
-            wall, cpu = time.perf_counter(), time.process_time()
-            actions[name](batch)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            taken[name] = time.perf_counter() - wall, time.process_time() - cpu
-        turns.append(taken)
-    return turns[1:]
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import tempfile
-import time
 from collections.abc import Callable
 from itertools import islice
 from statistics import mean, median
@@ -32,6 +30,7 @@ import numpy as np
 import torch
 from datasets import Dataset, disable_progress_bars
 from torch.nn.functional import pad
+from turns import in_turns
 
 from hf_xalign.data import align_words, load_sources
 from hf_xalign.data.paired_collator import PAIR
@@ -129,7 +128,16 @@ def main() -> None:
         randomly.model.eval()
         torch.testing.assert_close(joint_step(randomly, batch), expected, rtol=1e-4, atol=1e-5)
         randomly.model.train()
-        turns = measure(runs, given)
+        turns = in_turns(
+            {
+                name: lambda number, take=take, trainer=trainer, own=own: take(trainer, own[number])
+                for name, (take, trainer, own) in runs.items()
+            },
+            [trainer.model for _, trainer, _ in runs.values()],
+            batches=given.steps,
+            repeats=given.repeats,
+            device=given.device,
+        )
     tokens = {
         "plain": mean(batch["input_ids"].numel() for batch in runs["plain"][2]),
         "continual": mean(
@@ -149,26 +157,6 @@ def main() -> None:
         wall, cpu = (median(turn[name][clock] for turn in turns) for clock in (0, 1))
         more, cpu_more = (median(turn[name][clock] / turn["plain"][clock] for turn in turns) for clock in (0, 1))
         print(f"| {name} | {tokens[name]:.0f} | {1000 * wall:.0f} | {more:.2f} | {1000 * cpu:.0f} | {cpu_more:.2f} |")
-
-
-def measure(runs: dict, given: argparse.Namespace) -> list[dict[str, tuple[float, float]]]:
-    """Wall and CPU seconds of every variant, a dictionary a turn, after one turn that does not count."""
-    shuffle = random.Random(0).shuffle
-    names = list(runs)
-    turns = []
-    for number in [0, *list(range(given.steps)) * given.repeats]:
-        shuffle(names)
-        taken = {}
-        for name in names:
-            take, trainer, own = runs[name]
-            trainer.model.zero_grad(set_to_none=True)
-            wall, cpu = time.perf_counter(), time.process_time()
-            take(trainer, own[number])
-            if given.device == "cuda":
-                torch.cuda.synchronize()
-            taken[name] = time.perf_counter() - wall, time.process_time() - cpu
-        turns.append(taken)
-    return turns[1:]
 
 
 if __name__ == "__main__":

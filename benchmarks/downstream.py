@@ -7,12 +7,12 @@
 DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
 `pos/ud.LANG.pud.jsonl`, `slots/en.train.jsonl`, `slots/LANG.test.jsonl` and `slots/labels.json`.
 
-Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained; MAO's linear maps, frozen
-between encoder and head; centred rotation (Procrustes), likewise. Each is trained on English and tested on all
-languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). Everything
-is done by the recipes, and what is finished is not done again; the last steps of a task are `recipes/compare.py`, with
-the raw encoder as baseline, and `recipes/distances.py` on the models of the first seed, which are kept (half a
-gigabyte each; the others are not).
+Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained, as in its paper (`continual`)
+and as in the published code (`efimov`); MAO's linear maps, frozen between encoder and head; centred rotation
+(Procrustes), likewise. Each is trained on English and tested on all languages, with each seed of the task on the
+alignment of the same seed (the rotation has no randomness). Everything is done by the recipes, and what is finished is
+not done again; the last steps of a task are `recipes/compare.py`, with the raw encoder as baseline, and
+`recipes/distances.py` on the models of the first seed, which are kept (half a gigabyte each; the others are not).
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = ("raw", "fao", "continual", "mao", "rotation")
+SYSTEMS = ("raw", "fao", "continual", "efimov", "mao", "rotation")
+# Those that start from FAO's encoder.
+ALIGNED = {"fao", "continual", "efimov"}
+# Those that align while they train, by recipes/continual.py's presets.
+CONTINUAL = {"continual", "efimov"}
 TASKS = ("pos", "slots")
 # Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
 EXAMPLES = {"pos": 1000, "slots": 3000}
@@ -56,7 +60,7 @@ def align(given: argparse.Namespace, models: Path) -> None:
     # The headline score of an alignment is a check here: the tasks are what counts.
     text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
     text += ["--max_eval_pairs", "100", "--max_train_pairs", str(given.max_train_pairs)]
-    wanted = {"fao": {"fao", "continual"} & set(given.systems), "mao": {"mao"} & set(given.systems)}
+    wanted = {"fao": ALIGNED & set(given.systems), "mao": {"mao"} & set(given.systems)}
     for name, needed in wanted.items():
         for seed in given.seeds if needed else ():
             folder = models / f"{name}-{seed}"
@@ -97,14 +101,13 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     options = [*task_options(given, task), "--output_dir", str(folder)]
     aligned = str(models / "fao-{seed}")
     name = "finetune.py"
-    if system == "continual":
-        options += ["--model_name_or_path", aligned, "--reference", "embedded", "--pairs", *parallel(given, "train")]
+    options += ["--model_name_or_path", aligned if system in ALIGNED else "embedded"]
+    if system in CONTINUAL:
+        options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         options += ["--max_pairs", str(given.max_train_pairs)]
-        # The schedule of the other systems: its own preset has no warm-up and no decay.
+        # The schedule of the other systems: these presets have no warm-up and no decay.
         options += ["--warmup_steps", "0.1", "--weight_decay", "0.01"]
         name = "continual.py"
-    else:
-        options += ["--model_name_or_path", aligned if system == "fao" else "embedded"]
     if system in ("mao", "rotation"):
         options += ["--adapter", str(models / ("mao-{seed}" if system == "mao" else "rotation"))]
     # The first seed's model is kept, for the distances; a finished seed is not run again.
@@ -120,7 +123,7 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
 
     seed = given.seeds[0]
     stages = {"raw": "embedded"}
-    if {"fao", "continual"} & set(given.systems):
+    if ALIGNED & set(given.systems):
         stages["fao"] = str(models / f"fao-{seed}")
     for name in given.systems:
         stages[f"{name}, {task}"] = str(Path(given.output_dir) / task / name / f"seed-{seed}")

@@ -10,14 +10,20 @@ import torch
 from datasets import Dataset
 from tiny import make_encoder, make_links, make_tokenizer
 from tiny_launch import be_script, numbers, tensors
-from transformers import BertForSequenceClassification, BertForTokenClassification
+from transformers import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
-from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
+from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 
 LABELS = LabelSet.of(["O", "B-a"])
 TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
+QUESTIONS = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
+HEADS = {
+    TOKENS: BertForTokenClassification,
+    TEXTS: BertForSequenceClassification,
+    QUESTIONS: BertForQuestionAnswering,
+}
 WORDS = ["the", "cat", "dog", "house", "haus", "kat", "hund", "open", "file", "is", "a", "no", "der", "das"]
 SMALL = {
     "use_cpu": True,
@@ -30,12 +36,22 @@ SMALL = {
 
 
 def examples(task=TOKENS, count=16, seed=0):
-    """Words labelled by their length, texts by their first word."""
+    """Words labelled by their length, texts by their first word; questions whose answer is the second word."""
     rng = np.random.default_rng(seed)
     sentences = [[WORDS[k] for k in rng.integers(0, len(WORDS), rng.integers(1, 9))] for _ in range(count)]
     if task is TOKENS:
         names = [[LABELS.names[len(word) % 3] for word in sentence] for sentence in sentences]
         columns = {"tokens": sentences, "labels": names}
+    elif task is QUESTIONS:
+        contexts = [["the", *words] for words in sentences]
+        columns = {
+            "id": [str(k) for k in range(count)],
+            "question": ["is open ?"] * count,
+            "context": [" ".join(words) for words in contexts],
+            "answers": [{"text": [words[1]], "answer_start": [4]} for words in contexts],
+            "question_lang": ["en"] * count,
+            "context_lang": ["en"] * count,
+        }
     else:
         columns = {
             "text_a": [" ".join(words) for words in sentences],
@@ -46,9 +62,9 @@ def examples(task=TOKENS, count=16, seed=0):
 
 def make_model(task=TOKENS, seed=0, dropout=0.0):
     encoder = make_encoder(seed=seed, dropout=dropout)
-    encoder.config.num_labels = len(task.labels.names)
+    encoder.config.num_labels = 2 if task is QUESTIONS else len(task.labels.names)
     torch.manual_seed(seed + 1)
-    model = {TOKENS: BertForTokenClassification, TEXTS: BertForSequenceClassification}[task](encoder.config)
+    model = HEADS[task](encoder.config)
     model.base_model.load_state_dict(encoder.state_dict(), strict=False)
     return model
 

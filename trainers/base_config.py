@@ -72,12 +72,12 @@ class AlignmentConfig(TrainingArguments):
     )
     language_sampling: LanguageSampling = field(
         default="proportional",
-        metadata={"help": "Languages by their share of the pairs, or in equal numbers in each step.", "group": "Run"},
+        metadata={"help": "Languages by their share of the rows, or in equal numbers in each step.", "group": "Run"},
     )
     logging_steps: float = field(default=10, metadata={"help": "Log every so many steps.", "group": "Run"})
     train_sampling_strategy: str = field(
         default="group_by_length",
-        metadata={"help": "Order of the pairs: group_by_length, random or sequential.", "group": "Run"},
+        metadata={"help": "Order of the rows: group_by_length, random or sequential.", "group": "Run"},
     )
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Must stay false: the collator needs every column.", "group": "Run"}

@@ -41,7 +41,8 @@ class ContinualTrainer(TaskTrainer):
     L_task is a mean over the labelled items of the whole optimizer step, L_align and L_reg are divided by its links
     (or each by its own words). The sentence pairs pass through the encoder within the model's forward over the task's
     examples ([`second_pass`]), and are a stream of their own ([`PairedSampler`]): the task's examples, their order and
-    their dropout are as they would be without them. Evaluation is the task's alone.
+    their dropout are as they would be without them. Pairs are always shuffled, and are grouped by length
+    and sampled by language as the task's examples are. Evaluation is the task's alone.
 
     Args:
         model: the task model, as for `TaskTrainer`; as a rule from an encoder that FAO aligned.
@@ -121,6 +122,7 @@ class ContinualTrainer(TaskTrainer):
         )
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, self._pivot)]
+        self._passes = (-1, 0)
         # Off the model, so that neither the optimizer nor a checkpoint has it.
         self._reference = [cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)]
 
@@ -133,6 +135,7 @@ class ContinualTrainer(TaskTrainer):
             step_pairs=step_pairs,
             seed=int(np.random.SeedSequence([sampler.seed, _STREAM]).generate_state(1)[0]),
             group_by_length=sampler.group_by_length,
+            language_sampling=sampler.language_sampling,
             multiple=step_pairs,
         )
         paired = PairedSampler(sampler, stream, share=self.args.pairs_per_example, step_examples=sampler.step_pairs)
@@ -159,8 +162,14 @@ class ContinualTrainer(TaskTrainer):
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
-        with second_pass(self.accelerator.unwrap_model(model), fed) as states, self.accelerator.autocast():
+        own = self.accelerator.unwrap_model(model)
+        with second_pass(own, fed, seed=self._pass_seed()) as states, self.accelerator.autocast():
             output = model(**self.task.training_inputs(batch))
+        if fed and not states:
+            raise RuntimeError(
+                f"{type(model).__name__} did not pass the sentence pairs on: a compiled model, or another wrapper "
+                "that leaves hooks out, cannot be trained continually; train without it"
+            )
         loss = self.task.loss(output, batch) * shares[0]
         self.log_term("task", loss)
         # Every process logs every term, also where its examples came without a pair.
@@ -172,6 +181,14 @@ class ContinualTrainer(TaskTrainer):
         self.log_term("align", align)
         self.log_term("regularizer", regularizer)
         return (loss, output) if return_outputs else loss
+
+    def _pass_seed(self) -> int:
+        """Of the pairs' dropout: step, micro-batch and process make it, so that a resumed run has it again."""
+        step, number = self._passes
+        now = self.state.global_step
+        self._passes = (now, number + 1 if step == now else 0)
+        words = (self.args.seed, _STREAM, *self._passes, self.args.process_index)
+        return int(np.random.SeedSequence(words).generate_state(1)[0])
 
     def _alignment(
         self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
@@ -191,7 +208,7 @@ class ContinualTrainer(TaskTrainer):
 
     def _pooled(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
         tokens = TokenIndex(pairs[f"{name}_index"], pairs.get(f"{name}_word"), pairs.get(f"{name}_counts"))
-        return torch.stack([pool_words(states[layer].float(), tokens) for layer in self.layers], dim=1)
+        return torch.stack([pool_words(states[layer], tokens) for layer in self.layers], dim=1)
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)

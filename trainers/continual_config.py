@@ -30,7 +30,11 @@ class ContinualConfig(TaskConfig):
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
     - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with terms that are means over words and
-      dimensions.
+      dimensions: with vectors of d numbers it pulls linked words together d times less than `continual`, and pivot
+      words to f0 about d / 100 times less.
+
+    The terms are divided by what a step holds. By default its pairs are of like length, so that a link of a short
+    sentence weighs more than one of a long sentence; `train_sampling_strategy=random` draws them as the papers do.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -59,7 +63,17 @@ class ContinualConfig(TaskConfig):
         if self.head == "tagger":
             raise InputError("head=tagger reads a frozen encoder, which leaves nothing to keep aligned: head=linear")
         if self.torch_compile:
-            raise InputError("torch_compile=true: a compiled model does not pass the sentence pairs on; leave it out")
+            raise InputError("torch_compile=true: a compiled model need not pass the sentence pairs on; leave it out")
+        # Torch: a module that is checkpointed twice in one forward marks its parameters ready twice.
+        if (
+            self.world_size > 1
+            and self.gradient_checkpointing
+            and (self.gradient_checkpointing_kwargs or {}).get("use_reentrant")
+        ):
+            raise InputError(
+                "gradient_checkpointing_kwargs: use_reentrant=true does not go with several processes here, where the "
+                "encoder runs twice in a forward: leave it out"
+            )
         if self.alpha < 0 or self.regularizer_weight < 0:
             raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: at least 0")
         if self.pairs_per_example <= 0:

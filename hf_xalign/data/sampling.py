@@ -100,10 +100,12 @@ class PairSampler(Sampler[int]):
         parts = []
         for start in range(0, len(indices), window):
             chunk = indices[start : start + window]
-            chunk = chunk[self._by_length(chunk)]
+            # What does not fill a step is set aside before the sorting: afterwards it would be the shortest pairs, and
+            # where `multiple` drops it, the same ones in every epoch.
             full = len(chunk) // step * step
-            steps = rng.permutation(chunk[:full].reshape(-1, step))
-            parts += [steps.reshape(-1), chunk[full:]]
+            chunk, rest = chunk[:full], chunk[full:]
+            steps = rng.permutation(chunk[self._by_length(chunk)].reshape(-1, step))
+            parts += [steps.reshape(-1), rest]
         return np.concatenate(parts)
 
     def _by_length(self, chunk: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 from datasets import Dataset
 from torch.utils.data import Sampler
 
@@ -58,8 +59,9 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         task: the task's sampler, with a length; its `set_epoch` is called where it has one.
         stream: an order of the corpus for each of its own epochs, which are not the task's.
         share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples. At least 0.
-        step_examples: examples of the task in an optimizer step. Each step, in each epoch the first one too, begins
-            where `step_examples * share` pairs do: groups of like length that `stream` makes for a step stay together.
+        step_examples: examples of the task in an optimizer step. Where `step_examples * share` is a whole number, each
+            step, in each epoch the first one too, begins with so many pairs' first: groups of like length that
+            `stream` makes for a step stay together. Otherwise a step's pairs may come from two groups.
 
     Raises:
         InputError: a share below 0, or a corpus without pairs.
@@ -86,7 +88,7 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
     def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         # An epoch's last step may lack examples; the next epoch begins with a whole step's pairs all the same.
         before = self.epoch * -(-len(self) // self.step_examples) * self.step_examples
-        order: list[int] = []
+        order = np.empty(0, dtype=np.int64)
         turn = -1
         for place, row in enumerate(self.task, start=before):
             pairs = []
@@ -94,6 +96,6 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
                 if drawn // len(self.stream) != turn:
                     turn = drawn // len(self.stream)
                     self.stream.set_epoch(turn)
-                    order = list(self.stream)
-                pairs.append(order[drawn % len(self.stream)])
+                    order = np.fromiter(self.stream, np.int64, len(self.stream))
+                pairs.append(int(order[drawn % len(self.stream)]))
             yield row, tuple(pairs)

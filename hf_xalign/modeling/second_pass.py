@@ -13,16 +13,18 @@ from hf_xalign.modeling.tuner import backbone_of
 
 @contextmanager
 def second_pass(
-    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int
 ) -> Iterator[list[tuple[torch.Tensor, ...]]]:
     """Pass `inputs` through the encoder of `model` at the end of each forward of `model` in this context.
 
     So both batches are padded to their own longest row, and a wrapper around `model` (DDP) sees one forward. The
-    random state is put back afterwards: dropout in what follows is as it would be without the second batch.
+    second batch has a dropout of its own, and the random state is put back afterwards: dropout in what follows is as
+    it would be without it.
 
     Args:
         model: a model with a head on its encoder, not compiled.
         inputs: the encoder's; where they are empty nothing is passed.
+        seed: of the second batch's dropout.
 
     Yields:
         A list that gets the hidden states of each pass, every layer (rows, width, dim), the embeddings first.
@@ -33,6 +35,8 @@ def second_pass(
         device = next(iter(inputs.values())).device
         devices = [] if device.type == "cpu" else [device.index or 0]
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
+            # Going on from here would give this batch the masks that the next forward has.
+            torch.manual_seed(seed)
             states.append(backbone_of(model)(**inputs, output_hidden_states=True).hidden_states)
 
     handle = model.register_forward_hook(read) if inputs else None

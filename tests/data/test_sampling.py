@@ -60,6 +60,19 @@ def test_a_remainder_that_does_not_fill_every_process_is_left_out():
     assert set(order(multiple=8)) != set(order(multiple=8, epoch=1))
 
 
+@pytest.mark.parametrize("language_sampling", ["proportional", "each"])
+def test_what_is_left_out_is_not_always_the_shortest(language_sampling):
+    """31 pairs, of which an epoch has room for 16: in time each comes."""
+    lengths, languages = list(range(31)), ["de"] * 31
+    sampler = PairSampler(lengths, languages, step_pairs=16, multiple=16, language_sampling=language_sampling)
+    drawn = set()
+    for epoch in range(20):
+        sampler.set_epoch(epoch)
+        drawn |= set(sampler)
+        assert len(list(sampler)) == 16
+    assert drawn == set(range(31))
+
+
 def test_each_language_in_every_step():
     indices = order(language_sampling="each")
     assert len(indices) == 1600

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from tiny_continual import make_model
+from tiny_families import CONFIGS
+from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
 from hf_xalign.modeling.second_pass import second_pass
 
@@ -13,13 +16,17 @@ def inputs(rows, width, seed=0):
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def test_both_are_as_they_would_be_alone():
-    model = make_model().eval()
+@pytest.mark.parametrize("head", [AutoModelForTokenClassification, AutoModelForQuestionAnswering])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_both_are_as_they_would_be_alone(family, head):
+    torch.manual_seed(0)
+    model = head.from_config(CONFIGS[family]()).eval()
     task, pairs = inputs(3, 4), inputs(2, 9, seed=1)
-    with second_pass(model, pairs) as states:
+    with second_pass(model, pairs, seed=0) as states:
         output = model(**task)
     alone = model.base_model(**pairs, output_hidden_states=True).hidden_states
-    torch.testing.assert_close(output.logits, model(**task).logits)
+    for key, value in model(**task).items():
+        torch.testing.assert_close(output[key], value)
     assert len(states) == 1 and len(states[0]) == len(alone)
     for one, other in zip(states[0], alone, strict=True):
         torch.testing.assert_close(one, other)
@@ -30,16 +37,35 @@ def test_dropout_of_what_follows_does_not_move():
     seen = []
     for pairs in (inputs(2, 9), {}):
         torch.manual_seed(0)
-        with second_pass(model, pairs) as states:
+        with second_pass(model, pairs, seed=0) as states:
             seen.append([model(**inputs(3, 4)).logits, model(**inputs(3, 4)).logits])
         assert len(states) == (2 if pairs else 0)
     for one, other in zip(*seen, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
+def test_dropout_of_the_pairs_is_of_their_seed():
+    """Not that of the task's next batch, which begins at the random state where this one ended."""
+    model = make_model(dropout=0.3).train()
+    pairs = inputs(2, 9)
+    passed = {}
+    for seed in (5, 6):
+        torch.manual_seed(0)
+        with second_pass(model, pairs, seed=seed) as states:
+            model(**inputs(3, 4))
+        passed[seed] = states[0][-1]
+    # The random state is where the pass began.
+    following = model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
+    torch.manual_seed(5)
+    own = model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(passed[5], own, rtol=0, atol=0)
+    for other in (following, passed[6]):
+        assert not torch.allclose(passed[5], other, atol=0.1)
+
+
 def test_a_model_is_left_as_it_was():
     model = make_model()
-    with second_pass(model, inputs(2, 3)) as states:
+    with second_pass(model, inputs(2, 3), seed=0) as states:
         model(**inputs(2, 3))
     model(**inputs(2, 3))
     assert len(states) == 1 and not model._forward_hooks

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_continual
 import torch
 from datasets import Dataset
 from tiny import make_encoder, make_links, make_tokenizer
-from tiny_continual import SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
+from tiny_continual import QUESTIONS, SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
 from tiny_launch import STEADY, STOPPED, identical, launch, result, same
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
+from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -76,10 +78,11 @@ def tell_languages_apart(model, languages):
     [
         (TOKENS, {"alpha": 0.3}, False),
         (TEXTS, {"alpha": 0.3, "layers": [1, -1]}, False),
+        (QUESTIONS, {"alpha": 0.3}, False),
         (TOKENS, {"preset": "efimov"}, False),
         (TOKENS, {"alpha": 0.3}, True),
     ],
-    ids=["tokens", "texts", "efimov", "languages"],
+    ids=["tokens", "texts", "questions", "efimov", "languages"],
 )
 def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, monkeypatch):
     model = make_model(task)
@@ -178,12 +181,14 @@ def test_it_keeps_words_together_where_plain_fine_tuning_does_not(tmp_path):
 DIVIDED = {"alpha": 0.3, "num_train_epochs": 2}
 
 
-def test_accumulation_changes_nothing(tmp_path):
+@pytest.mark.parametrize("order", ["sequential", "group_by_length"])
+def test_accumulation_changes_nothing(order, tmp_path):
     runs = [
         outcome(
             train(
                 tmp_path / str(batch),
-                **{**STEADY, **DIVIDED},
+                pairs=make_links(30),
+                **{**STEADY, **DIVIDED, "train_sampling_strategy": order},
                 per_device_train_batch_size=batch,
                 gradient_accumulation_steps=8 // batch,
             )
@@ -206,6 +211,7 @@ def test_two_processes_are_one(tmp_path):
             "gradient_accumulation_steps": 4,
             "preset": "efimov",
         },
+        "grouped": {**STEADY, **DIVIDED, "train_sampling_strategy": "group_by_length"},
     }
     launch(SCRIPT, tmp_path / "two", runs, processes=2)
     for name, settings in runs.items():
@@ -213,6 +219,52 @@ def test_two_processes_are_one(tmp_path):
         batch = 2 * settings.get("per_device_train_batch_size", 4)
         one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
         same(outcome(one), result(tmp_path / "two" / name), log_tolerance=1e-5)
+
+
+def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
+    trainer = make(tmp_path)
+    seeds = []
+    for step in (0, 0, 1, 1):
+        trainer.state.global_step = step
+        seeds.append(trainer._pass_seed())
+    assert len(set(seeds)) == 4
+    resumed = make(tmp_path)
+    resumed.state.global_step = 1
+    assert [resumed._pass_seed(), resumed._pass_seed()] == seeds[2:]
+
+
+def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
+    pairs = make_links(24).to_list()
+    for number, row in enumerate(pairs):
+        row["source_lang"] = "bn" if number < 4 else "de"
+    trainer = make(tmp_path, pairs=Dataset.from_list(pairs), language_sampling="each")
+    for batch in (list(trainer._get_train_sampler())[start : start + 4] for start in (0, 4, 8, 12)):
+        languages = [pairs[k]["source_lang"] for _, drawn in batch for k in drawn]
+        assert sorted(languages) == ["bn", "de"]
+
+
+def test_a_wrapper_that_leaves_the_pairs_out_is_told(tmp_path, monkeypatch):
+    trainer = make(tmp_path)
+    batch = next(iter(trainer.get_train_dataloader()))
+    # As a compiled model calls it.
+    monkeypatch.setattr(type(trainer.model), "__call__", lambda model, **inputs: model.forward(**inputs))
+    with pytest.raises(RuntimeError, match="BertForTokenClassification did not pass the sentence pairs on"):
+        trainer.compute_loss(trainer.model, batch)
+
+
+@pytest.mark.parametrize("settings", [{"gradient_checkpointing": True}, {"bf16": True}], ids=lambda s: next(iter(s)))
+def test_as_without_savings(settings, tmp_path):
+    """Recomputed states give the same gradients, dropout and all; bfloat16 nearly."""
+    runs = [
+        outcome(
+            train(tmp_path / name, make_model(dropout=0.2), max_steps=2, **{**STEADY, **DIVIDED, **given}),
+        )
+        for name, given in (("plain", {}), ("saving", settings))
+    ]
+    if "bf16" in settings:
+        np.testing.assert_allclose(runs[0][0], runs[1][0], rtol=0.02)
+    else:
+        same(*runs, log_tolerance=1e-6)
 
 
 KILLED = {
@@ -242,11 +294,17 @@ def test_killed_and_resumed_equals_never_killed(tmp_path):
     identical(result(tmp_path / "whole" / "run"), result(tmp_path / "run"))
 
 
-def test_bad_input(tmp_path):
+def test_bad_input(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="pairs_per_example=0"):
         make(tmp_path, pairs_per_example=0)
-    with pytest.raises(InputError, match="torch_compile=true: a compiled model does not pass"):
+    with pytest.raises(InputError, match="torch_compile=true: a compiled model need not pass"):
         make(tmp_path, torch_compile=True)
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(InputError, match="use_reentrant=true does not go"),
+    ):
+        patch.setattr(ContinualConfig, "world_size", 2)
+        make(tmp_path, gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
     with pytest.raises(InputError, match="freeze_encoder=true leaves nothing"):
         make(tmp_path, freeze_encoder=True)
     with pytest.raises(InputError, match="layers 0"):

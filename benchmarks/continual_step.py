@@ -8,7 +8,9 @@ labels, and 8 German-English pairs with each. All variants are forward, loss and
 
 - `plain`: `TaskTrainer.training_step` on the sentences alone;
 - `continual`: `ContinualTrainer.training_step` on sentences and pairs;
-- `joint`: the same objective by one forward over sentences and pairs in one padded batch, the pairs in random order.
+- `random pairs`: the same, the pairs in random order instead of grouped by length;
+- `one batch`: the same objective on the batches of `random pairs`, by one forward over sentences and pairs padded to
+  each other.
 
 A turn has each variant once, in another order each time, on its own batch of the same number; ratios are taken within
 a turn and the median reported, of CPU time too, as other work on the machine may slow one side of it.
@@ -41,8 +43,8 @@ from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig, Ta
 Batch = dict[str, torch.Tensor]
 
 
-def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
-    """The trainers: plain, continual, and continual with pairs in random order."""
+def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer]:
+    """The trainers, plain and continual."""
     parallel = load_sources(["embedded:de"], target_lang="en", max_pairs=given.examples)
     words = [row.split()[:100] for row in parallel["target"]]
     labels = LabelSet.of(["O", "B-a"])
@@ -58,18 +60,19 @@ def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, Continual
     options = {"use_cpu": given.device == "cpu", "report_to": "none", "freeze_embeddings": True, "output_dir": folder}
     tokenizer = load_tokenizer("embedded")
 
-    def trainer(order: str | None) -> TaskTrainer:
-        shared = {"task": task, "train_dataset": [examples], "processing_class": tokenizer}
-        model = load_task_model("embedded", task, seed=0)
-        if order is None:
-            made = TaskTrainer(model, TaskConfig(per_device_train_batch_size=16, **options), **shared)
-        else:
-            args = ContinualConfig(per_device_train_batch_size=16, train_sampling_strategy=order, **options)
-            made = ContinualTrainer(model, args, pairs=linked, reference=load("embedded"), **shared)
-        made.current_gradient_accumulation_steps = 1
-        return made
-
-    return trainer(None), trainer("group_by_length"), trainer("random")
+    shared = {"task": task, "train_dataset": [examples], "processing_class": tokenizer}
+    plain = TaskTrainer(
+        load_task_model("embedded", task, seed=0), TaskConfig(per_device_train_batch_size=16, **options), **shared
+    )
+    continual = ContinualTrainer(
+        load_task_model("embedded", task, seed=0),
+        ContinualConfig(per_device_train_batch_size=16, **options),
+        pairs=linked,
+        reference=load("embedded"),
+        **shared,
+    )
+    plain.current_gradient_accumulation_steps = continual.current_gradient_accumulation_steps = 1
+    return plain, continual
 
 
 def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
@@ -77,11 +80,29 @@ def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
     return [trainer._prepare_inputs(batch) for batch in islice(trainer.get_train_dataloader(), count)]
 
 
+def random_pairs(trainer: ContinualTrainer, count: int) -> list[Batch]:
+    """The same batches, their pairs drawn in random order."""
+    loader = trainer.get_train_dataloader()
+    trainer._train_sampler.stream.group_by_length = False
+    return [trainer._prepare_inputs(batch) for batch in islice(loader, count)]
+
+
 def step(trainer: TaskTrainer, batch: Batch) -> torch.Tensor:
     """The trainer's own step, without the optimizer."""
     return trainer.training_step(
         trainer.model, dict(batch), trainer._get_num_items_in_batch([batch], trainer.args.device)
     )
+
+
+def padded(batch: Batch) -> int:
+    """Tokens that the encoder reads, padding among them."""
+    return batch["input_ids"].numel() + (batch["pair_input_ids"].numel() if "pair_input_ids" in batch else 0)
+
+
+def padded_together(batch: Batch) -> int:
+    """The same, of sentences and pairs padded to each other."""
+    own, pairs = batch["input_ids"], batch["pair_input_ids"]
+    return (len(own) + len(pairs)) * max(own.shape[1], pairs.shape[1])
 
 
 def joint_step(trainer: ContinualTrainer, batch: Batch) -> torch.Tensor:
@@ -116,39 +137,36 @@ def main() -> None:
     given = parser.parse_args()
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
-        plain, continual, randomly = make(given, folder)
+        plain, continual = make(given, folder)
+        randomly = random_pairs(continual, given.steps)
         runs: dict[str, tuple[Callable, TaskTrainer, list[Batch]]] = {
             "plain": (step, plain, batches(plain, given.steps)),
             "continual": (step, continual, batches(continual, given.steps)),
-            "joint": (joint_step, randomly, batches(randomly, given.steps)),
+            "random pairs": (step, continual, randomly),
+            "one batch": (joint_step, continual, randomly),
         }
-        # Both ways find the same loss on the same batch, without dropout, which they draw differently.
-        batch = runs["joint"][2][0]
-        expected = continual.compute_loss(continual.model.eval(), dict(batch)).detach()
-        randomly.model.eval()
-        torch.testing.assert_close(joint_step(randomly, batch), expected, rtol=1e-4, atol=1e-5)
-        randomly.model.train()
+        # The variants have the same sentences; and both ways find the same loss on the same batch, without dropout,
+        # which they draw differently.
+        for number in range(given.steps):
+            for _, _, own in runs.values():
+                torch.testing.assert_close(own[number]["input_ids"], runs["plain"][2][number]["input_ids"])
+        batch = randomly[0]
+        continual.model.eval()
+        expected = continual.compute_loss(continual.model, dict(batch)).detach()
+        torch.testing.assert_close(joint_step(continual, batch), expected, rtol=1e-4, atol=1e-5)
+        continual.model.train()
         turns = in_turns(
             {
                 name: lambda number, take=take, trainer=trainer, own=own: take(trainer, own[number])
                 for name, (take, trainer, own) in runs.items()
             },
-            [trainer.model for _, trainer, _ in runs.values()],
+            [plain.model, continual.model],
             batches=given.steps,
             repeats=given.repeats,
             device=given.device,
         )
-    tokens = {
-        "plain": mean(batch["input_ids"].numel() for batch in runs["plain"][2]),
-        "continual": mean(
-            batch["input_ids"].numel() + batch["pair_input_ids"].numel() for batch in runs["continual"][2]
-        ),
-        "joint": mean(
-            (len(batch["input_ids"]) + len(batch["pair_input_ids"]))
-            * max(batch["input_ids"].shape[1], batch["pair_input_ids"].shape[1])
-            for batch in runs["joint"][2]
-        ),
-    }
+    tokens = {name: mean(map(padded, own)) for name, (_, _, own) in runs.items()}
+    tokens["one batch"] = mean(map(padded_together, randomly))
     print(f"{given.steps} batches, {given.repeats} turns each, {given.device}, {torch.get_num_threads()} threads\n")
     print(
         "| step | tokens, padded | ms | over plain | CPU ms | over plain |\n| --- | ---: | ---: | ---: | ---: | ---: |"

@@ -21,6 +21,7 @@ import argparse
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,6 +118,17 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     return folder
 
 
+def check_models(given: argparse.Namespace) -> None:
+    """End where the distances would lack a model: a seed that is finished is not trained again to keep it."""
+    for task, system in product(given.tasks, given.systems):
+        folder = Path(given.output_dir) / task / system / f"seed-{given.seeds[0]}"
+        if (folder / "scores.json").exists() and not (folder / "config.json").exists():
+            sys.exit(
+                f"{folder} is finished and its model was not kept, which the distances are measured on: delete the "
+                "folder, or name first a seed whose model is there"
+            )
+
+
 def distances(given: argparse.Namespace, models: Path, task: str) -> None:
     """Linked against random words, before the task and after it, in the first seed's models."""
     from hf_xalign.evaluation.distances import NUMBERS
@@ -138,7 +150,7 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
     recipe("distances.py", "--stages", *named, *text, "--output_dir", str(folder))
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Run what is not finished, and print the comparisons."""
     from hf_xalign.evaluation.plots import require_matplotlib
 
@@ -159,8 +171,9 @@ def main() -> None:
     )
     parser.add_argument("--max_eval_examples", type=int, default=500, help="a language")
     parser.add_argument("--use_cpu", action=argparse.BooleanOptionalAction, default=True)
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     require_matplotlib()  # of the last step
+    check_models(given)
     models = Path(given.output_dir) / "models"
     align(given, models)
     for task in given.tasks:

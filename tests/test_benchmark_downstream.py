@@ -62,8 +62,8 @@ def test_alignments_that_are_there_are_not_made_again(downstream, tmp_path):
     done.mkdir(parents=True)
     (done / "results.json").touch()
     calls = run(downstream, tmp_path, "--systems", "continual", "rotation", "--seeds", "0", "1")
-    aligned = [Path(after(options, "--output_dir")).name for name, options in calls if name in ("fao.py", "mapping.py")]
-    assert aligned == ["fao-1", "rotation"]
+    aligned = [after(options, "--output_dir") for name, options in calls if name in ("fao.py", "mapping.py")]
+    assert [Path(folder).name for folder in aligned] == ["fao-1", "rotation"]
 
 
 def test_a_finished_seed_without_its_model_is_told_before_any_run(downstream, tmp_path):

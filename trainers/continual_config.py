@@ -65,11 +65,8 @@ class ContinualConfig(TaskConfig):
         if self.torch_compile:
             raise InputError("torch_compile=true: a compiled model need not pass the sentence pairs on; leave it out")
         # Torch: a module that is checkpointed twice in one forward marks its parameters ready twice.
-        if (
-            self.world_size > 1
-            and self.gradient_checkpointing
-            and (self.gradient_checkpointing_kwargs or {}).get("use_reentrant")
-        ):
+        recomputed = self.gradient_checkpointing_kwargs if self.gradient_checkpointing else None
+        if self.world_size > 1 and isinstance(recomputed, dict) and recomputed.get("use_reentrant"):
             raise InputError(
                 "gradient_checkpointing_kwargs: use_reentrant=true does not go with several processes here, where the "
                 "encoder runs twice in a forward: leave it out"

@@ -1,7 +1,7 @@
 r"""Fine-tune on a task in one language while linked words of others stay aligned with it (continual learning).
 
-    accelerate launch recipes/continual.py --config recipes/configs/continual_pos_embedded.yaml \
-        --model_name_or_path runs/fao_embedded --train_data en=train.conllu --eval_data en=test.conllu de=de.conllu
+    accelerate launch recipes/continual.py --config recipes/configs/continual_slots_embedded.yaml \
+        --model_name_or_path runs/fao_embedded --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
 
 L = L_task + alpha L_FAO: with the examples of the task come sentence pairs (`--pairs`), whose words are linked as by
 `recipes/fao.py`. `--model_name_or_path` is as a rule an encoder that FAO aligned, and `--reference` the one before any

@@ -74,7 +74,7 @@ class Columns:
         there = ", ".join(map(repr, columns)) or "none"
         return InputError(
             f"{where}: no columns {wanted}; the columns there are: {there}. "
-            "Name them by source_column and target_column"
+            "Rename them in the file, or name them to load_parallel by source_column and target_column"
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:

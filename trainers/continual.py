@@ -41,8 +41,8 @@ class ContinualTrainer(TaskTrainer):
     L_task is a mean over the labelled items of the whole optimizer step, L_align and L_reg are divided by its links
     (or each by its own words). The sentence pairs pass through the encoder within the model's forward over the task's
     examples ([`second_pass`]), and are a stream of their own ([`PairedSampler`]): the task's examples, their order and
-    their dropout are as they would be without them. Pairs are always shuffled, and are grouped by length
-    and sampled by language as the task's examples are. Evaluation is the task's alone.
+    their dropout are as they would be without them. Pairs are always shuffled, and are grouped by length and sampled
+    by language as the task's examples are. Evaluation is the task's alone.
 
     Args:
         model: the task model, as for `TaskTrainer`; as a rule from an encoder that FAO aligned.

@@ -60,8 +60,8 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         stream: an order of the corpus for each of its own epochs, which are not the task's.
         share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples. At least 0.
         step_examples: examples of the task in an optimizer step. Where `step_examples * share` is a whole number, each
-            step, in each epoch the first one too, begins with so many pairs' first: groups of like length that
-            `stream` makes for a step stay together. Otherwise a step's pairs may come from two groups.
+            step, in each epoch the first one too, begins at a multiple of it: groups of like length that `stream`
+            makes for a step stay together. Otherwise a step's pairs may come from two groups.
 
     Raises:
         InputError: a share below 0, or a corpus without pairs.

@@ -163,7 +163,8 @@ class ContinualTrainer(TaskTrainer):
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
         own = self.accelerator.unwrap_model(model)
-        with second_pass(own, fed, seed=self._pass_seed()) as states, self.accelerator.autocast():
+        passing = second_pass(own, fed, seed=self._pass_seed(), dropout=self.args.pairs_dropout)
+        with passing as states, self.accelerator.autocast():
             output = model(**self.task.training_inputs(batch))
         if fed and not states:
             raise RuntimeError(

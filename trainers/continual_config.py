@@ -52,6 +52,7 @@ class ContinualConfig(TaskConfig):
     pairs_per_example: float = own(
         0.5, "Objective", "Sentence pairs that come with an example of the task; 0.5 is 16 for a batch of 32."
     )
+    pairs_dropout: bool = own(True, "Objective", "Dropout in the pass over the sentence pairs too.")
     layers: list[int] | None = own(None, "Objective", "Aligned layers. Default: the last.")
     pooling: Pooling = own("mean", "Objective", "Which subwords make a word's vector.")
     linked_tokens: LinkedTokens = own("all", "Objective", "What is linked; all is words, [CLS] and [SEP].")

@@ -13,7 +13,7 @@ from hf_xalign.modeling.tuner import backbone_of
 
 @contextmanager
 def second_pass(
-    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool = True
 ) -> Iterator[list[tuple[torch.Tensor, ...]]]:
     """Pass `inputs` through the encoder of `model` at the end of each forward of `model` in this context.
 
@@ -25,6 +25,7 @@ def second_pass(
         model: a model with a head on its encoder, not compiled.
         inputs: the encoder's; where they are empty nothing is passed.
         seed: of the second batch's dropout.
+        dropout: whether it has any; without, its activations are not recomputed by gradient checkpointing.
 
     Yields:
         A list that gets the hidden states of each pass, every layer (rows, width, dim), the embeddings first.
@@ -34,10 +35,16 @@ def second_pass(
     def read(*_: object) -> None:
         device = next(iter(inputs.values())).device
         devices = [] if device.type == "cpu" else [device.index or 0]
+        encoder = backbone_of(model)
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
             # Going on from here would give this batch the masks that the next forward has.
             torch.manual_seed(seed)
-            states.append(backbone_of(model)(**inputs, output_hidden_states=True).hidden_states)
+            training = encoder.training
+            try:
+                encoder.train(training and dropout)
+                states.append(encoder(**inputs, output_hidden_states=True).hidden_states)
+            finally:
+                encoder.train(training)
 
     handle = model.register_forward_hook(read) if inputs else None
     try:

@@ -63,6 +63,20 @@ def test_dropout_of_the_pairs_is_of_their_seed():
         assert not torch.allclose(passed[5], other, atol=0.1)
 
 
+def test_the_pairs_can_go_without_dropout():
+    """The task's batch keeps its own, and so does the next one."""
+    model = make_model(dropout=0.3).train()
+    pairs = inputs(2, 9)
+    torch.manual_seed(0)
+    with second_pass(model, pairs, seed=5, dropout=False) as states:
+        output = model(**inputs(3, 4))
+    torch.manual_seed(0)
+    torch.testing.assert_close(model(**inputs(3, 4)).logits, output.logits, rtol=0, atol=0)
+    alone = model.eval().base_model(**pairs, output_hidden_states=True).hidden_states
+    for one, other in zip(states[0], alone, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_a_model_is_left_as_it_was():
     model = make_model()
     with second_pass(model, inputs(2, 3), seed=0) as states:

@@ -121,6 +121,27 @@ def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, 
         torch.testing.assert_close(trainer._term_sums[name], value.detach(), rtol=1e-5, atol=1e-6)
 
 
+def test_pairs_can_go_without_dropout(tmp_path):
+    """The alignment's terms are then those of the model in evaluation; the task's is as it would be with it."""
+    trainer = make(tmp_path, make_model(dropout=0.3))
+    rows = [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
+    terms = {}
+    for dropout in (True, False):
+        trainer.args.pairs_dropout = dropout
+        trainer._term_sums.clear()
+        trainer.model.train()
+        torch.manual_seed(0)
+        trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+        assert all(module.training for module in trainer.model.modules())
+        terms[dropout] = dict(trainer._term_sums)
+    trainer.model.eval()
+    expected = alignment(trainer, [pair for row in rows for pair in row.pairs])
+    for name, value in zip(("align", "regularizer"), expected, strict=True):
+        torch.testing.assert_close(terms[False][name], value.detach(), rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(terms[True][name], value, rtol=1e-2)
+    torch.testing.assert_close(terms[False]["task"], terms[True]["task"], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["tokens", "texts"])
 def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):

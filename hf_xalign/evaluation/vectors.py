@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.limits import position_limit
 from hf_xalign.modeling.pooling import Pooling, layer_index
 from hf_xalign.modeling.tuner import speaking
@@ -71,6 +72,7 @@ def encode_sentences(
     layers: Sequence[int] = (-1,),
     pooling: str = "mean",
     *,
+    lang: str | None = None,
     batch_size: int = 64,
     max_length: int | None = None,
 ) -> torch.Tensor:
@@ -82,15 +84,21 @@ def encode_sentences(
         texts: one text or several; longer ones are cut at `max_length` tokens (default the model's limit).
         layers: which layers: -1 the last, 0 the embeddings.
         pooling: `mean` over all tokens (special ones too), or `cls`, the first token.
+        lang: language code of the texts, which decides through which map they go, or which language embedding they
+            get, where a model has one for each language. Default: the map that `set_language` chose.
         batch_size: texts a forward pass.
         max_length: tokens a text at most.
 
     Raises:
-        ValueError: an unknown pooling, or a layer that the encoder does not have.
+        InputError: an unknown pooling, a layer that the encoder does not have, or a language that it does not know; no
+            language for an encoder with language embeddings.
     """
-    return encode_pooled_sentences(
-        model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
-    )[pooling]
+    if lang is None and (rows := language_ids(model.config)) is not None:
+        raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: give lang, that of the texts")
+    with speaking(model, lang):
+        return encode_pooled_sentences(
+            model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
+        )[pooling]
 
 
 def encode_pooled_sentences(

@@ -62,8 +62,15 @@ def test_an_encoder_with_language_embeddings_is_told_the_language():
             expected = model(ids, token_type_ids=torch.full_like(ids, row)).last_hidden_state[0, 1:-1]
         found = encode_words(model, tokenizer, "the cat", pooling="first", lang=language)[0].vectors[:, 0]
         torch.testing.assert_close(found, expected)
-    with pytest.raises(ValueError, match="language 'fr': the encoder has language embeddings for en, de"):
-        encode_words(model, tokenizer, "the cat", lang="fr")
+        sentence = encode_sentences(model, tokenizer, "the cat", pooling="mean", lang=language)[0, 0]
+        with torch.no_grad():
+            hidden = model(ids, token_type_ids=torch.full_like(ids, row)).last_hidden_state[0]
+        torch.testing.assert_close(sentence, hidden.mean(0))
+    for encode in (encode_words, encode_sentences):
+        with pytest.raises(ValueError, match="language 'fr': the encoder has language embeddings for en, de"):
+            encode(model, tokenizer, "the cat", lang="fr")
+    with pytest.raises(InputError, match="language embeddings for en, de: give lang"):
+        encode_sentences(model, tokenizer, "the cat")
     # The same encoder for every language, were it not told.
     told = score_retrieval(model, tokenizer, make_links(8))["de"]
     del model.config.language_ids

@@ -194,7 +194,9 @@ def test_evaluation_in_languages():
     set_language(rotated, "de")
     found = extract_word_vectors(rotated, tokenizer, words, layers=(1, 2))
     close(found.vectors, mapped.vectors[:, 1:])
-    assert encode_sentences(rotated, tokenizer, text).shape == (1, 1, 16)
+    of_german = encode_sentences(rotated, tokenizer, text)
+    assert torch.equal(encode_sentences(rotated, tokenizer, text, lang="de"), of_german)
+    assert not torch.allclose(encode_sentences(rotated, tokenizer, text, lang="en"), of_german, atol=1e-2)
 
 
 @pytest.mark.parametrize("layer", [1, -1])

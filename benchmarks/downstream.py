@@ -7,12 +7,12 @@
 DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
 `pos/ud.LANG.pud.jsonl`, `slots/en.train.jsonl`, `slots/LANG.test.jsonl` and `slots/labels.json`.
 
-Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained, as in its paper (`continual`)
-and as in the published code (`efimov`); MAO's linear maps, frozen between encoder and head; centred rotation
-(Procrustes), likewise. Each is trained on English and tested on all languages, with each seed of the task on the
-alignment of the same seed (the rotation has no randomness). Everything is done by the recipes, and what is finished is
-not done again; the last steps of a task are `recipes/compare.py`, with the raw encoder as baseline, and
-`recipes/distances.py` on the models of the first seed, which are kept (half a gigabyte each; the others are not).
+Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained; MAO's linear maps, frozen
+between encoder and head; centred rotation (Procrustes), likewise. Each is trained on English and tested on all
+languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). Everything is
+done by the recipes, and what is finished is not done again; the last steps of a task are `recipes/compare.py`, with
+the raw encoder as baseline, and `recipes/distances.py` on the models of the first seed, which are kept (half a
+gigabyte each; the others are not).
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = ("raw", "fao", "continual", "efimov", "mao", "rotation")
-# Those that align while they train, by recipes/continual.py's presets.
-CONTINUAL = {"continual", "efimov"}
+SYSTEMS = ("raw", "fao", "continual", "mao", "rotation")
 # Those that start from FAO's encoder.
-ALIGNED = {"fao"} | CONTINUAL
+ALIGNED = {"fao", "continual"}
 TASKS = ("pos", "slots")
 # Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
 EXAMPLES = {"pos": 1000, "slots": 3000}
@@ -103,11 +101,11 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     aligned = str(models / "fao-{seed}")
     name = "finetune.py"
     options += ["--model_name_or_path", aligned if system in ALIGNED else "embedded"]
-    if system in CONTINUAL:
-        options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
+    if system == "continual":
+        options += ["--preset", "continual", "--reference", "embedded", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
         options += ["--max_pairs", str(given.max_train_pairs), "--pairs_dropout", "false"]
-        # The schedule of the other systems: these presets have no warm-up and no decay.
+        # The schedule of the other systems: the preset has no warm-up and no decay.
         options += ["--warmup_steps", "0.1", "--weight_decay", "0.01"]
         name = "continual.py"
     if system in ("mao", "rotation"):

@@ -15,6 +15,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
 SCRIPT = Path(__file__).parents[1] / "tiny_ppa.py"
+# Of a gradient's norm in float32, which the temperature of 0.05 magnifies: up to 3e-6 where AVX-512 sums.
+ROUNDING = 1e-5
 
 
 # ---- Divided steps ----
@@ -36,7 +38,7 @@ def test_accumulation_changes_nothing(settings, tmp_path):
         for batch in (8, 4, 2, 1)
     }
     for batch in (4, 2, 1):
-        same(outcome(runs[8]), outcome(runs[batch]))
+        same(outcome(runs[8]), outcome(runs[batch]), log_tolerance=ROUNDING)
     assert len(outcome(runs[8])[0]) == 4
 
 
@@ -105,7 +107,7 @@ def test_two_processes_are_one(tmp_path):
         one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
         log, found = result(folder)
         assert len(log) == 2 * settings.get("num_train_epochs", 1)
-        same(outcome(one), (log, found))
+        same(outcome(one), (log, found), log_tolerance=ROUNDING)
         if one.queue is not None:
             first, second = (load_file(folder / f"momentum-{rank}.safetensors") for rank in (0, 1))
             assert first.keys() == second.keys()

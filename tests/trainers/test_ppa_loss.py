@@ -222,5 +222,6 @@ def test_chunks_have_the_gradient_of_one_batch_with_dropout(words, tmp_path):
     torch.testing.assert_close(loss, (contrast + total).detach())
     assert torch.equal(torch.get_rng_state(), after)
     for (name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-6, atol=1e-6, msg=name)
+        # Token types have the sum over all tokens, whose rounding is a few 1e-6 by AVX-512.
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-5, atol=1e-5, msg=name)
         assert other.grad.abs().sum() > 0

@@ -1,9 +1,10 @@
 # Two commands do all the set-up on a fresh machine: `make quickstart` and `make test`.
+# `make test-all` runs the slow tier too: launched processes, kills, wheels, the browser, benchmarks, full products.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test lint clean
+.PHONY: quickstart test test-all lint clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -18,7 +19,10 @@ quickstart: $(BIN)/.installed
 		--dynamo_backend no recipes/fao.py --config recipes/configs/fao_embedded.yaml $(ARGS)
 
 test: $(BIN)/.installed
-	$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)
+
+test-all: $(BIN)/.installed
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu" $(ARGS)
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

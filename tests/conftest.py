@@ -1,16 +1,23 @@
-"""Offline, single-purpose settings for every test, and fixtures over `tiny`."""
+"""Offline, single-threaded settings for every test, and fixtures of tiny models and corpora."""
 
 from __future__ import annotations
 
 import os
 
+# Before torch is imported. One thread a worker: two workers of two threads on two cores wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("WANDB_MODE", "offline")
 
 import pytest
-from tiny import make_encoder, make_links, make_tokenizer
+from hypothesis import settings
+from support.tiny import make_encoder, make_links, make_tokenizer
+
+# The same examples in every run, and no run without an end. Nothing is written into the checkout.
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=100, database=None)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +26,7 @@ def _own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path_factory.getbasetemp() / "xalign-cache"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tokenizer():
     return make_tokenizer()
 
@@ -29,6 +36,6 @@ def encoder():
     return make_encoder()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def aligned():
     return make_links()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.reference import model_fingerprint

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import make_encoder, make_tokenizer
-from tiny_families import CONFIGS
-from tiny_ppa import make_pairs
+from support.families import CONFIGS
+from support.ppa import make_pairs
+from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModelForMaskedLM
 
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs

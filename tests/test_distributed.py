@@ -11,7 +11,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from tiny import make_encoder
+from support.tiny import make_encoder
 from torch import nn
 
 from hf_xalign.distributed import gather_rows, process_count, whole_loss

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tiny_families import CONFIGS, save_base
+from support.families import CONFIGS, save_base
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
 
 import hf_xalign

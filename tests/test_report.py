@@ -10,8 +10,8 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
-from headless_browser import needs_browser, show
-from tiny_card import EVIL, make_record
+from support.card import EVIL, make_record
+from support.headless_browser import needs_browser, show
 
 from hf_xalign.errors import InputError
 from hf_xalign.record import score_rows, write_record

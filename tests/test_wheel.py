@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tiny_recipe import command, make_files
+from support.recipe import command, make_files
 
 from hf_xalign.cli import packaged
 

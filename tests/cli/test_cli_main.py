@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_card import make_record
+from support.card import make_record
 
 from hf_xalign.cli import terminal
 from hf_xalign.cli.main import COMMANDS, main

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import SENTENCES, make_links, make_tokenizer
-from tiny_adapters import adapt
-from tiny_card import make_record
-from tiny_families import save_base
-from tiny_recipe import make_files
+from support.adapters import adapt
+from support.card import make_record
+from support.families import save_base
+from support.recipe import make_files
+from support.tiny import SENTENCES, make_links, make_tokenizer
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from hf_xalign.cli.inspect import as_text

@@ -13,7 +13,7 @@ import pytest
 import torch
 from accelerate.commands import launch
 from accelerate.commands.config import config_args
-from tiny_recipe import command, make_files
+from support.recipe import command, make_files
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from hf_xalign.cli import packaged

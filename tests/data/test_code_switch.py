@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
-from tiny import SENTENCES, make_encoder, make_tokenizer
+from support.tiny import SENTENCES, make_encoder, make_tokenizer
 from transformers import BertForSequenceClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
 from hf_xalign.data.code_switch import GroupCollator, code_switch_pairs, gather_groups

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tiny import make_encoder, make_tokenizer
+from support.tiny import make_encoder, make_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 

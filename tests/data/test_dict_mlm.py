@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 from torch.utils.data import DataLoader
 
 from hf_xalign.data.dict_mlm import Translations, dict_mlm_labels

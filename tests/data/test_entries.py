@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 
 from hf_xalign.data.masking import example_draws, mask_tokens, masking_vocabulary
 from hf_xalign.errors import InputError

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from datasets import Dataset
-from tiny_builder import COMMIT, put_on_hub
+from support.dataset_builder import COMMIT, put_on_hub
 
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import hub_commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import make_links
+from support.tiny import make_links
 
 from hf_xalign.data.neural_alignment import default_layer, encoder_links, predict_links
 from hf_xalign.data.word_alignment import align_words

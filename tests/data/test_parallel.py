@@ -12,7 +12,7 @@ from functools import partial
 import datasets
 import pytest
 from datasets import Dataset, Features, Translation
-from tiny_builder import COMMIT, put_on_hub
+from support.dataset_builder import COMMIT, put_on_hub
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import parallel

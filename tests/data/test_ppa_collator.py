@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 from tokenizers import processors
 from torch.utils.data import DataLoader
 

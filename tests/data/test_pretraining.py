@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 from datasets import Dataset
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 from tokenizers import processors
 from transformers import BertConfig, RobertaConfig
 

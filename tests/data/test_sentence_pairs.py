@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 from datasets import Dataset
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 from tokenizers import processors
 
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from datasets import Dataset
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.word_switch import WordSwitcher, switch_words

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
-from tiny_adapters import adapt
-from tiny_maps import make_map
+from support.adapters import adapt
+from support.maps import make_map
+from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModel, BertForTokenClassification
 
 from hf_xalign.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_maps import make_rotated
+from support.maps import make_rotated
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.sentence_scores import score_sentences

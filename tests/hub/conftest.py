@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hub_client import HubClient
-from loopback_hub import TOKEN, LoopbackHub
+from support.hub_client import HubClient
+from support.loopback_hub import TOKEN, LoopbackHub
 
 IMPORTS = "import json, torch, hf_xalign\nfrom hf_xalign import hub\n"
 

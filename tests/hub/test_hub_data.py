@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 from huggingface_hub import ModelCard
-from tiny import SENTENCES
-from tiny_card import make_record
+from support.card import make_record
+from support.tiny import SENTENCES
 
 from hf_xalign.model_cards import render_card
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from huggingface_hub.errors import OfflineModeIsEnabled
 from safetensors.torch import save_file
-from tiny_card import make_record
+from support.card import make_record
 
 from hf_xalign import hub
 from hf_xalign.data import embedded

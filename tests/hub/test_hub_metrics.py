@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from hub_client import ClientError
+from support.hub_client import ClientError
 
 from hf_xalign import metrics
 

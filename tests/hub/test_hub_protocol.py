@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hub_client import ClientError, HubClient
-from loopback_hub import DROP, TOKEN, USER, LoopbackHub
+from support.hub_client import ClientError, HubClient
+from support.loopback_hub import DROP, TOKEN, USER, LoopbackHub
 
 LARGE = bytes(range(256)) * 2000
 

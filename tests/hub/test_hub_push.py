@@ -6,10 +6,10 @@ import json
 
 import pytest
 import torch
-from hub_client import ClientError
-from loopback_hub import TOKEN
-from tiny_adapters import TEXT
-from tiny_hub import KINDS, LOAD, PUSH, STRAY, options_of, plain, write_folders
+from support.adapters import TEXT
+from support.hub_client import ClientError
+from support.hub_folders import KINDS, LOAD, PUSH, STRAY, options_of, plain, write_folders
+from support.loopback_hub import TOKEN
 
 import hf_xalign
 from hf_xalign.record import read_record

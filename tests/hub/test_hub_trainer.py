@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from hub_client import ClientError
-from loopback_hub import TOKEN
-from tiny_card import make_record
+from support.card import make_record
+from support.hub_client import ClientError
+from support.loopback_hub import TOKEN
 
 from hf_xalign.record import write_record
 
 TRAIN = """
 import os
-from tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 args = FAOConfig(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hub_client import ClientError
-from loopback_hub import DROP, LOST
-from tiny import make_encoder
-from tiny_hub import PUSH
-from tiny_maps import make_map
+from support.hub_client import ClientError
+from support.hub_folders import PUSH
+from support.loopback_hub import DROP, LOST
+from support.maps import make_map
+from support.tiny import make_encoder
 
 _SEEDS = itertools.count(100)
 

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 from peft import PeftModel, get_peft_model
-from tiny import make_tokenizer
-from tiny_adapters import TEXT, close, make_base, states
-from tiny_families import save_base
-from tiny_maps import by_hand, make_map, make_rotated
+from support.adapters import TEXT, close, make_base, states
+from support.families import save_base
+from support.maps import by_hand, make_map, make_rotated
+from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign

@@ -10,9 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import save_file
-from tiny import make_encoder, make_tokenizer
-from tiny_adapters import adapt, make_base
-from tiny_text import random_text, slow_cover
+from support.adapters import adapt, make_base
+from support.text import random_text, slow_cover
+from support.tiny import make_encoder, make_tokenizer
 from tokenizers import normalizers
 
 from hf_xalign.errors import InputError

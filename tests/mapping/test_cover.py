@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 from datasets import Dataset
-from tiny_text import random_text, slow_cover
+from support.text import random_text, slow_cover
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping import cover

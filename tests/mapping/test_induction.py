@@ -6,7 +6,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from tiny_vocabularies import languages, loop_pairs, loop_scores, rotation, share_found, vectors
+from support.vocabularies import languages, loop_pairs, loop_scores, rotation, share_found, vectors
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.induction import induce_dictionary

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from tiny_vocabularies import languages, share_found, vectors
+from support.vocabularies import languages, share_found, vectors
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping import refinement

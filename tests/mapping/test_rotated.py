@@ -7,10 +7,10 @@ import copy
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tiny import make_links, make_multilingual_encoder, make_tokenizer
-from tiny_adapters import TEXT, close, make_base
-from tiny_families import CONFIGS
-from tiny_maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
+from support.adapters import TEXT, close, make_base
+from support.families import CONFIGS
+from support.maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
+from support.tiny import make_links, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.errors import InputError

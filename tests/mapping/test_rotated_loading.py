@@ -12,9 +12,9 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_adapters import TEXT, close, make_base
-from tiny_families import CONFIGS, save_base
-from tiny_maps import make_maps, make_rotated, run
+from support.adapters import TEXT, close, make_base
+from support.families import CONFIGS, save_base
+from support.maps import make_maps, make_rotated, run
 from transformers import AutoModel
 
 import hf_xalign

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_card import LANGUAGES, make_record
+from support.card import LANGUAGES, make_record
 
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer, PPAConfig, PPATrainer
 from hf_xalign.trainers.continual import ContinualTrainer

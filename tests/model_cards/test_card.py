@@ -12,9 +12,9 @@ import torch
 import yaml
 from huggingface_hub import ModelCard
 from peft import LoraConfig, get_peft_model
-from tiny import make_tokenizer
-from tiny_card import EVIL, LANGUAGES, front_matter_and_body, outside_code
-from tiny_families import save_base
+from support.card import EVIL, LANGUAGES, front_matter_and_body, outside_code
+from support.families import save_base
+from support.tiny import make_tokenizer
 from transformers import AutoModel
 
 from hf_xalign.data import embedded

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from huggingface_hub import ModelCard
-from tiny_card import EVIL, front_matter_and_body, outside_code
+from support.card import EVIL, front_matter_and_body, outside_code
 
 from hf_xalign.model_cards import render_card
 

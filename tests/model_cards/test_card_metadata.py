@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
-from tiny_card import front_matter_and_body
+from support.card import front_matter_and_body
 
 from hf_xalign.model_cards import render_card, write_card
 from hf_xalign.model_cards.metadata import card_data

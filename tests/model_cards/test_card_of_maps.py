@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tiny import make_tokenizer
-from tiny_card import EVIL, LANGUAGES, front_matter_and_body, outside_code
-from tiny_families import save_base
+from support.card import EVIL, LANGUAGES, front_matter_and_body, outside_code
+from support.families import save_base
+from support.tiny import make_tokenizer
 
 from hf_xalign.mapping import LanguageMap, SideMap
 from hf_xalign.model_cards import interval_rows, render_card

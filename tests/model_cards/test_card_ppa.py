@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from huggingface_hub import ModelCard
-from tiny_card import front_matter_and_body
+from support.card import front_matter_and_body
 
 from hf_xalign.model_cards import render_card
 from hf_xalign.trainers import PPAConfig

@@ -6,11 +6,11 @@ import re
 
 import pytest
 import torch
-from tiny import make_tokenizer
-from tiny_adapters import adapt, make_base
-from tiny_card import EVIL, front_matter_and_body, outside_code
-from tiny_maps import make_rotated
-from tiny_tagger import make_tagger
+from support.adapters import adapt, make_base
+from support.card import EVIL, front_matter_and_body, outside_code
+from support.maps import make_rotated
+from support.tagger import make_tagger
+from support.tiny import make_tokenizer
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 from transformers import AutoModelForTokenClassification as ForWords
 

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 import torch
-from tiny import make_encoder
+from support.tiny import make_encoder
 
 from hf_xalign.losses import sentence_infonce
 from hf_xalign.modeling.cached_gradient import cached_backward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_families import CONFIGS, save_base
+from support.families import CONFIGS, save_base
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from hf_xalign.errors import InputError

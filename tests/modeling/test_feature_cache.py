@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_encoder, make_links
-from tiny_features import ALL, cache, counted, pairs
+from support.features import ALL, cache, counted, pairs
+from support.tiny import make_encoder, make_links
 
 from hf_xalign.data.collators import PairCollator
 from hf_xalign.errors import InputError

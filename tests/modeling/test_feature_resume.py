@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from tiny import make_encoder, make_tokenizer
-from tiny_features import LINKED, cache, counted, many
+from support.features import LINKED, cache, counted, many
+from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError

@@ -15,7 +15,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
-from tiny_families import CONFIGS
+from support.families import CONFIGS
 from transformers import (
     AutoModel,
     AutoModelForQuestionAnswering,

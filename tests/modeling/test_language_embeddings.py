@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_families import CONFIGS
+from support.families import CONFIGS
 from transformers import AutoModel, AutoModelForMaskedLM, DebertaV2Config
 
 from hf_xalign.errors import InputError

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
-from tiny_families import CONFIGS
+from support.families import CONFIGS
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 import torch
-from tiny_families import CONFIGS, save_base
+from support.families import CONFIGS, save_base
 from torch import nn
 from transformers import AutoModelForMaskedLM, BertConfig, BertModel
 

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import make_encoder
+from support.tiny import make_encoder
 from torch import nn
 
 from hf_xalign.errors import InputError

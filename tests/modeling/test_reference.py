@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from tiny import make_encoder
+from support.tiny import make_encoder
 
 from hf_xalign.modeling.reference import frozen_copy, model_fingerprint
 

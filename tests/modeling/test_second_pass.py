@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_continual import make_model
-from tiny_families import CONFIGS
+from support.continual import make_model
+from support.families import CONFIGS
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
 from hf_xalign.modeling.second_pass import second_pass

@@ -10,10 +10,10 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from tiny import make_encoder, make_tokenizer
-from tiny_adapters import adapt, make_base
-from tiny_families import CONFIGS, save_base
-from tiny_maps import make_rotated
+from support.adapters import adapt, make_base
+from support.families import CONFIGS, save_base
+from support.maps import make_rotated
+from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xalign.errors import InputError

@@ -9,9 +9,9 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import get_peft_model
-from tiny import make_tokenizer
-from tiny_adapters import SPANS, TEXT, close, make_base
-from tiny_tagger import BIO, COUNTS, INPUTS, LABELS, make_tagger, trained
+from support.adapters import SPANS, TEXT, close, make_base
+from support.tagger import BIO, COUNTS, INPUTS, LABELS, make_tagger, trained
+from support.tiny import make_tokenizer
 from transformers import BertForTokenClassification, Trainer, TrainingArguments
 
 from hf_xalign.errors import InputError

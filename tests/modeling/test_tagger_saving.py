@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 import torch
-from tiny_adapters import TEXT, adapt, close, make_base
-from tiny_maps import make_rotated
-from tiny_tagger import BIO, INPUTS, LABELS, make_tagger, trained
+from support.adapters import TEXT, adapt, close, make_base
+from support.maps import make_rotated
+from support.tagger import BIO, INPUTS, LABELS, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign

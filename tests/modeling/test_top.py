@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_adapters import SPANS, TEXT, adapt, close, make_base, make_config, states
+from support.adapters import SPANS, TEXT, adapt, close, make_base, make_config, states
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import set_language

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from peft import get_peft_model
-from tiny_adapters import KINDS, SPANS, TEXT, adapt, close, make_base, make_config, states
-from tiny_families import CONFIGS
+from support.adapters import KINDS, SPANS, TEXT, adapt, close, make_base, make_config, states
+from support.families import CONFIGS
 from transformers import BertModel
 
 from hf_xalign.errors import InputError

@@ -13,8 +13,8 @@ import torch
 from peft import AutoPeftModelForFeatureExtraction, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from tiny_adapters import KINDS, SPANS, TEXT, adapt, close, make_base, make_config, states
-from tiny_families import CONFIGS
+from support.adapters import KINDS, SPANS, TEXT, adapt, close, make_base, make_config, states
+from support.families import CONFIGS
 from transformers import (
     AutoModel,
     BertForSequenceClassification,

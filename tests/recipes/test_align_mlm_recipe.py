@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from tiny import SENTENCES
-from tiny_families import save_base
+from support.families import save_base
+from support.tiny import SENTENCES
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.data.derived import DerivedLanguage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tiny import SENTENCES
-from tiny_families import save_base
+from support.families import save_base
+from support.tiny import SENTENCES
 
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.distances import main

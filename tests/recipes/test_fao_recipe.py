@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tiny import SENTENCES
-from tiny_recipe import command, make_files
+from support.recipe import command, make_files
+from support.tiny import SENTENCES
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.errors import InputError

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_families import save_base
+from support.families import save_base
 
 import hf_xalign
 from hf_xalign.config import parse

@@ -11,7 +11,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from peft import PeftModel
-from tiny_recipe import command, make_files
+from support.recipe import command, make_files
 from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign

@@ -8,8 +8,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from peft import get_peft_model
-from tiny import make_tokenizer
-from tiny_recipe import make_files
+from support.recipe import make_files
+from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign

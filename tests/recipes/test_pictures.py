@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tiny_recipe import command, make_files
-from tiny_wandb import offline
+from support.fake_wandb import offline
+from support.recipe import command, make_files
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign import energy

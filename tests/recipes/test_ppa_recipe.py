@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tiny_recipe import command, make_files
+from support.recipe import command, make_files
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.errors import InputError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_tokenizer
+from support.tiny import make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples

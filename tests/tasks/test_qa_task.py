@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny import make_encoder, make_tokenizer
+from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForQuestionAnswering
 
 from hf_xalign.tasks.languages import LanguageInputs

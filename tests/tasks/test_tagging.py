@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_tokenizer
-from tiny_adapters import adapt, make_base
-from tiny_families import save_base
-from tiny_maps import make_rotated
+from support.adapters import adapt, make_base
+from support.families import save_base
+from support.maps import make_rotated
+from support.tiny import make_tokenizer
 from transformers import AutoModel, BertForTokenClassification
 
 from hf_xalign.data.encoding import tokenize_words

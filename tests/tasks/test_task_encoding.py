@@ -9,9 +9,9 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
-from tiny import make_tokenizer
-from tiny_adapters import adapt, make_base
-from tiny_families import CONFIGS, save_base
+from support.adapters import adapt, make_base
+from support.families import CONFIGS, save_base
+from support.tiny import make_tokenizer
 from tokenizers import normalizers, processors
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 

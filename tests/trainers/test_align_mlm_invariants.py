@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder
-from tiny_align_mlm import OBJECTIVES, make, make_entries, outcome, train
-from tiny_launch import STEADY, STOPPED, identical, launch, result, same
+from support.align_mlm import OBJECTIVES, make, make_entries, outcome, train
+from support.launch import STEADY, STOPPED, identical, launch, result, same
+from support.tiny import make_encoder
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from hf_xalign.data.entries import TokenEntries
@@ -18,7 +16,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
-SCRIPT = Path(__file__).parents[1] / "tiny_align_mlm.py"
+SCRIPT = "support.align_mlm"
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

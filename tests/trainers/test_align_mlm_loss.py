@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from tiny import make_encoder
-from tiny_align_mlm import OBJECTIVES, make, make_entries, make_rows
+from support.align_mlm import OBJECTIVES, make, make_entries, make_rows
+from support.tiny import make_encoder
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
@@ -129,7 +129,7 @@ def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, 
 
 def test_bad_input(tmp_path):
     with pytest.raises(InputError, match="needs a dictionary"):
-        from tiny import make_tokenizer
+        from support.tiny import make_tokenizer
 
         from hf_xalign.trainers.align_mlm import AlignMLMTrainer
         from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
@@ -153,7 +153,7 @@ def test_bad_input(tmp_path):
 
 
 def test_objectives_with_languages_need_their_embeddings(tmp_path):
-    from tiny import make_tokenizer
+    from support.tiny import make_tokenizer
 
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
     from hf_xalign.trainers.align_mlm_config import AlignMLMConfig

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-import tiny_continual
 import torch
 from datasets import Dataset
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_continual import QUESTIONS, SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
-from tiny_launch import STEADY, STOPPED, identical, launch, result, same
+from support.continual import QUESTIONS, SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
+from support.launch import STEADY, STOPPED, identical, launch, result, same
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
@@ -21,7 +18,7 @@ from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
-SCRIPT = Path(__file__).parents[1] / "tiny_continual.py"
+SCRIPT = "support.continual"
 
 
 def gradients(trainer):
@@ -89,7 +86,7 @@ def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, 
     if languages:
         # The rows of both models differ: each is told by its own.
         reference = tell_languages_apart(make_encoder(seed=3), ["en"])
-        monkeypatch.setattr(tiny_continual, "make_encoder", lambda **_: reference)
+        monkeypatch.setattr(continual, "make_encoder", lambda **_: reference)
         tell_languages_apart(model, ["de", "bn", "en"])
         pairs = make_links(7).to_list()
         for number, row in enumerate(pairs):

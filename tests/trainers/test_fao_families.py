@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_links
-from tiny_families import CONFIGS, save_base
+from support.families import CONFIGS, save_base
+from support.tiny import make_links
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from hf_xalign.errors import InputError

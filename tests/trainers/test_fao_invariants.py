@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
-SCRIPT = Path(__file__).with_name("tiny_run.py")
+SCRIPT = "support.word_run"
 # Plain SGD: Adam divides a gradient that is pure rounding (the last layer norm's bias while f = f0) by its own size.
 STEADY = {"optim": "sgd", "dropout": False, "train_sampling_strategy": "sequential", "save_strategy": "no"}
 

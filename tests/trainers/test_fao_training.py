@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from transformers import TrainerCallback
 
 from hf_xalign.errors import InputError

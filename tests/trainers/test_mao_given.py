@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_families import CONFIGS
-from tiny_mao import SAVED, config, make, trainable
+from support.families import CONFIGS
+from support.mao import SAVED, config, make, trainable
+from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import AutoModel
 
 from hf_xalign.errors import InputError

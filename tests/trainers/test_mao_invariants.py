@@ -6,18 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
-SCRIPT = Path(__file__).with_name("tiny_run.py")
+SCRIPT = "support.word_run"
 SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
 # Plain SGD: Adam divides a gradient that is pure rounding by its own size. A random start, so that all of the module
 # has a gradient from the first step on.

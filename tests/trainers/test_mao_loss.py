@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.losses import word_infonce
 from hf_xalign.modeling.tuner import find_top

@@ -8,8 +8,8 @@ import pytest
 import torch
 from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_mao import KINDS, SAVED, make, states, trainable
+from support.mao import KINDS, SAVED, make, states, trainable
+from support.tiny import make_encoder, make_links, make_tokenizer
 from torch import nn
 from transformers import TrainerCallback
 

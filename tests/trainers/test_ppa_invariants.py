@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder
-from tiny_launch import STEADY, STOPPED, identical, launch, result, same
-from tiny_ppa import make, make_pairs, outcome, train
+from support.launch import STEADY, STOPPED, identical, launch, result, same
+from support.ppa import make, make_pairs, outcome, train
+from support.tiny import make_encoder
 
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
-SCRIPT = Path(__file__).parents[1] / "tiny_ppa.py"
+SCRIPT = "support.ppa"
 # Of a gradient's norm in float32, which the temperature of 0.05 magnifies: up to 3e-6 where AVX-512 sums.
 ROUNDING = 1e-5
 

@@ -7,9 +7,9 @@ import math
 
 import pytest
 import torch
-from tiny import make_encoder
-from tiny_launch import STEADY, tensors
-from tiny_ppa import SMALL, make, make_pairs
+from support.launch import STEADY, tensors
+from support.ppa import SMALL, make, make_pairs
+from support.tiny import make_encoder
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
 HEAD_LR = SMALL["head_learning_rate"]

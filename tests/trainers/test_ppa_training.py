@@ -7,10 +7,10 @@ import logging
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import make_encoder, make_multilingual_encoder, make_tokenizer
-from tiny_families import CONFIGS, save_base
-from tiny_launch import STEADY, tensors
-from tiny_ppa import make, make_pairs, train
+from support.families import CONFIGS, save_base
+from support.launch import STEADY, tensors
+from support.ppa import make, make_pairs, train
+from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, TrainerCallback
 
 from hf_xalign.errors import InputError

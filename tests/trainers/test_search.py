@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_trackio import runs_of
-from tiny_wandb import offline, read_runs
+from support.fake_trackio import runs_of
+from support.fake_wandb import offline, read_runs
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 import hf_xalign.recipes
 from hf_xalign.config import parse

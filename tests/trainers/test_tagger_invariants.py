@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import tiny_tagging
 import torch
-from tiny_families import save_base
-from tiny_launch import STEADY, STOPPED, identical, launch, result, same
-from tiny_tagging import make, outcome, train
+from support.families import save_base
+from support.launch import STEADY, STOPPED, identical, launch, result, same
+from support.tagging import make, outcome, train
 
 from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
 
-SCRIPT = Path(tiny_tagging.__file__)
+SCRIPT = "support.tagging"
 DIVIDED = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 KILLED = {
     **STOPPED,

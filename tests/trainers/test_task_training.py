@@ -13,9 +13,9 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
-from tiny import make_tokenizer
-from tiny_adapters import adapt
-from tiny_families import save_base
+from support.adapters import adapt
+from support.families import save_base
+from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForTokenClassification, TrainerCallback
 
 from hf_xalign.errors import InputError

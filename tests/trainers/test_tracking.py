@@ -8,12 +8,12 @@ import socket
 import sys
 
 import pytest
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_card import make_record
-from tiny_mao import config as mao_config
-from tiny_recipe import command, make_files
-from tiny_trackio import runs_of
-from tiny_wandb import offline, read_runs
+from support.card import make_record
+from support.fake_trackio import runs_of
+from support.fake_wandb import offline, read_runs
+from support.mao import config as mao_config
+from support.recipe import command, make_files
+from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers.integrations.integration_utils import WandbCallback
 
 from hf_xalign.recipes import fao

@@ -1,18 +1,17 @@
 """A small run of PPA, and as a script the same in a process of its own: under `accelerate launch`, or to be killed.
 
-    python tiny_ppa.py OUTPUT_DIR '{"name": {"contrast": "moco", ...}, ...}' [--resume] [--kill_after STEP]
+    python -m support.ppa OUTPUT_DIR '{"name": {"contrast": "moco", ...}, ...}' [--resume] [--kill_after STEP]
 
 Each process leaves `momentum-RANK.safetensors` too, the momentum encoder and the queue.
 """
 
 from __future__ import annotations
 
-from tiny import SENTENCES, make_encoder, make_tokenizer
-from tiny_launch import be_script, numbers, tensors
-
 from hf_xalign.modeling.momentum import save_momentum
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
+from support.launch import be_script, numbers, tensors
+from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 SMALL = {
     "use_cpu": True,

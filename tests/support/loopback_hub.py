@@ -19,8 +19,8 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from loopback_repo import Repo
-from loopback_routes import DROP, LOST, TOKEN, USER, Handler, Request
+from support.loopback_repo import Repo
+from support.loopback_routes import DROP, LOST, TOKEN, USER, Handler, Request
 
 __all__ = ["DROP", "LOST", "TOKEN", "USER", "LoopbackHub"]
 

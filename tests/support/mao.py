@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.trainers import MAOConfig, MAOTrainer
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
 IDS = torch.tensor([[2, 8, 59, 55, 3]])

@@ -1,6 +1,7 @@
 """A small run of ALIGN-MLM; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
 
-    python tiny_align_mlm.py OUTPUT_DIR '{"name": {"objective": "align_mlm", ...}, ...}' [--resume] [--kill_after STEP]
+    python -m support.align_mlm OUTPUT_DIR '{"name": {"objective": "align_mlm", ...}, ...}' [--resume]
+        [--kill_after STEP]
 
 Each process leaves `entries-RANK.safetensors` too, the entries that it had.
 """
@@ -10,15 +11,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from tiny import SENTENCES, make_encoder, make_tokenizer
-from tiny_launch import be_script, numbers, tensors
-from tiny_ppa import make_pairs
 
 from hf_xalign.data.entries import TokenEntries
 from hf_xalign.data.pretraining import encode_pretraining
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from support.launch import be_script, numbers, tensors
+from support.ppa import make_pairs
+from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 OBJECTIVES = ("mlm", "xlm", "dict_mlm", "align_mlm")
 SMALL = {

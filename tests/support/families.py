@@ -54,8 +54,9 @@ CONFIGS = {
 def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
     """Write a checkpoint as published ones are: with an MLM head (and BERT's pooler), and a tokenizer."""
     from safetensors.torch import load_file, save_file
-    from tiny import make_tokenizer
     from transformers import AutoModel, AutoModelForMaskedLM
+
+    from support.tiny import make_tokenizer
 
     torch.manual_seed(seed)
     config = CONFIGS[family]()

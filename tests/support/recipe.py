@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tiny import SENTENCES
-from tiny_families import save_base
+from support.families import save_base
+from support.tiny import SENTENCES
 
 
 def make_files(folder):

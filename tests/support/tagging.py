@@ -1,17 +1,16 @@
 """A small run of the tagger; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
 
-python tiny_tagging.py OUTPUT_DIR '{"name": {"learning_rate": 0.1, ...}, ...}' --base FOLDER [--resume] [...]
+python -m support.tagging OUTPUT_DIR '{"name": {"learning_rate": 0.1, ...}, ...}' --base FOLDER [--resume] [...]
 """
 
 from __future__ import annotations
 
-from tiny import make_tokenizer
-from tiny_continual import LABELS, examples
-from tiny_launch import be_script, numbers, tensors
-
 from hf_xalign.tasks import TaggingTask, load_tagger
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
+from support.continual import LABELS, examples
+from support.launch import be_script, numbers, tensors
+from support.tiny import make_tokenizer
 
 SMALL = {
     "use_cpu": True,

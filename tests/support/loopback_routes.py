@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import yaml
-from loopback_repo import Commit, File, Refused, Repo, git_oid
+
+from support.loopback_repo import Commit, File, Refused, Repo, git_oid
 
 if TYPE_CHECKING:
-    from loopback_hub import LoopbackHub
+    from support.loopback_hub import LoopbackHub
 
 USER = "me"
 TOKEN = "hf_LoopbackLoopbackLoopback000000"  # shaped as real ones are

@@ -1,6 +1,6 @@
 """A small run of continual learning; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
 
-python tiny_continual.py OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resume] [--kill_after STEP]
+python -m support.continual OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resume] [--kill_after STEP]
 """  # noqa: E501
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 from datasets import Dataset
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_launch import be_script, numbers, tensors
 from transformers import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
 from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
+from support.launch import be_script, numbers, tensors
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 LABELS = LabelSet.of(["O", "B-a"])
 TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from tiny_adapters import TEXT, make_base
 
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.rotated import RotatedModel
+from support.adapters import TEXT, make_base
 
 LANGUAGES = ("en", "to")  # `to`, Tongan, is also the name of a method of modules
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 from peft import get_peft_model
-from tiny_families import CONFIGS
 from transformers import AutoModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
+from support.families import CONFIGS
 
 KINDS = {
     "linear": {},

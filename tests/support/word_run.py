@@ -1,6 +1,6 @@
 """Runs on the tiny encoder in a process of their own: under `accelerate launch`, or to be killed.
 
-    python tiny_run.py OUTPUT_DIR '{"per_device_train_batch_size": 4, ...}' [--method fao|mao] [--each]
+    python -m support.word_run OUTPUT_DIR '{"per_device_train_batch_size": 4, ...}' [--method fao|mao] [--each]
         [--resume] [--kill_after STEP] [--kill_in_save STEP]
 
 It writes `history.json` (the log) and `final.safetensors` into OUTPUT_DIR. With `--each` the settings are those of
@@ -13,16 +13,13 @@ import argparse
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from safetensors.torch import save_file
-from tiny import make_encoder, make_links, make_tokenizer
-from tiny_launch import KillAfter, leave_processes, let_go
 
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
+from support.launch import KillAfter, leave_processes, let_go
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 METHODS = {"fao": (FAOConfig, FAOTrainer), "mao": (MAOConfig, MAOTrainer)}
 

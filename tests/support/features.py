@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from datasets import Dataset
-from tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.modeling.feature_cache import cache_features
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 LINKED = {"source": "linked", "target": "linked"}
 ALL = {"source": "all", "target": "all"}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 
 from peft import LoraConfig, get_peft_model
-from tiny import make_tokenizer
-from tiny_adapters import TEXT, adapt
-from tiny_card import make_record
-from tiny_families import CONFIGS, save_base
-from tiny_maps import make_map, make_rotated
-from tiny_tagger import INPUTS, make_tagger
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
 
 from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.record import write_record
+from support.adapters import TEXT, adapt
+from support.card import make_record
+from support.families import CONFIGS, save_base
+from support.maps import make_map, make_rotated
+from support.tagger import INPUTS, make_tagger
+from support.tiny import make_tokenizer
 
 # What lies about in folders of runs, and must stay there.
 STRAY = (

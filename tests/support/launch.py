@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
+TESTS = str(Path(__file__).parents[1])
 # Plain SGD: Adam divides a gradient that is pure rounding by its own size.
 STEADY = {
     "optim": "sgd",
@@ -110,14 +111,17 @@ def be_script(make, outcome, *, keep=None, **options) -> None:
     leave_processes()
 
 
-def launch(script: Path, folder, runs, *options, processes=1, killed=False) -> None:
-    """Run `script folder runs options`, by `accelerate launch` for several processes; it must end as expected."""
+def launch(script: str, folder, runs, *options, processes=1, killed=False) -> None:
+    """Run `python -m script folder runs options`, under `accelerate launch` for several processes.
+
+    `script` names a module of tests/. The run must fail exactly if `killed` says so.
+    """
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
         command += ["--main_process_port", "0"]
-    command += [str(script), str(folder), json.dumps(runs), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command += ["-m", script, str(folder), json.dumps(runs), *options]
+    environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]
 

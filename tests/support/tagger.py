@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from tiny_adapters import SPANS, TEXT, make_base
 
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from support.adapters import SPANS, TEXT, make_base
 
 BIO = ["O", "B-a", "I-a", "B-b", "I-b"]
 INPUTS = {**TEXT, "word_spans": SPANS}

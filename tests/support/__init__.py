@@ -1,0 +1,1 @@
+"""Helpers of the tests: tiny models and corpora, stand-ins for services, launched runs, and comparisons."""

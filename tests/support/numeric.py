@@ -1,0 +1,52 @@
+"""Tolerances of numeric tests, derived from the arithmetic: no test picks one by trial.
+
+A chain of n additions and multiplications on numbers of size at most `scale` is off by at most n u scale to first
+order, u = eps / 2 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Two ways to compute the same
+value, each within that bound, differ by at most n eps scale. The bound holds in whatever order a CPU sums, fused or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def tolerance(operations: float, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> float:
+    """Return the largest difference that rounding alone explains between two ways to compute one value.
+
+    Args:
+        operations: additions and multiplications on the longest path from an input to the value, in either way.
+        scale: size of the largest intermediate number.
+        dtype: floating type of the arithmetic; of two, the coarser.
+    """
+    return operations * torch.finfo(dtype).eps * scale
+
+
+def assert_rounding(
+    found: Any, expected: Any, operations: float, scale: float | None = None, dtype: torch.dtype | None = None
+) -> None:
+    """Require that two results differ by no more than rounding, as [`tolerance`] bounds it.
+
+    Args:
+        found: a number, list, array or tensor; NaN only where `expected` is NaN.
+        expected: what it is compared with, of the same shape.
+        operations: see [`tolerance`].
+        scale: see [`tolerance`]; by default the largest absolute value of `expected`.
+        dtype: type of the arithmetic; by default that of `found` and `expected` with the larger eps, float64 for
+            numbers and lists.
+    """
+    one, other = (
+        torch.as_tensor(value if hasattr(value, "dtype") else torch.tensor(value, dtype=torch.float64)).detach()
+        for value in (found, expected)
+    )
+    if dtype is None:
+        floats = [t.dtype for t in (one, other) if t.is_floating_point()]
+        dtype = max(floats, key=lambda kind: torch.finfo(kind).eps, default=torch.float64)
+    one, other = one.double(), other.double()
+    if scale is None:
+        finite = other[other.isfinite()]
+        scale = finite.abs().max().item() if finite.numel() else 1.0
+    torch.testing.assert_close(
+        one, other, rtol=0, atol=tolerance(operations, scale, dtype), equal_nan=True, check_device=False
+    )

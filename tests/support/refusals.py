@@ -1,0 +1,41 @@
+"""Tables of bad inputs: what a room refuses, and in which words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hf_xalign.errors import InputError
+
+
+def assert_refused(
+    table: Mapping[str, tuple[Callable[..., Any], str]],
+    folder: Path | None = None,
+    error: type[Exception] = InputError,
+) -> None:
+    """Run every row of a table, and fail with the list of all rows that are not refused as they should be.
+
+    Args:
+        table: name of the row to (call, regular expression that the message must hold).
+        folder: where given, each call gets an empty folder of its own below it.
+        error: the exception that must come out; any other exception is a failure of the row.
+    """
+    assert table
+    wrong = []
+    for k, (name, (call, message)) in enumerate(table.items()):
+        given = []
+        if folder is not None:
+            given = [folder / f"row{k}"]
+            given[0].mkdir()
+        try:
+            found = call(*given)
+        except error as refusal:
+            if not re.search(message, str(refusal)):
+                wrong.append(f"{name}: the message is {str(refusal)!r}, expected {message!r}")
+        except Exception as other:
+            wrong.append(f"{name}: {type(other).__name__}: {other}")
+        else:
+            wrong.append(f"{name}: accepted, gave {found!r:.200}")
+    assert not wrong, f"{len(wrong)} of {len(table)} rows:\n" + "\n".join(wrong)

@@ -2,7 +2,7 @@
 
 A chain of n additions and multiplications on numbers of size at most `scale` is off by at most n u scale to first
 order, u = eps / 2 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Two ways to compute the same
-value, each within that bound, differ by at most n eps scale. The bound holds in whatever order a CPU sums, fused or not.
+value, each within that bound, differ by at most n eps scale. The bound holds in any order of the sums, fused or not.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, 
     if languages:
         # The rows of both models differ: each is told by its own.
         reference = tell_languages_apart(make_encoder(seed=3), ["en"])
-        monkeypatch.setattr(tiny_continual, "make_encoder", lambda **_: reference)
+        monkeypatch.setattr("support.continual.make_encoder", lambda **_: reference)
         tell_languages_apart(model, ["de", "bn", "en"])
         pairs = make_links(7).to_list()
         for number, row in enumerate(pairs):

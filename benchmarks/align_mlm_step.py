@@ -27,8 +27,8 @@ from datasets import Dataset
 from transformers import RobertaConfig, RobertaModel
 from turns import in_turns
 
-from hf_xalign.data.entries import TokenEntries
-from hf_xalign.data.vocabulary import train_tokenizer
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.vocabulary import train_tokenizer
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
 AIM = 1.05

@@ -45,8 +45,9 @@ from datasets import disable_progress_bars
 from fao_variants import MEMORY_STEPS, VARIANTS, Setup, Variant
 from transformers import AutoTokenizer
 
-from hf_xalign.data import align_words, load_sources
-from hf_xalign.data.embedded import resolve_model
+from hf_xalign.data import load_sources
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.precision import cpu_has_bfloat16
 

@@ -17,8 +17,8 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.sampling import PairSampler
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.reference import frozen_copy
 from hf_xalign.trainers import FAOConfig, FAOTrainer

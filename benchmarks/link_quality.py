@@ -20,11 +20,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from datasets import Dataset, disable_progress_bars
 from transformers import AutoTokenizer
 
-from hf_xalign.data import align_words, load_parallel
-from hf_xalign.data.embedded import resolve_model
-from hf_xalign.data.neural_alignment import encoder_links
-from hf_xalign.data.statistical_alignment import STATISTICAL_ALIGNERS
+from hf_xalign.data import load_parallel
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
+from hf_xalign.links import align_words
+from hf_xalign.links.neural import encoder_links
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS
 from hf_xalign.modeling.checkpoint import load_encoder
 
 SYMMETRIZATIONS = ("intersection", "grow-diag-final-and")

@@ -39,8 +39,8 @@ from hf_xalign.config import parse
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.reference import model_fingerprint
-from hf_xalign.recipes.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.material import Material, load_material
+from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
+from hf_xalign.recipes.parts.material import Material, load_material
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 MODULES: dict[str, dict[str, str]] = {

@@ -22,7 +22,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hf_xalign.evaluation.ranking import nearest
+from hf_xalign.search.ranking import nearest
 
 N = 10
 

@@ -23,8 +23,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from hf_xalign.mapping.maps import unit
 from hf_xalign.mapping.rcsls import rcsls
+from hf_xalign.modeling.maps import unit
 
 KIB_IN_GIB = 1024**2
 K = 10

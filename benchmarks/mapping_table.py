@@ -31,8 +31,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from hf_xalign.recipes.common import DataArguments
-from hf_xalign.recipes.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.record import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,9 +68,9 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
-    from hf_xalign.recipes.mapping_material import gather, learn, load_any_encoder, score
-    from hf_xalign.recipes.mapping_sources import read_sources
-    from hf_xalign.recipes.text import load_text
+    from hf_xalign.recipes.parts.mapping.material import gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.sources import read_sources
+    from hf_xalign.recipes.parts.text import load_text
 
     model, tokenizer = load_any_encoder(data, args)
     linked = load_text(data, model, tokenizer, eval_links=None)

@@ -51,8 +51,8 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.reference import model_fingerprint
-from hf_xalign.recipes.common import run, settle_cpu
-from hf_xalign.recipes.sentences import PPAArguments, SentenceMaterial, load_sentences
+from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceMaterial, load_sentences
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"

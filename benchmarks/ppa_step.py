@@ -48,9 +48,9 @@ from datasets import disable_progress_bars
 from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches, mlm_model
 
 from hf_xalign.config import parse
-from hf_xalign.data.embedded import resolve_model
-from hf_xalign.recipes.common import run, settle_cpu
-from hf_xalign.recipes.sentences import PPAArguments, SentenceMaterial, load_sentences
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceMaterial, load_sentences
 from hf_xalign.trainers import PPAConfig
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from hf_xalign.data.ppa_collator import PPACollator
+from hf_xalign.data.batches.ppa import PPACollator
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.recipes.sentences import SentenceMaterial
+from hf_xalign.recipes.parts.sentences import SentenceMaterial
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 # Layers and widths of XLM-R base and BERT base.

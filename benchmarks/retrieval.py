@@ -23,8 +23,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from hf_xalign.evaluation import csls
-from hf_xalign.evaluation.csls import nearest_neighbours
+from hf_xalign.search import csls
+from hf_xalign.search.csls import nearest_neighbours
 
 KIB_IN_GIB = 1024**2
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hf_xalign._version import __version__
 
 if TYPE_CHECKING:
-    from hf_xalign.data import align_words, load_parallel, predict_links
+    from hf_xalign.data import load_parallel
     from hf_xalign.evaluation import encode_sentences, encode_words
-    from hf_xalign.loading import load
+    from hf_xalign.links import align_words, predict_links
+    from hf_xalign.modeling.loading import load
     from hf_xalign.trainers import (
         AlignMLMConfig,
         AlignMLMTrainer,
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     )
 
 _HOME = {
-    "align_words": "hf_xalign.data",
+    "align_words": "hf_xalign.links",
     "load_parallel": "hf_xalign.data",
-    "predict_links": "hf_xalign.data",
+    "predict_links": "hf_xalign.links",
     "encode_sentences": "hf_xalign.evaluation",
     "encode_words": "hf_xalign.evaluation",
-    "load": "hf_xalign.loading",
+    "load": "hf_xalign.modeling.loading",
     "AlignMLMConfig": "hf_xalign.trainers",
     "AlignMLMTrainer": "hf_xalign.trainers",
     "ContinualConfig": "hf_xalign.trainers",

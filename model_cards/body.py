@@ -27,7 +27,7 @@ from hf_xalign.model_cards.metadata import (
 from hf_xalign.record import cost_lines, energy_line, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
-_OWN_KIND = "XALIGN"  # hf_xalign.modeling.tuner's, which takes seconds to import
+_OWN_KIND = "XALIGN"  # hf_xalign.modeling.xalign.tuner's, which takes seconds to import
 # What `data` of a record may hold, as the card calls it.
 _DATA = {
     "train": "training",

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import resume_choice, run, settle_cpu, training
+from hf_xalign.recipes.parts.common import resume_choice, run, settle_cpu, training
 
 DERIVED_FILE = "derived_language.json"
 
@@ -34,7 +34,7 @@ DERIVED_FILE = "derived_language.json"
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+    from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
     from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
     data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
@@ -50,12 +50,12 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     """
     from transformers import set_seed
 
-    from hf_xalign.hub_files import check_recorded_base
-    from hf_xalign.recipes.pretraining import load_pretraining
+    from hf_xalign.hub.files import check_recorded_base
+    from hf_xalign.recipes.parts.pretraining import load_pretraining
     from hf_xalign.record import phase, start_record
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-    from hf_xalign.trainers.checkpoints import check_output_dir
-    from hf_xalign.trainers.tracking import track_record
+    from hf_xalign.trainers.shared.checkpoints import check_output_dir
+    from hf_xalign.trainers.shared.tracking import track_record
 
     resume = resume_choice(args)
     if not data.dry_run:

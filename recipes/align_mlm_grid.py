@@ -24,8 +24,8 @@ from typing import Any
 
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 _GRID = "Grid"
@@ -159,7 +159,7 @@ def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig)
 
 def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
     """Pre-train, derive the labelled text, and fine-tune on both sides; what is finished stays."""
-    from hf_xalign.data.derived import DerivedLanguage
+    from hf_xalign.data.derived.language import DerivedLanguage
     from hf_xalign.data.parallel import parse_source
 
     if not (cell.model / "results.json").exists():
@@ -206,7 +206,7 @@ def derive_labelled(source: str, path: Path, language: Any, words: str, labels: 
     """
     from datasets import load_dataset
 
-    from hf_xalign.data.derived_rows import derive
+    from hf_xalign.data.derived.rows import derive
 
     text = load_dataset("json", data_files=source, split="train")
     for column in (words, labels):

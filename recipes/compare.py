@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.common import run
+from hf_xalign.recipes.parts.common import run
 
 if TYPE_CHECKING:
-    from hf_xalign.evaluation.comparison import Comparison, Difference
+    from hf_xalign.statistics.comparison import Comparison, Difference
 
 _BETTER, _WORSE, _MINUS = "*", "†", "−"
 _WIDTH = 119  # of the notes in a terminal
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     for path, _ in files:
         _check_file(Path(path))
 
-    from hf_xalign.evaluation.comparison import compare
+    from hf_xalign.statistics.comparison import compare
 
     comparison = compare(
         args.folders,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.seeds import named, run_seeds
-from hf_xalign.recipes.task_material import TaskArguments
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.seeds import named, run_seeds
+from hf_xalign.recipes.parts.task_material import TaskArguments
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -63,7 +63,7 @@ def make_trainer(
     """The trainer of one seed, `args.seed`, on a model of its own."""
     from transformers import AutoTokenizer, set_seed
 
-    from hf_xalign.data.embedded import resolve_model
+    from hf_xalign.data.embedded.encoder import resolve_model
     from hf_xalign.errors import InputError
     from hf_xalign.modeling.checkpoint import load_encoder
     from hf_xalign.tasks import load_task_model
@@ -93,8 +93,8 @@ def make_trainer(
 @cache
 def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_lang: str, aligner: str) -> Dataset:
     """Word-linked pairs, once for all seeds."""
-    from hf_xalign.data import align_words
     from hf_xalign.data.parallel import load_sources
+    from hf_xalign.links import align_words
 
     found = load_sources(items, target_lang=target_lang, split=split, max_pairs=max_pairs)
     return align_words(found, aligner)

@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from hf_xalign.recipes.common import ParallelText, run, settle_cpu
+from hf_xalign.recipes.parts.common import ParallelText, run, settle_cpu
 
 
 @dataclass
@@ -51,9 +51,9 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
-    from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
     from hf_xalign.evaluation.plots import require_matplotlib
-    from hf_xalign.recipes.text import load_parts
+    from hf_xalign.links.frozen import make_evaluation_links, read_links
+    from hf_xalign.recipes.parts.text import load_parts
 
     (data,) = parse((DistanceArguments,), argv, description=__doc__)
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)

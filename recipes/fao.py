@@ -17,8 +17,8 @@ folder loads with `AutoModel.from_pretrained` and holds `results.json` (everythi
 
 from __future__ import annotations
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.flow import train_and_score
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.flow import train_and_score
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.seeds import named, run_seeds
-from hf_xalign.recipes.task_material import TaskArguments
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.seeds import named, run_seeds
+from hf_xalign.recipes.parts.task_material import TaskArguments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -115,7 +115,7 @@ def make_trainer(
     """The trainer of one seed, `args.seed`, on a model of its own."""
     from transformers import AutoTokenizer, set_seed
 
-    from hf_xalign.data.embedded import resolve_model
+    from hf_xalign.data.embedded.encoder import resolve_model
     from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
     from hf_xalign.trainers.task import TaskTrainer
 

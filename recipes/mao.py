@@ -20,8 +20,8 @@ scored on) and a model card.
 
 from __future__ import annotations
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.flow import train_and_score
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.flow import train_and_score
 
 
 def main(argv: list[str] | None = None) -> None:

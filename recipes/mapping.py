@@ -27,8 +27,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from hf_xalign.recipes.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -43,11 +43,11 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("compare_with sets training times against each other, and a map is not trained: leave it out")
 
     from hf_xalign.data.parallel import parse_source
-    from hf_xalign.recipes.mapping_material import check_spoken, gather, learn, load_any_encoder, score
-    from hf_xalign.recipes.mapping_papers import paper_of
-    from hf_xalign.recipes.mapping_report import announce, check_folder, finish, save
-    from hf_xalign.recipes.mapping_sources import check_dictionaries, check_languages, check_pairs, read_sources
-    from hf_xalign.recipes.text import load_text
+    from hf_xalign.recipes.parts.mapping.material import check_spoken, gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.papers import paper_of
+    from hf_xalign.recipes.parts.mapping.report import announce, check_folder, finish, save
+    from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
+    from hf_xalign.recipes.parts.text import load_text
     from hf_xalign.record import phase, start_record
 
     folder = Path(args.output_dir)

@@ -17,13 +17,13 @@ ends with what was saved where and sentence retrieval before and after; the fold
 
 from __future__ import annotations
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.flow import train_and_score
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.flow import train_and_score
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.recipes.sentences import PPAArguments, load_sentences
+    from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentences
     from hf_xalign.trainers import PPAConfig, PPATrainer
 
     train_and_score(

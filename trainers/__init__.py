@@ -3,8 +3,6 @@
 from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.base_config import AlignmentConfig
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.fao import FAOTrainer
@@ -13,11 +11,13 @@ from hf_xalign.trainers.mao import MAOTrainer
 from hf_xalign.trainers.mao_config import MAOConfig
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.presets import PresetConfig
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
+from hf_xalign.trainers.shared.presets import PresetConfig
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
-from hf_xalign.trainers.word import WordAlignmentTrainer
-from hf_xalign.trainers.word_config import WordAlignmentConfig
 
 __all__ = [
     "AlignMLMConfig",

@@ -13,8 +13,8 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.entries import TokenEntries
-from hf_xalign.data.pretraining_collator import PretrainingCollator
+from hf_xalign.data.batches.pretraining import PretrainingCollator
+from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.losses import entry_cosine
@@ -23,8 +23,8 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.model_init import first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.model_init import first_model
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -37,7 +37,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     Args:
         model: the encoder, changed in place; its MLM head, a new one where its checkpoint has none, is trained too.
         args: the settings.
-        train_dataset: rows of [`~hf_xalign.data.pretraining.encode_pretraining`].
+        train_dataset: rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
         entries: the dictionary, for `dict_mlm` and `align_mlm`; saved with every checkpoint.
         eval_dataset: rows of held-out text, of the same kind.
         test_entries: int64 (n, 2), the pairs of tokens whose alignment evaluation measures.

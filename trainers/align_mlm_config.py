@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.masking import check_shares
+from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
-from hf_xalign.trainers.checks import check_one_gpu, check_vocabulary
-from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
+from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
 
 _PAPER: dict[str, Any] = {
     "alpha": 10.0,

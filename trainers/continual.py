@@ -12,21 +12,22 @@ from torch import nn
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import PairCollator
+from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
+from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
+from hf_xalign.data.batches.task_and_pairs import PAIR, PairedCollator
+from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.paired_collator import PAIR, PairedCollator
-from hf_xalign.data.sampling import PairSampler, lengths_and_languages
-from hf_xalign.data.streams import PairedSampler, PairedStreams
+from hf_xalign.data.limits import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.pooling import TokenIndex, layer_index, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.second_pass import second_pass
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.model_init import first_model
+from hf_xalign.trainers.shared.model_init import first_model
 from hf_xalign.trainers.task import TaskTrainer
 
 # Keeps the pairs' generator apart from the others that the same seed starts.

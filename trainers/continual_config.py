@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import LinkedTokens
+from hf_xalign.data.batches.pairs import LinkedTokens
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import Pooling, layer_index
-from hf_xalign.trainers.presets import by_preset, own
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.trainers.shared.presets import by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
 _PAPER: dict[str, Any] = {

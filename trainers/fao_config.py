@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.trainers.checks import check_fao
-from hf_xalign.trainers.presets import by_preset, own
-from hf_xalign.trainers.word_config import CAO_SCHEDULE, WordAlignmentConfig
+from hf_xalign.trainers.shared.checks import check_fao
+from hf_xalign.trainers.shared.presets import by_preset, own
+from hf_xalign.trainers.shared.word_config import CAO_SCHEDULE, WordAlignmentConfig
 
 _MAO: dict[str, Any] = {
     **CAO_SCHEDULE,

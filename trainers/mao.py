@@ -9,18 +9,19 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import SIDES, Side
-from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
+from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.pairs import SIDES, Side
+from hf_xalign.data.batches.words import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.feature_cache import CachedVectors, cache_features
-from hf_xalign.modeling.feature_plan import Needed
+from hf_xalign.modeling.features.cache import cache_features
+from hf_xalign.modeling.features.plan import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.top import language_numbers
-from hf_xalign.modeling.tuner import XAlignConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.trainers.mao_config import MAOConfig
-from hf_xalign.trainers.model_init import first_model
-from hf_xalign.trainers.word import WordAlignmentTrainer, encoded, pair_collator
+from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer, encoded, pair_collator
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 

@@ -12,9 +12,9 @@ from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.tuner import XAlignConfig
-from hf_xalign.trainers.presets import by_preset, own
-from hf_xalign.trainers.word_config import CAO_SCHEDULE, WordAlignmentConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.trainers.shared.presets import by_preset, own
+from hf_xalign.trainers.shared.word_config import CAO_SCHEDULE, WordAlignmentConfig
 
 # The objective of MAO section 4: L_align alone, between last subwords of the last layer.
 _PUBLISHED: dict[str, Any] = {

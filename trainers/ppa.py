@@ -14,22 +14,22 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from hf_xalign.data.ppa_collator import PPACollator
+from hf_xalign.data.batches.ppa import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.losses import moco_infonce, sentence_infonce
-from hf_xalign.modeling.cached_gradient import cached_backward
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.contrast.cached_gradient import cached_backward
+from hf_xalign.modeling.contrast.key_queue import KeyQueue
+from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast.sentence_head import SentenceHead, pool_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
-from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.modeling.momentum import MomentumEncoder, load_momentum, save_momentum
-from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.model_init import first_model
 from hf_xalign.trainers.ppa_config import PPAConfig
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.model_init import first_model
 
 logger = logging.getLogger(__name__)
 

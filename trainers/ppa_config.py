@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.masking import check_shares
-from hf_xalign.data.sampling import LanguageSampling
+from hf_xalign.data.batches.sampling import LanguageSampling
+from hf_xalign.data.limits import position_limit
+from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.key_queue import QueueStart
+from hf_xalign.modeling.contrast.key_queue import QueueStart
+from hf_xalign.modeling.contrast.sentence_head import Normalize, SentencePooling
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.sentence_head import Normalize, SentencePooling
-from hf_xalign.trainers.checks import check_one_gpu, check_vocabulary
-from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
+from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
 
 _PAPER: dict[str, Any] = {
     "contrast": "moco",

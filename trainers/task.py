@@ -20,8 +20,8 @@ from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import freeze_encoder
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.model_init import first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.model_init import first_model
 from hf_xalign.trainers.task_config import TaskConfig
 
 

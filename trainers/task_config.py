@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import SaveStrategy
 
+from hf_xalign.data.limits import position_limit
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.trainers.checks import check_one_gpu
-from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.trainers.shared.checks import check_one_gpu
+from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
 
 _OURS: dict[str, Any] = {
     "max_length": 128,

@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Link, and write a line a pair, also for pairs without a link."""
     from hf_xalign.cache import replacing
-    from hf_xalign.data import align_words
     from hf_xalign.data.parallel import load_sources
+    from hf_xalign.links import align_words
 
     text = load_sources([args.pairs], target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
     if args.format == "pharaoh":
@@ -89,6 +89,6 @@ def _pharaoh(linked: Dataset) -> Iterable[str]:
 
 
 def _jsonl(linked: Dataset) -> Iterable[str]:
-    from hf_xalign.evaluation.frozen_links import COLUMNS
+    from hf_xalign.links.frozen import COLUMNS
 
     return (json.dumps(row, ensure_ascii=False) + "\n" for row in linked.select_columns(list(COLUMNS)))

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 def _read(args: argparse.Namespace) -> Dataset:
     """The text: word-linked where words are scored."""
     from hf_xalign.data.parallel import concatenate, load_sources
-    from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
+    from hf_xalign.links.frozen import make_evaluation_links, read_links
 
     if args.links:
         return read_links(args.links)

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.loading import encoder_of, load, load_tokenizer
+from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
 
 def choose_device(name: str | None) -> torch.device:

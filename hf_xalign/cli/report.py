@@ -38,7 +38,7 @@ def _retrieve(args: argparse.Namespace) -> None:
 
     from hf_xalign.cli.models import choose_device, load_encoder
     from hf_xalign.errors import InputError
-    from hf_xalign.evaluation.frozen_links import read_links
+    from hf_xalign.links.frozen import read_links
     from hf_xalign.record import read_record
     from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 

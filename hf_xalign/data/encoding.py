@@ -169,7 +169,7 @@ def encode_pairs(
     if missing:
         raise InputError(
             f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): "
-            "run hf_xalign.data.align_words on it first"
+            "run hf_xalign.links.align_words on it first"
         )
     words_tokenizer = word_tokenizer(tokenizer)
     encode = _encode_subwords if subword_links else tokenize_words

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.loading import encoder_of, load, load_tokenizer
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
+from hf_xalign.modeling.xalign.tuner import speaking
 from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import interval
-from hf_xalign.evaluation.csls import Similarity, as_tensor, check_shapes
-from hf_xalign.evaluation.ranking import nearest
+from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
+from hf_xalign.search.ranking import nearest
+from hf_xalign.statistics.bootstrap import interval
 
 PADDING = -1  # fills a row of golds that has fewer than the longest
 
@@ -78,7 +78,7 @@ def embedding_alignment(
 
     Raises:
         InputError: a source without a gold, a gold out of range, unequal numbers of rows, or anything that
-            [`~hf_xalign.evaluation.ranking.nearest`] refuses.
+            [`~hf_xalign.search.ranking.nearest`] refuses.
     """
     sources, candidates = as_tensor(sources, "source"), as_tensor(candidates, "candidate")
     check_shapes(source=sources, candidate=candidates)

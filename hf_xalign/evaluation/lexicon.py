@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import interval
-from hf_xalign.evaluation.csls import Similarity, as_tensor, check_shapes, norms
-from hf_xalign.evaluation.ranking import nearest
+from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, norms
+from hf_xalign.search.ranking import nearest
+from hf_xalign.statistics.bootstrap import interval
 
 
 def lexicon_induction(

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Similarity, nearest_neighbours
+from hf_xalign.search.csls import Similarity, nearest_neighbours
 
 POOLS = ("linked", "all")
 
@@ -45,7 +45,7 @@ def word_retrieval(
         similarity: "csls" or "cosine".
         pool: "linked": the linked words are the candidates (and make the neighbourhoods); "all": every occurrence is,
             linked or not. The queries are the linked words either way.
-        legacy: the published scripts' variant of CSLS, see `hf_xalign.evaluation.csls.nearest_neighbours`.
+        legacy: the published scripts' variant of CSLS, see `hf_xalign.search.csls.nearest_neighbours`.
         device: where to compute; by default where the source vectors lie.
 
     Returns:

@@ -10,14 +10,14 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import SIDES
+from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.features.word_view import extract_word_view
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
-from hf_xalign.modeling.word_view import extract_word_view
+from hf_xalign.modeling.xalign.tuner import speaking
 
 Scores = dict[str, dict[str, float]]
 

@@ -11,13 +11,13 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import SIDES
+from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentences import sentence_retrieval
 from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.xalign.tuner import speaking
 
 logger = logging.getLogger(__name__)
 

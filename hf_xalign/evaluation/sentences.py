@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Similarity, as_tensor, nearest_neighbours
+from hf_xalign.search.csls import Similarity, as_tensor, nearest_neighbours
 
 # Neighbours as in the papers: Conneau et al. 2018, Artetxe and Schwenk 2019.
 NEIGHBOURS = {"csls": 10, "margin": 4}
@@ -45,7 +45,7 @@ def sentence_retrieval(
 
     Raises:
         InputError: unequal numbers of rows, or anything that
-            [`~hf_xalign.evaluation.csls.nearest_neighbours`] refuses.
+            [`~hf_xalign.search.csls.nearest_neighbours`] refuses.
     """
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
     if len(source) != len(target):

@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.evaluation.csls import plain_float32, unit_rows
 from hf_xalign.evaluation.vectors import EncodedText, encode_words
-from hf_xalign.modeling.pooling import Pooling
+from hf_xalign.search.csls import plain_float32, unit_rows
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import interval
+from hf_xalign.statistics.bootstrap import interval
 
 # Runs up to which the p-value is exact: the permutations of 12 runs are counted in a fraction of a second. The grid of
 # the paper, four objectives by three transformations, has 12.

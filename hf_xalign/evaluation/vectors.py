@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.limits import position_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.pooling import Pooling, layer_index
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
+from hf_xalign.modeling.xalign.tuner import speaking
 
 SENTENCE_POOLINGS = ("mean", "cls")
 

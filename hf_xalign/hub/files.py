@@ -16,10 +16,10 @@ from typing import Any
 from huggingface_hub import ModelCard, get_token
 from safetensors import SafetensorError, safe_open
 
-from hf_xalign.data import embedded
+from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
-from hf_xalign.modeling.insertion import BASE_IN_FOLDER
+from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 from hf_xalign.record import FILENAME, hub_id, read_record
 
 CARD = "README.md"

@@ -22,12 +22,12 @@ from filelock import FileLock
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
-from hf_xalign.data.neural_alignment import LinkMethod, encoder_links, predict_links
-from hf_xalign.data.pharaoh import PharaohReader
-from hf_xalign.data.statistical_alignment import STATISTICAL_ALIGNERS, StatisticalLinker, read_words, sample_rows
-from hf_xalign.data.symmetrization import LinkFilters, Symmetrization, heuristic
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
+from hf_xalign.links.neural import LinkMethod, encoder_links, predict_links
+from hf_xalign.links.pharaoh import PharaohReader
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, read_words, sample_rows
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

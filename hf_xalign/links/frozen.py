@@ -8,8 +8,8 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from hf_xalign.data.word_alignment import align_words
 from hf_xalign.errors import InputError
+from hf_xalign.links.align import align_words
 
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.symmetrization import Symmetrization, heuristic, symmetrize
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
+from hf_xalign.links.symmetrization import Symmetrization, heuristic, symmetrize
 
 if TYPE_CHECKING:
     # At run time where it is used: word vectors come from encoded words, so hf_xalign.modeling imports hf_xalign.data.
-    from hf_xalign.modeling.pooling import Pooling
+    from hf_xalign.data.batches.token_index import Pooling
     from hf_xalign.modeling.word_vectors import WordVectors
 
 LinkMethod = Literal["argmax", "softmax"]

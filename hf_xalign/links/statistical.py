@@ -14,8 +14,8 @@ from datasets import Dataset
 from thot import alignment as models
 from tqdm.auto import tqdm
 
-from hf_xalign.data.symmetrization import Symmetrization, heuristic
 from hf_xalign.data.words import batch_words, lower_words
+from hf_xalign.links.symmetrization import Symmetrization, heuristic
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Neighbours, Similarity, nearest_neighbours
+from hf_xalign.search.csls import Neighbours, Similarity, nearest_neighbours
 
 Direction = Literal["union", "forward", "backward", "mutual"]
 
@@ -25,7 +25,7 @@ def induce_dictionary(
     """Take nearest neighbours among the most frequent words of both languages for translations of each other.
 
     Args:
-        source: float (words, dim), mapped ([`~hf_xalign.mapping.maps.LanguageMap.project`]), most frequent first.
+        source: float (words, dim), mapped ([`~hf_xalign.modeling.maps.LanguageMap.project`]), most frequent first.
         target: the target language's.
         k: neighbours in CSLS's r.
         direction: `forward`, for each source word its nearest target word; `backward`, for each target word its
@@ -34,14 +34,14 @@ def induce_dictionary(
             ways, once each (MUSE).
         cutoff: how many words of each language take part, as queries, candidates and neighbours.
         similarity: how near is measured; the search is exact
-            ([`~hf_xalign.evaluation.csls.nearest_neighbours`]).
+            ([`~hf_xalign.search.csls.nearest_neighbours`]).
 
     Returns:
         int64 (pairs, 2), rows of `source` and `target`, on the device of `source`.
 
     Raises:
         InputError: an unknown direction, a cutoff below 1, or see
-            [`~hf_xalign.evaluation.csls.nearest_neighbours`].
+            [`~hf_xalign.search.csls.nearest_neighbours`].
     """
     check_direction(direction)
     check_cutoff(cutoff)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import matched, rounding_noise
-from hf_xalign.mapping.maps import LanguageMap, SideMap
+from hf_xalign.modeling.maps import LanguageMap, SideMap
 
 
 def procrustes(

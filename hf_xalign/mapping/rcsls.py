@@ -16,11 +16,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import plain_float32
 from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.maps import LanguageMap, SideMap, Step, unit
-from hf_xalign.mapping.neighbourhoods import Neighbourhoods
 from hf_xalign.mapping.procrustes import procrustes
+from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
+from hf_xalign.search.csls import plain_float32
+from hf_xalign.search.neighbourhoods import Neighbourhoods
 
 logger = logging.getLogger(__name__)
 

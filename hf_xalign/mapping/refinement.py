@@ -11,11 +11,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import nearest_neighbours, plain_float32
 from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.induction import check_cutoff, dictionary_of
-from hf_xalign.mapping.maps import LanguageMap, unit
 from hf_xalign.mapping.procrustes import procrustes
+from hf_xalign.modeling.maps import LanguageMap, unit
+from hf_xalign.search.csls import nearest_neighbours, plain_float32
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import Neighbours, plain_float32
 from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.induction import Direction, check_cutoff, check_direction, dictionary_of
-from hf_xalign.mapping.maps import LanguageMap, Step, unit
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, take_steps, vecmap
+from hf_xalign.modeling.maps import LanguageMap, Step, unit
+from hf_xalign.search.csls import Neighbours, plain_float32
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ def _rotations(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout | None) -> tuple[Neighbours, float]:
     """Nearest neighbours by CSLS among the entries that are not dropped, and the objective.
 
-    The search of `hf_xalign.evaluation.csls` sees whole matrices only; this one can leave entries out, and gives the
+    The search of `hf_xalign.search.csls` sees whole matrices only; this one can leave entries out, and gives the
     best cosines on the way.
 
     Args:

@@ -12,12 +12,12 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import SIDES
+from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors import Anchors
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.modeling.xalign.tuner import speaking
 
 # Pairs whose words are in memory at a time; of the others only the linked words are.
 _PAIRS = 4_000
@@ -86,7 +86,7 @@ def linked_vectors(
     if missing:
         raise InputError(
             f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): run "
-            "hf_xalign.data.align_words on it first"
+            "hf_xalign.links.align_words on it first"
         )
     spoken: dict[str, str | None] = dict.fromkeys(SIDES)
     for side in SIDES:

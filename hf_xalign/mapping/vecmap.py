@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import check_vectors, matched, rounding_noise
-from hf_xalign.mapping.maps import LanguageMap, SideMap, Step, unit
+from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import torch
 
 from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors import Anchors
+from hf_xalign.mapping.anchors.anchors import Anchors
 
 logger = logging.getLogger(__name__)
 

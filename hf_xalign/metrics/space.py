@@ -1,10 +1,14 @@
-"""A metric of this library as a Space: card, module, app and requirements."""
+"""Push a metric to the Hub as a Space: card, module, app and requirements."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
-import hf_xalign.metrics
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
+
+from hf_xalign import metrics
+from hf_xalign.errors import InputError
+from hf_xalign.hub.upload import check_repo_id
 
 
 def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
@@ -14,9 +18,36 @@ def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
         name: one of `hf_xalign.metrics.names()`.
         repo_id: of the Space, with its owner.
     """
-    folder = files(hf_xalign.metrics) / name
+    folder = files(metrics) / name
     paths = ("README.md", "app.py", f"{name}.py", "requirements.txt")
     found = {path: folder.joinpath(path).read_bytes() for path in paths}
     usage = b"## How to use\n"
     line = f"\nWith hf_xalign installed: `evaluate.load({repo_id!r})`.\n".encode()
     return found | {"README.md": found["README.md"].replace(usage, usage + line, 1)}
+
+
+def push_metric(
+    name: str, repo_id: str, *, private: bool | None = None, token: str | bool | None = None
+) -> CommitInfo:
+    """Upload one of the library's metrics as a Space: its card, its module for `evaluate.load(repo_id)`, and an app.
+
+    Args:
+        name: one of `hf_xalign.metrics.names()`.
+        repo_id: `owner/name` or `name`; `evaluate` wants the metric's own name.
+        private: whether it is to be seen by its owner alone.
+        token: of the Hub; by default the one that you logged in with.
+
+    Raises:
+        InputError: there is no such metric, or the repository has another name.
+    """
+    if name not in metrics.names():
+        raise InputError(f"no metric called {name!r}: there are {', '.join(metrics.names())}")
+    check_repo_id(repo_id)
+    if repo_id.rpartition("/")[2] != name:
+        raise InputError(
+            f"repo_id={repo_id}: evaluate.load looks for {name}.py in a Space called {name}, so name it so"
+        )
+    api = HfApi(token=token)
+    url = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)
+    additions = [CommitOperationAdd(path, content) for path, content in metric_space(name, url.repo_id).items()]
+    return api.create_commit(url.repo_id, additions, commit_message=f"Upload {name}", repo_type="space")

@@ -13,12 +13,13 @@ from peft import PeftConfig, PeftModel
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
-import hf_xalign.mapping.rotated  # noqa: F401 (has transformers know mapped encoders)
-from hf_xalign.data import embedded
+import hf_xalign.modeling.rotated  # noqa: F401 (has transformers know mapped encoders)
+from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone, without_pooler
-from hf_xalign.modeling.insertion import adapter_weights_file, adopt, read_adapter_config
-from hf_xalign.modeling.tuner import XAlignConfig, backbone_of
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 _TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 _CLASS_OF_ADAPTER = {
@@ -37,7 +38,7 @@ def load(
     - An adapter (of this library, LoRA, ...) comes as a `PeftModel` on its base.
     - A folder of [`hf_xalign.modeling.with_alignment`] comes as that function gives it.
     - A model with a task head comes as its class; every other checkpoint as an encoder without pooler, a mapped one
-      ([`hf_xalign.mapping.rotated`]) with its maps.
+      ([`hf_xalign.modeling.rotated`]) with its maps.
 
     Weights are read from safetensors only, and no code of a repository is run.
 

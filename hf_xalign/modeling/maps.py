@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.files import read_tensors, write_tensors
+from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:  # a map needs nothing of what the package of the data loads
-    from hf_xalign.data.collators import Side
+    from hf_xalign.data.batches.pairs import Side
 
 Step = Literal["unit", "centre"]
 

@@ -3,64 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
 
-import numpy as np
 import torch
 
+from hf_xalign.data.batches.token_index import Pooling, TokenIndex
 from hf_xalign.errors import InputError
-
-Pooling = Literal["first", "last", "mean"]
-
-
-@dataclass(frozen=True)
-class TokenIndex:
-    """Where the tokens of a list of words lie in a padded batch that is flattened to (rows * width, dim).
-
-    Attributes:
-        index: int64 (tokens,), positions in the flattened batch, word after word.
-        word: int64 (tokens,), the word of each token; None when every word has one token (`first`, `last`).
-        counts: int64 (words,), tokens of each word; None likewise.
-    """
-
-    index: torch.Tensor
-    word: torch.Tensor | None = None
-    counts: torch.Tensor | None = None
-
-    def to(self, device: torch.device | str) -> TokenIndex:
-        """The same on `device`."""
-        return TokenIndex(
-            self.index.to(device),
-            None if self.word is None else self.word.to(device),
-            None if self.counts is None else self.counts.to(device),
-        )
-
-
-def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
-    """Find the tokens of a list of words.
-
-    Args:
-        spans: int (words, 2), the token span `[start, end)` of each word in its row; every span holds a token.
-        rows: int (words,), the batch row of each word.
-        width: padded length of the batch.
-        pooling: which subwords make the word's vector.
-
-    Raises:
-        InputError: there is no such pooling.
-    """
-    if pooling not in get_args(Pooling):
-        raise InputError(f"pooling={pooling}: choose {', '.join(get_args(Pooling))}")
-    offset = rows.astype(np.int64) * width
-    if pooling == "first":
-        return TokenIndex(torch.from_numpy(offset + spans[:, 0]))
-    if pooling == "last":
-        return TokenIndex(torch.from_numpy(offset + spans[:, 1] - 1))
-    counts = (spans[:, 1] - spans[:, 0]).astype(np.int64)
-    word = np.repeat(np.arange(len(spans), dtype=np.int64), counts)
-    within = np.arange(len(word), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    index = offset[word] + spans[word, 0] + within
-    return TokenIndex(torch.from_numpy(index), torch.from_numpy(word), torch.from_numpy(counts))
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:

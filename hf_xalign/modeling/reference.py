@@ -8,7 +8,7 @@ import hashlib
 import torch
 from transformers import PreTrainedModel
 
-from hf_xalign.modeling.bottleneck import TOP_NAME
+from hf_xalign.modeling.xalign.config import TOP_NAME
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:

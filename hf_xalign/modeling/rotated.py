@@ -21,13 +21,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.modeling.checkpoint import without_pooler
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
+from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.tuner import LanguageAware, backbone_of
 from hf_xalign.modeling.wrapped_config import WrappedConfig
+from hf_xalign.modeling.xalign.tuner import LanguageAware, backbone_of
 
 _OWNER = "this encoder"
 
@@ -87,7 +87,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     `last_hidden_state` and `hidden_states` hold the mapped states, and those of every other layer as the encoder gives
     them. Which map a text goes through is said by `language=` or by [`hf_xalign.modeling.set_language`]. It is saved,
     pushed and loaded as any model; `AutoModel.from_pretrained` knows the kind after `import
-    hf_xalign.mapping.rotated`, [`hf_xalign.load`] without it.
+    hf_xalign.modeling.rotated`, [`hf_xalign.load`] without it.
     """
 
     config_class = RotatedConfig

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from transformers import PreTrainedModel
 
-from hf_xalign.modeling.tuner import backbone_of
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 
 @contextmanager

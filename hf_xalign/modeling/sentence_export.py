@@ -23,10 +23,10 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
+from hf_xalign.data.limits import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, save_encoder
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.tuner import LanguageAware, backbone_of, find_top
+from hf_xalign.modeling.xalign.tuner import LanguageAware, backbone_of, find_top
 
 _CONFIG = "config_sentence_transformers.json"
 

@@ -13,9 +13,10 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.data.encoding import tokenize_words, word_tokenizer
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.pooling import Pooling, layer_index, pool_words, word_token_index
+from hf_xalign.data.limits import position_limit
+from hf_xalign.modeling.pooling import layer_index, pool_words
 
 
 class WordVectors(NamedTuple):

@@ -13,10 +13,10 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import nearest_neighbours
-from hf_xalign.modeling.tuner import speaking
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
+from hf_xalign.modeling.xalign.tuner import speaking
 from hf_xalign.record import write_text
+from hf_xalign.search.csls import nearest_neighbours
 
 FILENAME = "retrievals.json"
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.csls import (
+from hf_xalign.search.csls import (
     BLOCK,
     Similarity,
     check_shapes,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores
 
 # Resamples drawn at once: a batch of 100 over 10,000 items takes 16 MB.
 _BATCH = 100

@@ -17,9 +17,9 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import quantiles
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.evaluation.significance import (
+from hf_xalign.statistics.bootstrap import quantiles
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.significance import (
     check_same_test,
     holm,
     is_mean,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import batches, quantiles, ratio, resampled_ratios
-from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.statistics.bootstrap import batches, quantiles, ratio, resampled_ratios
+from hf_xalign.statistics.examples import ExampleScores
 
 # Sums of the same numbers in another order differ by this share of them at most: no difference.
 _ROUNDING = 1e-9

@@ -177,6 +177,6 @@ class SequenceTask(_Classification):
 
 
 def _example_scores(counts: Counts) -> Any:
-    from hf_xalign.evaluation.examples import ExampleScores
+    from hf_xalign.statistics.examples import ExampleScores
 
     return ExampleScores.from_counts(*counts)

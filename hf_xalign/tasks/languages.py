@@ -9,10 +9,10 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling.languages import language_number
-from hf_xalign.modeling.top import language_numbers
-from hf_xalign.modeling.tuner import XAlignConfig
+from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.top import language_numbers
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
-from hf_xalign.data.embedded import resolve_model
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.errors import InputError
-from hf_xalign.loading import load
-from hf_xalign.mapping.align_matrix import map_adapter
-from hf_xalign.mapping.maps import LanguageMap, SideMap
-from hf_xalign.mapping.rotated import RotatedConfig, RotatedModel
 from hf_xalign.modeling.checkpoint import safetensors_alone
-from hf_xalign.modeling.insertion import with_alignment
-from hf_xalign.modeling.tuner import backbone_of
+from hf_xalign.modeling.loading import load
+from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel
+from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.xalign.insertion import with_alignment
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.tasks.labels import labels_of_config
 from hf_xalign.tasks.task import Task
 
@@ -35,7 +35,7 @@ def load_task_model(
     """Load an encoder as a model for a task: float32, from safetensors only, with a new head.
 
     A pooler that the task reads is the checkpoint's own where it has one. A checkpoint with a head for the same labels
-    goes on with it. Of a mapped encoder ([`hf_xalign.mapping.rotated`]) the maps of the last layer come between
+    goes on with it. Of a mapped encoder ([`hf_xalign.modeling.rotated`]) the maps of the last layer come between
     encoder and head, frozen, as MAO's align-matrix.
 
     Args:

@@ -12,11 +12,11 @@ from datasets import Dataset, Features, List, Value
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.loading import load
-from hf_xalign.mapping.rotated import RotatedModel
-from hf_xalign.modeling.crf import NO_TAG
-from hf_xalign.modeling.insertion import with_alignment
-from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.loading import load
+from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.tagger.crf import NO_TAG
+from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.collation import collate_inputs
 from hf_xalign.tasks.examples import Examples
@@ -184,7 +184,7 @@ def load_tagger(
         seed: of the tagger's first weights, which depend on nothing else.
         layers: of the encoder that the tagger reads. By default those that have maps, of which a module has the last;
             without maps the last four, or all there are.
-        settings: others of [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`].
+        settings: others of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
 
     Raises:
         InputError: no such encoder, or one with a task head; or an adapter that does not fit, or a setting that is

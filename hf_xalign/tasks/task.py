@@ -16,7 +16,7 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 
 if TYPE_CHECKING:
-    from hf_xalign.evaluation.examples import ExampleScores
+    from hf_xalign.statistics.examples import ExampleScores
 
 Batch = dict[str, torch.Tensor]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
-from hf_xalign.recipes.threads import use_all_cores
+from hf_xalign.recipes.parts.threads import use_all_cores
 
 logger = logging.getLogger(__name__)
 

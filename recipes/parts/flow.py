@@ -12,11 +12,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import DataArguments, TextArguments, resume_choice, settle_cpu, training
+from hf_xalign.recipes.parts.common import DataArguments, TextArguments, resume_choice, settle_cpu, training
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.base import AlignmentTrainer
-    from hf_xalign.trainers.presets import PresetConfig
+    from hf_xalign.trainers.shared.base import AlignmentTrainer
+    from hf_xalign.trainers.shared.presets import PresetConfig
 
 
 def train_and_score(
@@ -41,14 +41,14 @@ def train_and_score(
         description: the head of `--help`.
         arguments: what names the encoder and the text.
         load: makes of them what is trained and scored on; by default word-linked text,
-            [`~hf_xalign.recipes.material.load_material`].
+            [`~hf_xalign.recipes.parts.material.load_material`].
 
     Raises:
         InputError: the arguments, or what they name, cannot be used; nothing has been trained then.
         NonFiniteLossError: the loss became NaN or infinite.
     """
     from hf_xalign.config import parse
-    from hf_xalign.trainers.checkpoints import check_output_dir, resolve_resume
+    from hf_xalign.trainers.shared.checkpoints import check_output_dir, resolve_resume
 
     data, args = parse((arguments, config_class), argv, description=description)
     resume = resume_choice(args)
@@ -59,10 +59,10 @@ def train_and_score(
     from transformers import set_seed
 
     from hf_xalign.evaluation.drift import vector_drift
-    from hf_xalign.hub_files import check_recorded_base
-    from hf_xalign.recipes.material import load_material
-    from hf_xalign.recipes.pictures import Pictures
-    from hf_xalign.recipes.report import (
+    from hf_xalign.hub.files import check_recorded_base
+    from hf_xalign.recipes.parts.material import load_material
+    from hf_xalign.recipes.parts.pictures import Pictures
+    from hf_xalign.recipes.parts.report import (
         announce,
         compare,
         describe_module,
@@ -73,7 +73,7 @@ def train_and_score(
         same_pairs,
     )
     from hf_xalign.record import phase, start_record, write_record
-    from hf_xalign.trainers.tracking import track_record
+    from hf_xalign.trainers.shared.tracking import track_record
 
     other = read_other(data.compare_with) if data.compare_with else {}
     set_seed(args.seed)

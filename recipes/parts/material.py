@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from hf_xalign.evaluation.frozen_links import write_links
 from hf_xalign.evaluation.scores import Scores, score_retrieval
-from hf_xalign.modeling.tuner import XAlignConfig, speaking
+from hf_xalign.links.frozen import write_links
 from hf_xalign.modeling.word_vectors import extract_word_vectors
-from hf_xalign.recipes.common import DataArguments
-from hf_xalign.recipes.text import describe_links, load_text
-from hf_xalign.recipes.training_material import DRIFT_SENTENCES, TrainingMaterial, load_checked
-from hf_xalign.trainers.word_config import WordAlignmentConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.text import describe_links, load_text
+from hf_xalign.recipes.parts.training_material import DRIFT_SENTENCES, TrainingMaterial, load_checked
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 EVAL_LINKS = "eval_links.jsonl"
 

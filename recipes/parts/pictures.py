@@ -12,8 +12,8 @@ from peft import PeftModel
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.tracking import WandbTracker, linked_distances
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.tracking import WandbTracker, linked_distances
 
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)

@@ -11,24 +11,24 @@ from datasets import Dataset
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.derived_rows import derive, derive_pairs
-from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.rows import derive, derive_pairs
+from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.derived.treebank import load_treebank, read_trees
+from hf_xalign.data.derived.vocabulary import extend_tokenizer
+from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.embedded import resolve_model
-from hf_xalign.data.entries import TokenEntries, single_pieces
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import hub_commit, load_sources, parse_source
-from hf_xalign.data.pretraining import TextCounts, encode_pretraining
-from hf_xalign.data.transliteration import Alphabet
-from hf_xalign.data.treebank import load_treebank, read_trees
-from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
-from hf_xalign.data.word_order import WordOrder
+from hf_xalign.data.pretraining.entries import TokenEntries, single_pieces
+from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
-from hf_xalign.recipes.pretraining_arguments import NEW, PretrainingArguments
+from hf_xalign.recipes.parts.pretraining_arguments import NEW, PretrainingArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 

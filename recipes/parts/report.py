@@ -12,11 +12,11 @@ from peft import PeftModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
-from hf_xalign.recipes.common import adapter_entry
-from hf_xalign.recipes.material import Material
-from hf_xalign.recipes.sentences import SentenceMaterial
+from hf_xalign.recipes.parts.common import adapter_entry
+from hf_xalign.recipes.parts.material import Material
+from hf_xalign.recipes.parts.sentences import SentenceMaterial
 from hf_xalign.record import finish_record, format_table, read_record, write_record
-from hf_xalign.trainers.base import AlignmentTrainer
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5

@@ -17,8 +17,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
-from hf_xalign.recipes.common import settle_cpu, training
-from hf_xalign.recipes.task_material import TaskArguments, TaskMaterial, load_task
+from hf_xalign.recipes.parts.common import settle_cpu, training
+from hf_xalign.recipes.parts.task_material import TaskArguments, TaskMaterial, load_task
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.task_config import TaskConfig
@@ -106,11 +106,11 @@ def _run_seed(
     how: dict[str, Any],
 ) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
-    from hf_xalign.recipes.task_record import start_task_record, write_task_record
+    from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
     from hf_xalign.record import phase
     from hf_xalign.tasks.results import write_scores
-    from hf_xalign.trainers.checkpoints import clear_run, last_complete_checkpoint
-    from hf_xalign.trainers.tracking import finish_run
+    from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
+    from hf_xalign.trainers.shared.tracking import finish_run
 
     args = copy.copy(args)
     # The folder holds nothing but an interrupted run of the same settings.
@@ -169,7 +169,7 @@ def _estimate(data: TaskArguments, args: TaskConfig, material: TaskMaterial, mak
     """Print how long the training of one seed would take, by a few of its batches."""
     from datasets import concatenate_datasets
 
-    from hf_xalign.recipes.report import estimate
+    from hf_xalign.recipes.parts.report import estimate
 
     @dataclass
     class Sample:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hf_xalign.record import FILENAME, finish_record, hub_id, read_record, start_record, write_record
 
 if TYPE_CHECKING:
-    from hf_xalign.recipes.task_material import TaskArguments, TaskMaterial
+    from hf_xalign.recipes.parts.task_material import TaskArguments, TaskMaterial
     from hf_xalign.tasks import Examples, TaskScores
     from hf_xalign.trainers.task import TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig
@@ -89,9 +89,9 @@ def write_task_record(
         trainer: the model's.
         scores: of each language.
     """
-    from hf_xalign.evaluation.bootstrap import score_interval
     from hf_xalign.model_cards import write_card
-    from hf_xalign.modeling.tuner import backbone_of
+    from hf_xalign.modeling.xalign.tuner import backbone_of
+    from hf_xalign.statistics.bootstrap import score_interval
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     inputs = trainer.language_inputs

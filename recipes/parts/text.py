@@ -9,9 +9,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
-from hf_xalign.data.word_alignment import align_words, link_statistics
-from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links
-from hf_xalign.recipes.common import DataArguments, ParallelText
+from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.frozen import make_evaluation_links, read_links
+from hf_xalign.recipes.parts.common import DataArguments, ParallelText
 from hf_xalign.record import hub_id
 
 

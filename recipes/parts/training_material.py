@@ -9,9 +9,9 @@ from datasets import Dataset
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.embedded import resolve_model
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.recipes.common import TextArguments
+from hf_xalign.recipes.parts.common import TextArguments
 
 # Sentences of the pivot that the drift check looks at.
 DRIFT_SENTENCES = 500

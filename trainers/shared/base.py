@@ -16,13 +16,13 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import BestRun, IntervalStrategy, TrainOutput, rotate_checkpoints
 
-from hf_xalign.data.epochs import EpochCollator
-from hf_xalign.data.sampling import PairSampler, lengths_and_languages
+from hf_xalign.data.batches.epochs import EpochCollator
+from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
-from hf_xalign.trainers.base_config import AlignmentConfig
-from hf_xalign.trainers.checkpoints import (
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
+from hf_xalign.trainers.shared.checkpoints import (
     check_output_dir,
     check_same_adapter,
     clear_run,
@@ -31,9 +31,9 @@ from hf_xalign.trainers.checkpoints import (
     remove_incomplete,
     resolve_resume,
 )
-from hf_xalign.trainers.hub import HubTrainer
-from hf_xalign.trainers.model_init import ModelInit
-from hf_xalign.trainers.tracking import use_tracker
+from hf_xalign.trainers.shared.hub import HubTrainer
+from hf_xalign.trainers.shared.model_init import ModelInit
+from hf_xalign.trainers.shared.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -113,11 +113,11 @@ class AlignmentTrainer(HubTrainer):
         self._trained = False
 
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
-        """As [`~hf_xalign.trainers.search.search_settings`], which has the Trainer's own arguments.
+        """As [`~hf_xalign.trainers.shared.search.search_settings`], which has the Trainer's own arguments.
 
         The Trainer's own puts a bare model into a trainer that was made for another one; here a trial has a trainer.
         """
-        from hf_xalign.trainers.search import search_settings
+        from hf_xalign.trainers.shared.search import search_settings
 
         return search_settings(self, *args, **kwargs)
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 import torch
 from transformers import TrainingArguments
 
-from hf_xalign.data.sampling import LanguageSampling
+from hf_xalign.data.batches.sampling import LanguageSampling
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import Pooling
 from hf_xalign.modeling.precision import cpu_has_bfloat16
 
 logger = logging.getLogger(__name__)

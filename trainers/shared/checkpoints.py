@@ -11,7 +11,7 @@ from pathlib import Path
 from peft import PeftModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.insertion import read_adapter_config
+from hf_xalign.modeling.xalign.insertion import read_adapter_config
 
 logger = logging.getLogger(__name__)
 

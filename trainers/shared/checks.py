@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import special_frame, word_tokenizer
-from hf_xalign.data.masking import masking_vocabulary
+from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
@@ -16,7 +16,7 @@ from hf_xalign.modeling.pooling import layer_index
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.fao_config import FAOConfig
-    from hf_xalign.trainers.word_config import WordAlignmentConfig
+    from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 
 def check_one_gpu(visible: int, *, why: str = "") -> None:

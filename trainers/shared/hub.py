@@ -17,7 +17,7 @@ from transformers.utils.hub import PushInProgress
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError
-from hf_xalign.hub_files import abroad, is_local, list_files
+from hf_xalign.hub.files import abroad, is_local, list_files
 from hf_xalign.record import FILENAME
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from transformers import SchedulerType
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.record import to_plain
-from hf_xalign.trainers.base_config import AlignmentConfig
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 
 def by_preset(group: str, help: str) -> Any:

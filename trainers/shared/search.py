@@ -16,9 +16,9 @@ from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
 from hf_xalign.errors import InputError, NonFiniteLossError
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.model_init import make_model
-from hf_xalign.trainers.tracking import finish_run
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.model_init import make_model
+from hf_xalign.trainers.shared.tracking import finish_run
 
 if TYPE_CHECKING:
     import optuna

@@ -11,16 +11,17 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import PairCollator
+from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.limits import position_limit
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.losses import word_distance, word_infonce
-from hf_xalign.modeling.feature_cache import CachedVectors
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.pooling import TokenIndex, pool_words
+from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.trainers.base import AlignmentTrainer
-from hf_xalign.trainers.word_config import WordAlignmentConfig
+from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 
 class WordAlignmentTrainer(AlignmentTrainer):

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.collators import LinkedTokens, Side
-from hf_xalign.data.sampling import LanguageSampling
+from hf_xalign.data.batches.pairs import LinkedTokens, Side
+from hf_xalign.data.batches.sampling import LanguageSampling
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.losses import Norm
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.trainers.checks import check_encoder
-from hf_xalign.trainers.presets import PresetConfig, by_preset, own
+from hf_xalign.trainers.shared.checks import check_encoder
+from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
 
 logger = logging.getLogger(__name__)
 

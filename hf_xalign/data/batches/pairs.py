@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from hf_xalign.modeling.pooling import Pooling, TokenIndex, word_token_index
+from hf_xalign.data.batches.token_index import Pooling, TokenIndex, word_token_index
 
 if TYPE_CHECKING:
-    from hf_xalign.modeling.feature_cache import CachedVectors
+    from hf_xalign.data.batches.cached_vectors import CachedVectors
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
 Side = Literal["source", "target"]
@@ -26,10 +26,10 @@ class PairCollator:
 
     - `input_ids`, `attention_mask`: int64 (2B, width), all source sides first, then all target sides;
     - `token_index` int64 (T,), and for mean pooling `token_word` int64 (T,) and `token_counts` int64 (W,): see
-      [`~hf_xalign.modeling.pooling.TokenIndex`];
+      [`~hf_xalign.data.batches.token_index.TokenIndex`];
     - `links`: int64 (L, 2), source and target word of each link, as indices into the W words; `link_pairs`: int64
       (L,), the pair of each: its number in the batch, or in the corpus where rows have a `pair`
-      ([`~hf_xalign.data.word_collator.link_rows`]);
+      ([`~hf_xalign.data.batches.words.link_rows`]);
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
     - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache; without:
@@ -44,7 +44,7 @@ class PairCollator:
         regularized_words: `all` words of that side (Cao's reading) or the `linked` ones (MAO eq. 3, ROTATE).
         needs_reference: give what f0 is computed from (no cache), or read from (with one).
         reference: memory-mapped f0 vectors; rows then need the column `{regularized_side}_rows` of
-            [`~hf_xalign.modeling.feature_cache.cache_features`].
+            [`~hf_xalign.modeling.features.cache.cache_features`].
     """
 
     pad_token_id: int

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.epochs import EpochCollator
-from hf_xalign.data.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
-from hf_xalign.data.padding import pad_rows
+from hf_xalign.data.batches.epochs import EpochCollator
+from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.pretraining.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 
 WordObjective = Literal["tlm", "mlm", "none"]
@@ -39,7 +39,7 @@ class PPACollator(EpochCollator):
     reset them) nor token types (0 all over: the order is random, so a type would tell nothing about a side that the
     separator does not).
 
-    Order and masks depend on the seed, the epoch and `pair`, see [`~hf_xalign.data.masking.example_draws`]. A pair
+    Order and masks depend on the seed, the epoch and `pair`, see [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair
     that comes twice in an epoch comes with the same order and mask.
 
     Args:

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.dict_mlm import Translations, check_dict_probability, dict_mlm_labels
-from hf_xalign.data.entries import TokenEntries
-from hf_xalign.data.epochs import EpochCollator
-from hf_xalign.data.masking import IGNORED, check_shares, mask_tokens, masking_vocabulary
-from hf_xalign.data.padding import pad_rows
+from hf_xalign.data.batches.epochs import EpochCollator
+from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.pretraining.dict_mlm import Translations, check_dict_probability, dict_mlm_labels
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.masking import IGNORED, check_shares, mask_tokens, masking_vocabulary
 from hf_xalign.errors import InputError
 
 
 class PretrainingCollator(EpochCollator):
-    """Collate rows of [`~hf_xalign.data.pretraining.encode_pretraining`].
+    """Collate rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
 
     The batch holds (B rows, M hidden tokens; all int64):
 
@@ -29,7 +29,7 @@ class PretrainingCollator(EpochCollator):
       they were; with `entries`, some of them what they translate to.
 
     Masks and labels depend on the seed, the epoch and the row's `example`, see
-    [`~hf_xalign.data.masking.example_draws`].
+    [`~hf_xalign.data.pretraining.masking.example_draws`].
 
     Args:
         tokenizer: the model's.

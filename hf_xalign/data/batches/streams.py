@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset
 from torch.utils.data import Sampler
 
-from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from hf_xalign.data.collators import PairCollator
-from hf_xalign.data.streams import PairedRow
+from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.data.batches.streams import PairedRow
 
 Batch = dict[str, torch.Tensor]
 PAIR = "pair_"
 
 
 class PairedCollator:
-    """Collate rows of [`~hf_xalign.data.streams.PairedStreams`]: each stream padded to its own longest row.
+    """Collate rows of [`~hf_xalign.data.batches.streams.PairedStreams`]: each stream padded to its own longest row.
 
     The batch holds what the task's collator gives and, where there are pairs, what `PairCollator` gives, by names that
     begin with `pair_`; for an encoder with language embeddings also `pair_token_type_ids` int64 (2P, width), the row

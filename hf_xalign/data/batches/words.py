@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from hf_xalign.data.collators import SIDES, LinkedTokens, Side, all_words, pair_links, spans_with_specials
-from hf_xalign.modeling.feature_cache import CachedVectors
+from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side, all_words, pair_links, spans_with_specials
 
 
 @dataclass
@@ -26,7 +26,7 @@ class WordCollator:
     - with `features` and `context`: `word_vectors` float32 (2B, W, dim), `word_mask` bool (2B, W);
     - with `features` without `context`: `word_vectors` float32 (1, N, dim), the N words in use alone;
     - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words; `kept_links`
-      int64 (L,), `link_pairs` int64 (L,): as of [`~hf_xalign.data.collators.PairCollator`];
+      int64 (L,), `link_pairs` int64 (L,): as of [`~hf_xalign.data.batches.pairs.PairCollator`];
     - with `languages`: `language` int64, one number for each sentence, or for each word where they stand alone.
 
     `link_pairs` has a pair's number in the corpus where the rows are of [`link_rows`], else its place in the batch.

@@ -9,7 +9,7 @@ import numpy as np
 import regex
 from datasets import Dataset, List
 
-from hf_xalign.data.code_switch import answer_spans, has_offsets, is_text, stands_at
+from hf_xalign.data.code_switching.examples import answer_spans, has_offsets, is_text, stands_at
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from hf_xalign.cache import replacing
-from hf_xalign.data.transliteration import Alphabet, is_shared
-from hf_xalign.data.treebank import Tree
-from hf_xalign.data.word_order import WordOrder
+from hf_xalign.data.derived.transliteration import Alphabet, is_shared
+from hf_xalign.data.derived.treebank import Tree
+from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.errors import InputError
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]

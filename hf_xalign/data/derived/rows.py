@@ -8,9 +8,9 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
 
-from hf_xalign.data.code_switch import is_text
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.treebank import TREE_COLUMNS, Tree
+from hf_xalign.data.code_switching.examples import is_text
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from hf_xalign.data.precompiled import build_charsmap
-from hf_xalign.data.transliteration import LETTERS, Alphabet, normalized_character
-from hf_xalign.data.vocabulary import rebuild, tokenizer_spec
+from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, normalized_character
+from hf_xalign.data.embedded.charsmap import build_charsmap
+from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.errors import InputError
 
 # Pre-tokenizers that decide by one character at a time where a word is cut, so that letters can be treated alike.

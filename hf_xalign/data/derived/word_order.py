@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_xalign.cache import replacing
-from hf_xalign.data.treebank import Tree
+from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.errors import InputError
 
 HEAD = "HEAD"  # stands for the head itself among the relations of its dependents

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data.precompiled import build_charsmap, composed_keys
+from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:

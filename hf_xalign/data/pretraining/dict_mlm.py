@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hf_xalign.data.masking import IGNORED, example_draws
+from hf_xalign.data.pretraining.masking import IGNORED, example_draws
 from hf_xalign.errors import InputError
 
 _STREAM = 2  # of the draws here; masks have stream 0, the order of PPA's sides 1
@@ -14,7 +14,7 @@ class Translations:
     """The translations of each token, looked up for many at once, in both directions of a dictionary.
 
     Args:
-        entries: int64 (n, 2), see [`~hf_xalign.data.entries.TokenEntries`].
+        entries: int64 (n, 2), see [`~hf_xalign.data.pretraining.entries.TokenEntries`].
     """
 
     def __init__(self, entries: np.ndarray):
@@ -54,7 +54,7 @@ def dict_mlm_labels(
     stands for.
 
     Args:
-        labels: int64 (B, T), those of [`~hf_xalign.data.masking.mask_tokens`].
+        labels: int64 (B, T), those of [`~hf_xalign.data.pretraining.masking.mask_tokens`].
         translations: of the dictionary.
         examples: int64 (B,), number of each row in the corpus.
         seed: seed of the run.

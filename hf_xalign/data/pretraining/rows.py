@@ -13,11 +13,11 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import check_vocabulary, special_frame, word_tokenizer
-from hf_xalign.data.masking import masking_vocabulary
+from hf_xalign.data.limits import position_limit
 from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.limits import position_limit
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from hf_xalign.data.transliteration import WORD_START
+from hf_xalign.data.derived.transliteration import WORD_START
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -21,10 +21,11 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, locked
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_vocabulary, word_tokenizer
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.averaging import cut_finder, find_occurrences, sum_vectors
-from hf_xalign.mapping.cover import (
+from hf_xalign.mapping.anchors.averaging import cut_finder, find_occurrences, sum_vectors
+from hf_xalign.mapping.anchors.cover import (
     CountedText,
     CoverReport,
     as_sequence,
@@ -33,10 +34,10 @@ from hf_xalign.mapping.cover import (
     distinct_words,
     lower_word,
 )
-from hf_xalign.mapping.files import read_tensors, write_tensors
-from hf_xalign.modeling.pooling import Pooling, layer_index
+from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.reference import model_fingerprint
-from hf_xalign.modeling.tuner import find_top, speaking
+from hf_xalign.modeling.tensors import read_tensors, write_tensors
+from hf_xalign.modeling.xalign.tuner import find_top, speaking
 
 logger = logging.getLogger(__name__)
 

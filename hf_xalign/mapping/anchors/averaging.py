@@ -16,13 +16,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import Pooling, word_token_index
+from hf_xalign.data.limits import position_limit
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.cover import CountedText, FindCut, ranges, vocabulary_rows
-from hf_xalign.mapping.files import write_tensors
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.pooling import Pooling, word_token_index
-from hf_xalign.modeling.top import TopLayer
+from hf_xalign.mapping.anchors.cover import CountedText, FindCut, ranges, vocabulary_rows
+from hf_xalign.modeling.tensors import write_tensors
 from hf_xalign.modeling.word_vectors import hidden_batches, word_spans
+from hf_xalign.modeling.xalign.top import TopLayer
 
 # Sentences that are encoded at a time.
 _BLOCK = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datasets
 import evaluate
 
-from hf_xalign.tasks.qa_scores import by_language, score_answers
+from hf_xalign.tasks.qa.scores import by_language, score_answers
 
 _DESCRIPTION = """
 Answers to questions are compared with one or more right ones, as bags of tokens (F1) and as a whole (exact match),

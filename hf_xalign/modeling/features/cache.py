@@ -19,10 +19,12 @@ from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.cache import cache_dir, disk_errors, locked
-from hf_xalign.data.collators import LinkedTokens, Side
+from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.pairs import LinkedTokens, Side
+from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.feature_plan import FeaturePlan, Needed, plan_features
-from hf_xalign.modeling.pooling import Pooling, pool_words, word_token_index
+from hf_xalign.modeling.features.plan import FeaturePlan, Needed, plan_features
+from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.reference import model_fingerprint
 from hf_xalign.modeling.word_vectors import hidden_batches
 
@@ -35,40 +37,6 @@ _BLOCK = 16_384
 # Batches between two marks of how far the file is surely on disk: what a killed run may have to do again.
 _MARK_EVERY = 50
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
-
-
-class CachedVectors:
-    """Memory-mapped word vectors, one row a word: [`cache_features`] writes them, collators read them.
-
-    Args:
-        path: raw file of `rows * layers * dim` numbers.
-        shape: (rows, layers, dim).
-        dtype: float32 or bfloat16.
-    """
-
-    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
-        self.path = path
-        self.shape = shape
-        self.dtype = dtype
-        self._map: np.ndarray | None = None
-
-    def read(self, rows: np.ndarray) -> torch.Tensor:
-        """Rows as float32 (len(rows), layers, dim).
-
-        Raises:
-            IndexError: a row is -1, the mark of a word that was not stored.
-        """
-        if (rows < 0).any():
-            raise IndexError(f"{self.path}: the vector of a word is asked for that was not stored (row -1)")
-        if self._map is None:
-            # NumPy has no bfloat16: its bits are read as int16.
-            kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
-            self._map = np.memmap(self.path, dtype=kind, mode="r", shape=self.shape)
-        return torch.from_numpy(self._map[rows]).view(self.dtype).float()
-
-    def __getstate__(self) -> dict:
-        # A worker process opens the file itself instead of receiving a copy of the array.
-        return {**self.__dict__, "_map": None}
 
 
 def cache_features(
@@ -101,7 +69,7 @@ def cache_features(
         layers: positions in `hidden_states`.
         pooling: as in training.
         pad_token_id: the padding token.
-        linked_tokens: what is linked, as for [`~hf_xalign.data.collators.PairCollator`]; says whether `linked`
+        linked_tokens: what is linked, as for [`~hf_xalign.data.batches.pairs.PairCollator`]; says whether `linked`
             includes [CLS] and [SEP].
         dtype: of the stored numbers, float32 or bfloat16.
         autocast: autocast dtype of the forward passes, or None.

@@ -13,7 +13,7 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 from datasets import Dataset
 
-from hf_xalign.data.collators import SIDES, LinkedTokens, Side
+from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side
 
 Needed = Literal["all", "linked"]
 
@@ -102,7 +102,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
         dataset: a result of `encode_pairs`.
         needed: for each side to cache, whether `all` words are stored, [CLS] and [SEP] included, or the `linked` ones:
             the union over all pairs that the sentence occurs in.
-        linked_tokens: what is linked; see [`~hf_xalign.data.collators.PairCollator`].
+        linked_tokens: what is linked; see [`~hf_xalign.data.batches.pairs.PairCollator`].
     """
     arrow = dataset.with_format("arrow")
     sides: list[Side] = [side for side in SIDES if side in needed]

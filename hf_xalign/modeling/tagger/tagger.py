@@ -6,8 +6,8 @@ direction, dropout of 0.5 on what goes into them and on what comes out, and a CR
 each word (Ma and Hovy 2016); Adam at 1e-4 (1e-5 for distant languages), batches of 10 sentences, 40 epochs. That code
 tags subwords by their first one; ROTATE, and so the default here, the mean of a word's subwords.
 
-`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger`; a tagger on
-a mapped encoder needs the import of that kind, `hf_xalign.mapping.rotated`, too.
+`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger.tagger`; a tagger on
+a mapped encoder needs the import of that kind, `hf_xalign.modeling.rotated`, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import without_pooler
-from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
-from hf_xalign.modeling.pooling import Pooling, layer_index, pool_spans
-from hf_xalign.modeling.tuner import backbone_of
+from hf_xalign.modeling.pooling import layer_index, pool_spans
+from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.wrapped_config import WrappedConfig
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 LayerMix = Literal["sum", "concat"]
 Transitions = Literal["contextual", "shared"]

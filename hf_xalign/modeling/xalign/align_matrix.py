@@ -11,10 +11,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.maps import LanguageMap
-from hf_xalign.mapping.rotated import check_bare, common_pivot, place
-from hf_xalign.modeling.top import LinearTop
-from hf_xalign.modeling.tuner import XAlignConfig, find_top
+from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.rotated import check_bare, common_pivot, place
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.top import LinearTop
+from hf_xalign.modeling.xalign.tuner import find_top
 
 
 def map_adapter(

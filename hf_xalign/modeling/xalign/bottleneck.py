@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
 if TYPE_CHECKING:
-    from hf_xalign.modeling.tuner import XAlignConfig
-
-Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
-
-# The module on top is a child of this name of the backbone, beside its stack of layers and not around it, so that the
-# names of the encoder's own weights stay as they are.
-TOP_NAME = "xalign"
-
-# Where a layer's feed-forward block and its attention end, and the norm after the feed-forward block: BERT, RoBERTa,
-# ELECTRA and DeBERTa; DistilBERT; ALBERT; ModernBERT (which norms before the block, so it has no such norm).
-_FEEDFORWARD = r"layer\.\d+\.output\.dense|layer\.\d+\.ffn\.lin2|albert_layers\.\d+\.ffn_output|layers\.\d+\.mlp\.Wo"
-_ATTENTION = (
-    r"layer\.\d+\.attention\.output\.dense|layer\.\d+\.attention\.out_lin|albert_layers\.\d+\.attention\.dense"
-    r"|layers\.\d+\.attn\.Wo"
-)
-_NORM = r"layer\.\d+\.output\.LayerNorm|layer\.\d+\.output_layer_norm|albert_layers\.\d+\.full_layer_layer_norm"
-
-PLACES: dict[Flow, re.Pattern[str]] = {
-    "pfeiffer": re.compile(rf"(?:.*\.)?(?:{_FEEDFORWARD})"),
-    "adapterhub": re.compile(rf"(?:.*\.)?(?:{_NORM})"),
-    "houlsby": re.compile(rf"(?:.*\.)?(?:{_FEEDFORWARD}|{_ATTENTION})"),
-}
+    from hf_xalign.modeling.xalign.config import XAlignConfig
 
 
 class Bottleneck(nn.Module):

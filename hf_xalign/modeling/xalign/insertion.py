@@ -23,8 +23,9 @@ from transformers import PreTrainedModel
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import XAlignLayer
-from hf_xalign.modeling.tuner import XAlignConfig, XAlignModel, backbone_of
+from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of
 
 ADAPTER = "default"  # the name that transformers gives the adapter of a folder that it loads
 

@@ -13,10 +13,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import BottleneckLayer
-from hf_xalign.modeling.insertion import detach
-from hf_xalign.modeling.top import LinearTop, TopLayer, language_numbers
-from hf_xalign.modeling.tuner import XAlignConfig, backbone_of, find_top, remove_top
+from hf_xalign.modeling.xalign.bottleneck import BottleneckLayer
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.insertion import detach
+from hf_xalign.modeling.xalign.top import LinearTop, TopLayer, language_numbers
+from hf_xalign.modeling.xalign.tuner import backbone_of, find_top, remove_top
 
 _TOLERANCE = 1e-4  # largest difference of an output, over the largest output
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import XAlignLayer
 from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
-from hf_xalign.modeling.pooling import Pooling, pool_spans
+from hf_xalign.modeling.pooling import pool_spans
+from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
 
 if TYPE_CHECKING:
-    from hf_xalign.modeling.tuner import XAlignConfig
+    from hf_xalign.modeling.xalign.config import XAlignConfig
 
 _OWNER = "this module"
 

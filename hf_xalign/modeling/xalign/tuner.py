@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any
 
 import torch
 from peft import PeftConfig
@@ -23,95 +21,13 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.bottleneck import PLACES, TOP_NAME, BottleneckLayer, Flow, NormBottleneckLayer, XAlignLayer
 from hf_xalign.modeling.language_embeddings import in_language
-from hf_xalign.modeling.pooling import Pooling
-from hf_xalign.modeling.top import TopLayer
+from hf_xalign.modeling.xalign.bottleneck import BottleneckLayer, NormBottleneckLayer, XAlignLayer
+from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAlignPeftType
+from hf_xalign.modeling.xalign.top import TopLayer
 
 _PREFIX = "xalign_"
 _STACKS = ("encoder", "transformer", "final_norm")
-
-
-class XAlignPeftType(StrEnum):
-    """PEFT's own enum is closed; a member of another string enum is taken in all of its tables and by transformers."""
-
-    XALIGN = "XALIGN"
-
-
-@dataclass
-class XAlignConfig(PeftConfig):
-    """What is added to a frozen encoder.
-
-    Args:
-        top: module over the last hidden states: `linear`, `transformer`, or None.
-        adapters: bottleneck adapters in every layer. `pfeiffer`: after the feed-forward block, with a residual, before
-            the layer's norm; `adapterhub`: the flow of that library, which its published weights need (the norm is
-            applied twice); `houlsby`: after attention and after the feed-forward block. None for none.
-        init: `identity` changes nothing until trained; `random` is the published start.
-        reduction_factor: an adapter's d over its inner size.
-        linear_bias: the linear map adds a vector; the published one does not. (`bias` is a word of PEFT's own.)
-        orthogonal: the linear map is a rotation.
-        languages: languages that have a linear map of their own; [`set_language`] or `language=` then says which one
-            a text is in, and there is no map for any other.
-        pivot: with `languages`, a language beside them that is left as it is and that their maps lead to. None where
-            the pivot has a map too.
-        num_heads: attention heads of the transformer.
-        feedforward_size: width of its feed-forward block.
-        dropout: dropout in it.
-        context: its vectors see the other words of the sentence.
-        pooling: subwords that make a word's vector when `word_spans` are given.
-        hidden_size: of the encoder; filled in, and checked when the module is put on another one.
-
-    Raises:
-        InputError: values that do not go together.
-    """
-
-    target_modules: ClassVar[None] = None  # PEFT asks for it; places are found by the encoder's structure
-
-    top: Literal["linear", "transformer"] | None = field(default="linear")
-    adapters: Flow | None = field(default=None)
-    init: Literal["identity", "random"] = field(default="identity")
-    reduction_factor: int = field(default=8)
-    linear_bias: bool = field(default=False)
-    orthogonal: bool = field(default=False)
-    languages: list[str] | None = field(default=None)
-    pivot: str | None = field(default=None)
-    num_heads: int = field(default=8)
-    feedforward_size: int = field(default=2048)
-    dropout: float = field(default=0.0)
-    context: bool = field(default=True)
-    pooling: Pooling = field(default="mean")
-    hidden_size: int | None = field(default=None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.peft_type = XAlignPeftType.XALIGN
-        self.task_type = self.task_type or "FEATURE_EXTRACTION"
-        for name, value, known in (
-            ("top", self.top, ("linear", "transformer", None)),
-            ("adapters", self.adapters, (*get_args(Flow), None)),
-            ("init", self.init, ("identity", "random")),
-            ("pooling", self.pooling, get_args(Pooling)),
-        ):
-            if value not in known:
-                raise InputError(f"{name}={value}: choose one of {', '.join(map(str, known))}")
-        if self.top is None and self.adapters is None:
-            raise InputError("top=None and adapters=None: there is nothing to train; give one of them")
-        if self.top != "linear" and (self.linear_bias or self.orthogonal or self.languages):
-            raise InputError("linear_bias, orthogonal and languages are of the linear map: set top=linear")
-        if self.orthogonal and self.linear_bias:
-            raise InputError("orthogonal=True goes with linear_bias=False: a rotation moves no origin")
-        if self.reduction_factor < 1 or self.num_heads < 1 or self.feedforward_size < 1:
-            raise InputError(
-                f"reduction_factor={self.reduction_factor}, num_heads={self.num_heads}, "
-                f"feedforward_size={self.feedforward_size}: they are whole numbers from 1 on"
-            )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout={self.dropout}: it is a share, at least 0 and below 1")
-        if self.languages and len(set(self.languages)) < len(self.languages):
-            raise InputError(f"languages={self.languages}: name each language once")
-        if self.pivot and self.pivot in (self.languages or ()):
-            raise InputError(f"pivot={self.pivot} is left as it is, so it cannot be one of languages={self.languages}")
 
 
 class XAlignModel(BaseTuner):

@@ -62,7 +62,7 @@ def window_spans(
     Args:
         start_logits: float (windows, T), scores of first tokens.
         end_logits: float (windows, T), scores of last tokens.
-        opens: int64 (windows, T), see [`~hf_xalign.tasks.qa_features.QuestionCollator`].
+        opens: int64 (windows, T), see [`~hf_xalign.tasks.qa.features.QuestionCollator`].
         closes: likewise.
         n_best: spans wanted of each window.
         max_answer_tokens: an answer has this many at most.

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import datasets
 import numpy as np
 
-from hf_xalign.data.code_switch import GROUP, code_switch_pairs
-from hf_xalign.data.masking import example_draws
+from hf_xalign.data.code_switching.examples import GROUP, code_switch_pairs
+from hf_xalign.data.pretraining.masking import example_draws
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.qa_reading import COLUMNS, pair_code
+from hf_xalign.tasks.qa.reading import COLUMNS, pair_code
 
 _QUESTION = ("question", "question_lang")
 _CONTEXT = ("context", "context_lang", "answers")
@@ -28,7 +28,7 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
     This is MLQA's G-XLT (Lewis et al. 2020), for any set whose languages have the same ids, such as XQuAD.
 
     Args:
-        questions: of [`~hf_xalign.tasks.qa_reading.read_questions`]; its contexts are not used.
+        questions: of [`~hf_xalign.tasks.qa.reading.read_questions`]; its contexts are not used.
         contexts: likewise; its questions are not used.
 
     Returns:

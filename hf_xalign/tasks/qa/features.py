@@ -103,7 +103,7 @@ def encode_questions(
     transformers' `stride` of 128 their overlap, as here).
 
     Args:
-        examples: rows of [`~hf_xalign.tasks.qa_reading.read_questions`].
+        examples: rows of [`~hf_xalign.tasks.qa.reading.read_questions`].
         tokenizer: a fast tokenizer.
         languages: what the model wants to know of the languages: question and context may have one each.
         max_length: tokens a window at most, question and special tokens included.

@@ -26,11 +26,11 @@ from typing import Any, Literal
 from datasets import Dataset, Features, List, Value
 from tqdm import tqdm
 
-from hf_xalign.data.code_switch import stands_at
+from hf_xalign.data.code_switching.examples import stands_at
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.qa_records import open_questions, question_answers, question_id, question_text
+from hf_xalign.tasks.qa.records import open_questions, question_answers, question_id, question_text
 
 logger = logging.getLogger(__name__)
 

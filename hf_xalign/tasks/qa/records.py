@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.data.code_switch import answer_spans
+from hf_xalign.data.code_switching.examples import answer_spans
 from hf_xalign.data.parallel import nearby
 from hf_xalign.data.readers import file_format
 from hf_xalign.errors import InputError

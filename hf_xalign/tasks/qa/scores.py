@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.qa_normalization import Rules, answer_tokens
+from hf_xalign.tasks.qa.normalization import Rules, answer_tokens
 
 
 class AnswerScores(NamedTuple):
@@ -41,7 +41,7 @@ def score_answers(
         predictions: an answer each, empty where there is none.
         references: one or more right answers each.
         languages: of each answer (where question and context differ, the context's), or one for all.
-        rules: how answers are normalised, see [`~hf_xalign.tasks.qa_normalization.answer_tokens`].
+        rules: how answers are normalised, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
 
     Raises:
         InputError: there is nothing to score, the lengths differ, a question has no reference, or no such rules.

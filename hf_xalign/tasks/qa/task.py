@@ -14,13 +14,13 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.qa_answers import best_answers, window_spans
-from hf_xalign.tasks.qa_features import QuestionCollator, encode_questions
-from hf_xalign.tasks.qa_normalization import Rules
-from hf_xalign.tasks.qa_scores import score_answers
+from hf_xalign.tasks.qa.answers import best_answers, window_spans
+from hf_xalign.tasks.qa.features import QuestionCollator, encode_questions
+from hf_xalign.tasks.qa.normalization import Rules
+from hf_xalign.tasks.qa.scores import score_answers
 from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class QuestionTask(Task):
         overlap: tokens of the context that two windows share.
         max_question_tokens: a longer question is cut off.
         max_answer_tokens: longer answers are not looked for.
-        rules: by which answers are compared, see [`~hf_xalign.tasks.qa_normalization.answer_tokens`].
+        rules: by which answers are compared, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
     """
 
     kind: ClassVar[str] = "questions"

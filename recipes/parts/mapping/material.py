@@ -13,27 +13,27 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
-from hf_xalign.data.collators import SIDES
-from hf_xalign.data.embedded import resolve_model
+from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import Scores
-from hf_xalign.mapping.anchors import Anchors, make_anchors
-from hf_xalign.mapping.maps import LanguageMap
+from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.tuner import backbone_of, speaking
-from hf_xalign.recipes.common import DataArguments
-from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.recipes.mapping_sources import Entries, Sources, pairs_of
-from hf_xalign.recipes.text import LinkedText
+from hf_xalign.modeling.xalign.tuner import backbone_of, speaking
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, pairs_of
+from hf_xalign.recipes.parts.text import LinkedText
 
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Of vectors of a language and of the pivot."""

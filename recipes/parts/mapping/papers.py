@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hf_xalign.recipes.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
 Paper = dict[str, str]
 

@@ -11,19 +11,19 @@ from datasets import Dataset
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.frozen_links import write_links
-from hf_xalign.mapping.align_matrix import map_adapter
-from hf_xalign.mapping.maps import LanguageMap
+from hf_xalign.links.frozen import write_links
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows, write_card
-from hf_xalign.recipes.common import adapter_entry
-from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.recipes.mapping_material import Material
-from hf_xalign.recipes.mapping_sources import Known, Sources
-from hf_xalign.recipes.material import EVAL_LINKS
-from hf_xalign.recipes.text import LinkedText, describe_links
+from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.recipes.parts.common import adapter_entry
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping.material import Material
+from hf_xalign.recipes.parts.mapping.sources import Known, Sources
+from hf_xalign.recipes.parts.material import EVAL_LINKS
+from hf_xalign.recipes.parts.text import LinkedText, describe_links
 from hf_xalign.record import finish_record, format_table, write_record
-from hf_xalign.trainers.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
 
 MAPS = "maps"
 

@@ -16,9 +16,9 @@ from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import hub_commit, parse_source
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.cover import count_words, lower_word
-from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.recipes.text import LinkedText
+from hf_xalign.mapping.anchors.cover import count_words, lower_word
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.text import LinkedText
 from hf_xalign.record import hub_id
 
 Entries = list[tuple[str, str]]

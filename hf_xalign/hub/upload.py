@@ -1,13 +1,4 @@
-"""The Hub: push what the library writes, load it from there.
-
-    from hf_xalign import hub
-
-    hub.push("runs/german", "me/german")
-    model = hub.load("me/german")
-
-A push is one commit: the repository holds all of it afterwards, or is as it was. Large files that arrived before a
-push failed are not sent again by the next.
-"""
+"""Push a folder to the Hub in one commit."""
 
 from __future__ import annotations
 
@@ -17,13 +8,8 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelet
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from hf_xalign import metrics
 from hf_xalign.errors import InputError
-from hf_xalign.hub_files import Contents, decides_model
-from hf_xalign.hub_metrics import metric_space
-from hf_xalign.loading import load
-
-__all__ = ["load", "push", "push_metric"]
+from hf_xalign.hub.files import Contents, decides_model
 
 
 def push(
@@ -61,7 +47,7 @@ def push(
             order through the client's five tries. Nothing was committed, unless the answer to the commit itself was
             lost; to push again is right in both cases.
     """
-    _check_repo_id(repo_id)
+    check_repo_id(repo_id)
     contents = Contents(folder, base_model=base_model)
     api = HfApi(token=token)
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -87,34 +73,12 @@ def push(
     )
 
 
-def push_metric(
-    name: str, repo_id: str, *, private: bool | None = None, token: str | bool | None = None
-) -> CommitInfo:
-    """Upload one of the library's metrics as a Space: its card, its module for `evaluate.load(repo_id)`, and an app.
-
-    Args:
-        name: one of `hf_xalign.metrics.names()`.
-        repo_id: `owner/name` or `name`; `evaluate` wants the metric's own name.
-        private: whether it is to be seen by its owner alone.
-        token: of the Hub; by default the one that you logged in with.
+def check_repo_id(repo_id: str) -> None:
+    """Require a repository name that the Hub takes.
 
     Raises:
-        InputError: there is no such metric, or the repository has another name.
+        InputError: it is none.
     """
-    if name not in metrics.names():
-        raise InputError(f"no metric called {name!r}: there are {', '.join(metrics.names())}")
-    _check_repo_id(repo_id)
-    if repo_id.rpartition("/")[2] != name:
-        raise InputError(
-            f"repo_id={repo_id}: evaluate.load looks for {name}.py in a Space called {name}, so name it so"
-        )
-    api = HfApi(token=token)
-    url = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)
-    additions = [CommitOperationAdd(path, content) for path, content in metric_space(name, url.repo_id).items()]
-    return api.create_commit(url.repo_id, additions, commit_message=f"Upload {name}", repo_type="space")
-
-
-def _check_repo_id(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:

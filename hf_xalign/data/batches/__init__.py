@@ -1,0 +1,1 @@
+"""Padded batches: collators, samplers and the token positions of words."""

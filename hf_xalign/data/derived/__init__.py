@@ -1,0 +1,1 @@
+"""Derived languages: transliteration, word order and vocabularies made from a natural language."""

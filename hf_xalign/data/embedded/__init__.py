@@ -1,0 +1,1 @@
+"""The encoder that the extra `demo` carries, as an ordinary checkpoint folder."""

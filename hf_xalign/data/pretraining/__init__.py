@@ -1,0 +1,1 @@
+"""Rows, masks and dictionary entries of the pre-training objectives."""

@@ -1,0 +1,5 @@
+"""Word alignment: links of parallel sentences from statistics, an encoder, Pharaoh files or a dictionary."""
+
+from hf_xalign.links.align import align_words, link_statistics, predict_links
+
+__all__ = ["align_words", "link_statistics", "predict_links"]

@@ -1,0 +1,1 @@
+"""Anchors: mean contextual vectors of a vocabulary."""

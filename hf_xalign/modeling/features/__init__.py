@@ -1,0 +1,1 @@
+"""Caches of a frozen encoder's word vectors."""

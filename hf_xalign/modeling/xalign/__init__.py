@@ -1,0 +1,1 @@
+"""The PEFT method `XALIGN`: adapters in the layers and a module on top."""

@@ -1,0 +1,1 @@
+"""Exact nearest neighbours on tensors: cosine, CSLS and ranks."""

@@ -1,0 +1,1 @@
+"""Confidence intervals, significance tests and comparisons of systems."""

@@ -1,0 +1,1 @@
+"""Base classes and settings that the trainers share."""

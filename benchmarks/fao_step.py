@@ -47,9 +47,9 @@ from transformers import AutoTokenizer
 
 from hf_xalign.data import load_sources
 from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.environment import cpu_has_bfloat16
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.precision import cpu_has_bfloat16
 
 
 class Timing(NamedTuple):

@@ -19,8 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.modeling.freezing import disable_dropout, freeze
-from hf_xalign.modeling.reference import frozen_copy
+from hf_xalign.modeling.freezing import disable_dropout, freeze, frozen_copy
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 MAX_LENGTH = 128

@@ -34,11 +34,11 @@ import torch
 from datasets import disable_progress_bars
 from transformers import set_seed
 
-from hf_xalign import record, surroundings
+from hf_xalign import environment, record
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
-from hf_xalign.modeling.reference import model_fingerprint
+from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
 from hf_xalign.recipes.parts.material import Material, load_material
 from hf_xalign.trainers import MAOConfig, MAOTrainer
@@ -151,7 +151,7 @@ def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
     """
     setup = record.to_plain(setup)
     if not path.exists():
-        return {"setup": setup, "hardware": surroundings.hardware(), "versions": surroundings.versions(), "runs": []}
+        return {"setup": setup, "hardware": environment.hardware(), "versions": environment.versions(), "runs": []}
     found = json.loads(path.read_text(encoding="utf-8"))
     if differing := [name for name in setup if found["setup"].get(name) != setup[name]]:
         raise InputError(f"{path}: holds runs of another setup ({', '.join(differing)}); give another --output")

@@ -42,15 +42,14 @@ import torch
 from datasets import Dataset, disable_progress_bars
 from transformers import AutoModel, PreTrainedModel, set_seed
 
-from hf_xalign import record, surroundings
+from hf_xalign import environment, record
 from hf_xalign.config import parse
 from hf_xalign.data import concatenate, load_parallel
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
-from hf_xalign.modeling.freezing import encoder_layers
-from hf_xalign.modeling.reference import model_fingerprint
+from hf_xalign.modeling.freezing import encoder_layers, model_fingerprint
 from hf_xalign.recipes.parts.common import run, settle_cpu
 from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceMaterial, load_sentences
 from hf_xalign.trainers import PPAConfig, PPATrainer
@@ -164,7 +163,7 @@ def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
     """
     setup = record.to_plain(setup)
     if not path.exists():
-        return {"setup": setup, "hardware": surroundings.hardware(), "versions": surroundings.versions(), "runs": []}
+        return {"setup": setup, "hardware": environment.hardware(), "versions": environment.versions(), "runs": []}
     found = json.loads(path.read_text(encoding="utf-8"))
     if differing := [name for name in setup if found["setup"].get(name) != setup[name]]:
         raise InputError(f"{path}: holds runs of another setup ({', '.join(differing)}); give another --output")

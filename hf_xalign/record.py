@@ -51,8 +51,8 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
+from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
-from hf_xalign.surroundings import git_state, hardware, versions
 
 logger = logging.getLogger(__name__)
 

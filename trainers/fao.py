@@ -10,11 +10,10 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.contrast.heads import ProjectionHead
 from hf_xalign.modeling.features.cache import cache_features
-from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
-from hf_xalign.modeling.heads import ProjectionHead
+from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.reference import frozen_copy
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.shared.model_init import first_model
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer, encoded, pair_collator

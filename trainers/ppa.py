@@ -22,9 +22,9 @@ from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.losses import moco_infonce, sentence_infonce
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
+from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.key_queue import KeyQueue
 from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum, save_momentum
-from hf_xalign.modeling.contrast.sentence_head import SentenceHead, pool_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.ppa_config import PPAConfig

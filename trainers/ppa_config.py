@@ -12,8 +12,8 @@ from hf_xalign.data.limits import position_limit
 from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.key_queue import QueueStart
-from hf_xalign.modeling.contrast.sentence_head import Normalize, SentencePooling
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
 from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own

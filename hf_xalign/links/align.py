@@ -340,7 +340,7 @@ def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenize
     if model is None or tokenizer is None:
         raise InputError("aligner='encoder' needs model= and tokenizer=")
     from hf_xalign.data.encoding import word_tokenizer
-    from hf_xalign.modeling.reference import model_fingerprint
+    from hf_xalign.modeling.freezing import model_fingerprint
 
     parts = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
     for setting in ("truncation", "padding"):  # left over from whatever was tokenized last

@@ -1,12 +1,17 @@
-"""What of an encoder is trained: frozen embeddings and layers, dropout on or off."""
+"""Freeze parts of an encoder, switch dropout off, copy and fingerprint a frozen reference."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
+
+import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.xalign.config import TOP_NAME
 
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
@@ -88,3 +93,20 @@ def disable_dropout(model: nn.Module) -> None:
         for name, value in vars(module).items():
             if "dropout" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
+
+
+def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy of `model` that never changes: eval mode, no gradients; parameters that are frozen already are shared."""
+    shared = {id(p): p for p in model.parameters() if not p.requires_grad}
+    return copy.deepcopy(model, memo=dict(shared)).eval().requires_grad_(False)
+
+
+def model_fingerprint(model: torch.nn.Module) -> str:
+    """Hash of all weights (and their names), those of a module of MAO beside the encoder's layers aside."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        if TOP_NAME in name.split("."):
+            continue
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

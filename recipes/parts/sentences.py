@@ -12,7 +12,7 @@ from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
-from hf_xalign.modeling.contrast.sentence_head import SentencePooling
+from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.text import load_parts

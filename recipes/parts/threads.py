@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hf_xalign.surroundings import usable_cores
+from hf_xalign.environment import usable_cores
 
 THREADS = "OMP_NUM_THREADS"
 # The launcher sets it for every process that it starts.

@@ -12,8 +12,8 @@ from transformers import TrainingArguments
 
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.environment import cpu_has_bfloat16
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.precision import cpu_has_bfloat16
 
 logger = logging.getLogger(__name__)
 

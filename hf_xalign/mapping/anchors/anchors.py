@@ -34,8 +34,8 @@ from hf_xalign.mapping.anchors.cover import (
     distinct_words,
     lower_word,
 )
+from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.reference import model_fingerprint
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 from hf_xalign.modeling.xalign.tuner import find_top, speaking
 

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
 from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.sentence_head import SentencePooling, pool_sentences
 
 _FORMAT = "hf_xalign momentum 1"
 

@@ -24,8 +24,8 @@ from hf_xalign.data.batches.pairs import LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features.plan import FeaturePlan, Needed, plan_features
+from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.pooling import pool_words
-from hf_xalign.modeling.reference import model_fingerprint
 from hf_xalign.modeling.word_vectors import hidden_batches
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Sentence vectors, and the projection that sentence-level contrasts compare them in."""
+"""Projection heads of the contrastive objectives, and the sentence vectors they take."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Literal
 
 import torch
 from torch import nn
-
-from hf_xalign.modeling.heads import ProjectionHead
 
 SentencePooling = Literal["cls", "mean"]
 Normalize = Literal["before", "after"]
@@ -29,6 +27,22 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
         return hidden[:, 0].to(dtype)
     weights = attention_mask.to(dtype).unsqueeze(-1)
     return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
+
+
+class ProjectionHead(nn.Module):
+    """W2 ReLU(W1 x), d -> d -> size, no biases: the projection that word-level InfoNCE compares vectors in.
+
+    Wu and Dredze (2020); size 128 there.
+    """
+
+    def __init__(self, hidden_size: int, size: int):
+        super().__init__()
+        self.hidden = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.out = nn.Linear(hidden_size, size, bias=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Project float (..., hidden_size) to (..., size)."""
+        return self.out(torch.relu(self.hidden(vectors)))
 
 
 class SentenceHead(ProjectionHead):

@@ -40,7 +40,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.parts.material import Material, load_material
+from hf_xalign.recipes.parts.parallel import WordCorpus, load_word_corpus
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 MODULES: dict[str, dict[str, str]] = {
@@ -83,11 +83,11 @@ def settings(module: str, objective: str, seed: int, overrides: dict[str, str]) 
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
 
 
-def train(material: Material, options: list[str], encoder: str) -> Run:
+def train(corpus: WordCorpus, options: list[str], encoder: str) -> Run:
     """Train and score a fresh module, and take it off the encoder again.
 
     Args:
-        material: the encoder without a module, and the text.
+        corpus: the encoder without a module, and the text.
         options: settings of [`MAOConfig`], as command line.
         encoder: fingerprint of the encoder.
 
@@ -97,23 +97,23 @@ def train(material: Material, options: list[str], encoder: str) -> Run:
     Raises:
         RuntimeError: the encoder is not what it was.
     """
-    size = sum(p.numel() for p in material.model.parameters())
+    size = sum(p.numel() for p in corpus.model.parameters())
     with tempfile.TemporaryDirectory() as folder:
         (args,) = parse((MAOConfig,), [*options, "--output_dir", folder])
         set_seed(args.seed)
         start = time.perf_counter()
-        trainer = material.trainer(MAOTrainer, args)
+        trainer = corpus.trainer(MAOTrainer, args)
         prepared = time.perf_counter()
         trainer.train()
         trained = time.perf_counter()
     # Without the autocast that training in bf16 leaves around the forward.
     model: Any = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    scores = score(material, word_view=args.top == "transformer")
+    scores = score(corpus, word_view=args.top == "transformer")
     for values in scores.values():  # a linear map of a mean is the mean of the linear maps
         values.setdefault("retrieval_words", values["retrieval_mean"])
-    material.model = model.unload()
-    if model_fingerprint(material.model) != encoder:
+    corpus.model = model.unload()
+    if model_fingerprint(corpus.model) != encoder:
         raise RuntimeError(f"the frozen encoder was changed by {' '.join(options)}")
     return {
         "preparing": round(prepared - start, 2),
@@ -124,12 +124,12 @@ def train(material: Material, options: list[str], encoder: str) -> Run:
     }
 
 
-def score(material: Material, *, word_view: bool) -> Scores:
+def score(corpus: WordCorpus, *, word_view: bool) -> Scores:
     """Word retrieval of the model as it is now, mean subword."""
     return score_retrieval(
-        material.model,
-        material.tokenizer,
-        material.evaluation,
+        corpus.model,
+        corpus.tokenizer,
+        corpus.evaluation,
         word_view=word_view,
         batch_size=int(COMMON["per_device_eval_batch_size"]),
         desc="Scoring",
@@ -233,29 +233,29 @@ def main() -> None:
         options = [settings(*key, arguments.set) for key in wanted]
         args = [parse((MAOConfig,), [*option, "--output_dir", folder])[0] for option in options]
         settle_cpu(args[0].device.type)
-        material = load_material(data, args[0])
-    encoder = model_fingerprint(material.model)
+        corpus = load_word_corpus(data, args[0])
+    encoder = model_fingerprint(corpus.model)
     setup = {
         "encoder": encoder,
-        "links": material.link_counts,
-        "held out": len(material.evaluation),
+        "links": corpus.link_counts,
+        "held out": len(corpus.evaluation),
         "settings": {**COMMON, **arguments.set},
     }
     found = open_runs(arguments.output, setup)
     if "untouched" not in found:
-        found["untouched"] = score(material, word_view=False)
+        found["untouched"] = score(corpus, word_view=False)
         write_runs(arguments.output, found)
     todo = missing(found, wanted)
     for number, (module, objective, seed) in enumerate(todo, start=1):
         print(f"{number}/{len(todo)}: {module}, {objective}, seed {seed}", flush=True)
-        result = train(material, settings(module, objective, seed, arguments.set), encoder)
+        result = train(corpus, settings(module, objective, seed, arguments.set), encoder)
         found["runs"].append({"module": module, "objective": objective, "seed": seed, **result})
         write_runs(arguments.output, found)
     chosen = [one for one in found["runs"] if _key(one) in wanted]
-    pairs = ", ".join(f"{counts['pairs']} pairs of {name}" for name, counts in material.link_counts.items())
+    pairs = ", ".join(f"{counts['pairs']} pairs of {name}" for name, counts in corpus.link_counts.items())
     print(
         f"\n{torch.get_num_threads()} CPU threads, torch {torch.__version__}, {pairs}, "
-        f"{len(material.evaluation)} held out\n\n{table(found['untouched'], chosen)}"
+        f"{len(corpus.evaluation)} held out\n\n{table(found['untouched'], chosen)}"
     )
 
 

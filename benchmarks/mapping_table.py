@@ -68,27 +68,27 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
-    from hf_xalign.recipes.parts.mapping.material import gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import gather, learn, load_any_encoder, score
     from hf_xalign.recipes.parts.mapping.sources import read_sources
-    from hf_xalign.recipes.parts.text import load_text
+    from hf_xalign.recipes.parts.parallel import load_text
 
     model, tokenizer = load_any_encoder(data, args)
     linked = load_text(data, model, tokenizer, eval_links=None)
     start = time.perf_counter()
-    material = gather(model, tokenizer, linked, read_sources(args), data, args)
+    corpus = gather(model, tokenizer, linked, read_sources(args), data, args)
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():
         if settings is None:
-            scores, intervals = score(material, args)
+            scores, intervals = score(corpus, args)
             rows[name] = {"scores": scores, "intervals": intervals, "seconds": 0.0}
             continue
         for supervision in SUPERVISION:
             own = replace(args, supervision=supervision, **settings)
             start = time.perf_counter()
-            learnt = {language: learn(material, language, own) for language in material.held_out}
+            learnt = {language: learn(corpus, language, own) for language in corpus.held_out}
             taken = time.perf_counter() - start
-            scores, intervals = score(material, own, {language: one for language, (one, _) in learnt.items()})
+            scores, intervals = score(corpus, own, {language: one for language, (one, _) in learnt.items()})
             rows[f"{name}, {supervision}"] = {
                 "scores": scores,
                 "intervals": intervals,
@@ -97,7 +97,7 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
             }
     anchors = {
         language: {"words": len(found), "cover": found.cover and found.cover._asdict()}
-        for language, found in material.anchors.items()
+        for language, found in corpus.anchors.items()
     }
     return {"rows": rows, "anchors": anchors, "links": linked.link_counts, "seconds": seconds}
 

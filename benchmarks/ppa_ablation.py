@@ -51,7 +51,7 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling.freezing import encoder_layers, model_fingerprint
 from hf_xalign.recipes.parts.common import run, settle_cpu
-from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceMaterial, load_sentences
+from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceCorpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"
@@ -113,21 +113,21 @@ def load_tatoeba(folder: Path, languages: list[str], pivot: str) -> Dataset:
     )
 
 
-def score(material: SentenceMaterial, tests: dict[str, Dataset], batch_size: int) -> dict[str, Scores]:
+def score(corpus: SentenceCorpus, tests: dict[str, Dataset], batch_size: int) -> dict[str, Scores]:
     """Sentence retrieval of the encoder as it is now, on each test set, in float32."""
     return {
-        name: score_sentences(material.model, material.tokenizer, test, batch_size=batch_size, desc=f"Scoring, {name}")
+        name: score_sentences(corpus.model, corpus.tokenizer, test, batch_size=batch_size, desc=f"Scoring, {name}")
         for name, test in tests.items()
     }
 
 
 def train(
-    material: SentenceMaterial, start: PreTrainedModel, words: list[str], tests: dict[str, Dataset]
+    corpus: SentenceCorpus, start: PreTrainedModel, words: list[str], tests: dict[str, Dataset]
 ) -> dict[str, Any]:
     """Train a copy of `start` and score it.
 
     Args:
-        material: the training text, encoded; its model becomes the trained one.
+        corpus: the training text, encoded; its model becomes the trained one.
         start: the encoder before training, which stays as it is.
         words: settings of [`PPAConfig`], as command line.
         tests: what to score on.
@@ -135,20 +135,20 @@ def train(
     Returns:
         `steps` taken, seconds of `training`, and `scores` of each test set.
     """
-    material.model = copy.deepcopy(start)
+    corpus.model = copy.deepcopy(start)
     with tempfile.TemporaryDirectory() as folder:
         _, args = parse((PPAArguments, PPAConfig), [*words, "--output_dir", folder])
         set_seed(args.seed)
-        trainer = material.trainer(PPATrainer, args)
+        trainer = corpus.trainer(PPATrainer, args)
         begun = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - begun
     # Without the autocast that training in bf16 leaves around the forward.
-    material.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    corpus.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     return {
         "steps": trainer.state.global_step,
         "training": round(seconds, 2),
-        "scores": score(material, tests, args.per_device_eval_batch_size),
+        "scores": score(corpus, tests, args.per_device_eval_batch_size),
     }
 
 
@@ -317,42 +317,40 @@ def main() -> None:
         for words in [*chosen, options(arguments.config, arguments.set, output_dir=folder)]:
             data, args = parse((PPAArguments, PPAConfig), words)
         settle_cpu(args.device.type)
-        material = load_sentences(data, args)
+        corpus = load_sentence_corpus(data, args)
     if arguments.encoder == "reinitialised":
-        reinitialise(material.model, arguments.layers)
-    tests = {HELD_OUT: material.evaluation}
+        reinitialise(corpus.model, arguments.layers)
+    tests = {HELD_OUT: corpus.evaluation}
     if arguments.tatoeba:
-        tests[TATOEBA] = load_tatoeba(arguments.tatoeba, material.languages, data.target_lang)
-    material.train, counts = encode_sentence_pairs(
-        material.train, material.tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+        tests[TATOEBA] = load_tatoeba(arguments.tatoeba, corpus.languages, data.target_lang)
+    corpus.train, counts = encode_sentence_pairs(
+        corpus.train, corpus.tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
     )
-    start = material.model
+    start = corpus.model
     settings = {**data.changed(), **args.changed()}
     setup = {
         "encoder": arguments.encoder,
         "weights": model_fingerprint(start),
         "pairs": {language: (count.kept, count.total) for language, count in counts.items()},
-        "data": material.sources,
+        "data": corpus.sources,
         "tests": {name: test._fingerprint for name, test in tests.items()},
         "settings": {name: value for name, value in settings.items() if name != "output_dir"},
     }
     found = open_runs(arguments.output, setup)
     max_steps = settle_steps(found, arguments.max_steps, arguments.output)
     if "before" not in found:
-        found["before"] = score(material, tests, args.per_device_eval_batch_size)
+        found["before"] = score(corpus, tests, args.per_device_eval_batch_size)
     if max_steps is None:
         print(f"measuring {MEASURED_STEPS} steps of full", flush=True)
         words = options(arguments.config, arguments.set, max_steps=MEASURED_STEPS)
-        max_steps = max(
-            1, int(60 * arguments.minutes / train(material, start, words, {})["training"] * MEASURED_STEPS)
-        )
+        max_steps = max(1, int(60 * arguments.minutes / train(corpus, start, words, {})["training"] * MEASURED_STEPS))
     found["max_steps"] = max_steps
     write_runs(arguments.output, found)
     todo = missing(found, wanted)
     for number, (variant, seed) in enumerate(todo, start=1):
         print(f"{number}/{len(todo)}: {variant}, seed {seed}, {max_steps} steps", flush=True)
         words = options(arguments.config, {**arguments.set, **VARIANTS[variant]}, seed=seed, max_steps=max_steps)
-        result = train(material, start, words, tests)
+        result = train(corpus, start, words, tests)
         print(f"{result['training']:.0f} s, {result['training'] / max_steps:.2f} s a step", flush=True)
         found["runs"].append({"variant": variant, "seed": seed, **result})
         write_runs(arguments.output, found)

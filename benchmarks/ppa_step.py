@@ -50,7 +50,7 @@ from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches
 from hf_xalign.config import parse
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.recipes.parts.common import run, settle_cpu
-from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceMaterial, load_sentences
+from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceCorpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"
@@ -196,7 +196,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def compare_heads(arguments: argparse.Namespace, material: SentenceMaterial, args: PPAConfig, path: str) -> str:
+def compare_heads(arguments: argparse.Namespace, corpus: SentenceCorpus, args: PPAConfig, path: str) -> str:
     """Time both heads; the table. With `memory_of`, the peak memory of one alone."""
     heads = Heads(
         mlm_model(path, base=arguments.shape == "base"),
@@ -204,8 +204,8 @@ def compare_heads(arguments: argparse.Namespace, material: SentenceMaterial, arg
         bf16=args.bf16,
         device=args.device,
     )
-    material.model = heads.base  # the one that was loaded goes, so that memory has one encoder
-    batches = head_batches(material, args, arguments.head_pairs, max(MEMORY_PASSES, arguments.repeats))
+    corpus.model = heads.base  # the one that was loaded goes, so that memory has one encoder
+    batches = head_batches(corpus, args, arguments.head_pairs, max(MEMORY_PASSES, arguments.repeats))
     if arguments.memory_of:
         return str(peak_memory(heads, arguments.memory_of, batches, arguments.device))
     memory = {} if arguments.skip_memory else {name: peak_memory_apart(name) for name in HEADS}
@@ -230,9 +230,9 @@ def main() -> None:
         data, args = parse((PPAArguments, PPAConfig), ["--config", str(arguments.config), *words])
         settle_cpu(args.device.type)
         path = resolve_model(data.model_name_or_path)
-        material = load_sentences(data, args)
+        corpus = load_sentence_corpus(data, args)
         if arguments.memory_of:
-            print(compare_heads(arguments, material, args, path))
+            print(compare_heads(arguments, corpus, args, path))
             return
         where = (
             torch.cuda.get_device_name() if args.device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
@@ -244,8 +244,8 @@ def main() -> None:
         )
         if arguments.only != "head":
             if arguments.shape == "base":
-                material.model = mlm_model(path, base=True).base_model.to(args.device)
-            step = Step(material, args)
+                corpus.model = mlm_model(path, base=True).base_model.to(args.device)
+            step = Step(corpus, args)
             turns = measure(
                 step.actions(), step.batches(arguments.steps), arguments.repeats, step.clear, arguments.device
             )
@@ -256,7 +256,7 @@ def main() -> None:
             )
             del step
         if arguments.only != "step":
-            print(f"\n{compare_heads(arguments, material, args, path)}")
+            print(f"\n{compare_heads(arguments, corpus, args, path)}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.recipes.parts.sentences import SentenceMaterial
+from hf_xalign.recipes.parts.sentences import SentenceCorpus
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 # Layers and widths of XLM-R base and BERT base.
@@ -58,25 +58,25 @@ class Step:
     """PPA's trainer, and a bare encoder beside it with the same weights, frozen in the same parts.
 
     Args:
-        material: encoder and text.
+        corpus: encoder and text.
         args: settings, with a queue and a word objective.
 
     Raises:
         InputError: the settings have no queue, or no hidden words.
     """
 
-    def __init__(self, material: SentenceMaterial, args: PPAConfig):
+    def __init__(self, corpus: SentenceCorpus, args: PPAConfig):
         if args.contrast != "moco" or args.words == "none":
             raise InputError("the bare passes are those of contrast=moco with words=tlm or mlm")
         self.device = args.device
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=args.bf16)
-        self.bare = copy.deepcopy(material.model)
+        self.bare = copy.deepcopy(corpus.model)
         if not args.dropout:
             disable_dropout(self.bare)
         freeze(self.bare, embeddings=args.freeze_embeddings)
         self.bare.train()
         self.key = copy.deepcopy(self.bare).eval()
-        self.trainer = material.trainer(PPATrainer, args)
+        self.trainer = corpus.trainer(PPATrainer, args)
         self.trainer.current_gradient_accumulation_steps = 1
         self.wrapped = self.trainer.accelerator.prepare_model(self.trainer.model)
 
@@ -201,13 +201,13 @@ class Heads:
         self.ours.zero_grad(set_to_none=True)
 
 
-def head_batches(material: SentenceMaterial, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
+def head_batches(corpus: SentenceCorpus, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
     """The pairs whose concatenation is nearest to `WIDTH` tokens, `count` times, other tokens hidden each time."""
-    tokenizer = material.tokenizer
+    tokenizer = corpus.tokenizer
     encoded = encode_sentence_pairs(
-        material.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+        corpus.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
     ).dataset
-    codes = {code: number for number, code in enumerate(material.languages)}
+    codes = {code: number for number, code in enumerate(corpus.languages)}
     collator = PPACollator(tokenizer, languages=codes, seed=args.seed, contrast=False)
     away = WIDTH - sentence_frame(tokenizer).pair_specials
     lengths = encoded["length"][:]

@@ -18,13 +18,8 @@ The grid of objectives and derived languages is `recipes/align_mlm_grid.py`.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 
 from hf_xalign.recipes.parts.common import resume_choice, run, settle_cpu, training
 
@@ -76,23 +71,23 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     if args.push_to_hub:
         check_recorded_base(record, "push_to_hub: the base model")
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
-        material = load_pretraining(data, args)
-    record["languages"] = {"pivot": material.languages[0], "others": material.languages[1:]}
-    record["data"] = material.sources
+        corpus = load_pretraining(data, args)
+    record["languages"] = {"pivot": corpus.languages[0], "others": corpus.languages[1:]}
+    record["data"] = corpus.sources
     if args.should_save:
-        parameters = sum(p.numel() for p in material.model.parameters())
+        parameters = sum(p.numel() for p in corpus.model.parameters())
         print(f"encoder  {data.model_name_or_path}: {parameters / 1e6:.1f} million parameters")
-        print("\n".join(material.describe()))
+        print("\n".join(corpus.describe()))
     with phase(record, "preparing"):
         trainer = AlignMLMTrainer(
-            material.model,
+            corpus.model,
             args,
-            train_dataset=material.train,
-            entries=material.entries,
-            eval_dataset=material.evaluation,
-            test_entries=material.test_entries,
-            candidates=material.candidates,
-            processing_class=material.tokenizer,
+            train_dataset=corpus.train,
+            entries=corpus.entries,
+            eval_dataset=corpus.evaluation,
+            test_entries=corpus.test_entries,
+            candidates=corpus.candidates,
+            processing_class=corpus.tokenizer,
         )
     if data.dry_run:
         steps = len(trainer.get_train_dataloader()) * args.num_train_epochs if args.max_steps < 0 else args.max_steps
@@ -108,7 +103,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     with phase(record, "scoring"):
         _score(record, "after", trainer)
     if args.should_save:
-        _finish(record, Path(args.output_dir), material)
+        _finish(record, Path(args.output_dir), corpus)
         track_record(args, record)
     if args.push_to_hub:
         # Only now are there a record and a card.
@@ -124,16 +119,16 @@ def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
         record["scores"][when][record["languages"]["others"][0]] = {"embedding_alignment": share}
 
 
-def _finish(record: dict[str, Any], folder: Path, material: Any) -> None:
+def _finish(record: dict[str, Any], folder: Path, corpus: Any) -> None:
     from hf_xalign.model_cards import write_card
     from hf_xalign.record import finish_record, format_table, write_record
 
     saved = {"model": str(folder), "scores and settings": str(folder / "results.json")}
     saved["model card"] = str(folder / "README.md")
-    if material.derived is not None:
-        material.derived.save(folder / DERIVED_FILE)
+    if corpus.derived is not None:
+        corpus.derived.save(folder / DERIVED_FILE)
         saved["derived language"] = str(folder / DERIVED_FILE)
-    if material.entries is not None:
+    if corpus.entries is not None:
         saved["dictionary"] = str(folder / "token_entries.json")
     finish_record(record, saved)
     write_record(folder, record)

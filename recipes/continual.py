@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_xalign.recipes.parts.common import run
 from hf_xalign.recipes.parts.seeds import named, run_seeds
-from hf_xalign.recipes.parts.task_material import TaskArguments
+from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.links.frozen import make_evaluation_links, read_links
-    from hf_xalign.recipes.parts.text import load_parts
+    from hf_xalign.recipes.parts.parallel import load_parts
 
     (data,) = parse((DistanceArguments,), argv, description=__doc__)
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)

@@ -23,10 +23,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Read when torch and tokenizers are first imported, so before any of them is.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
@@ -43,11 +39,11 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("compare_with sets training times against each other, and a map is not trained: leave it out")
 
     from hf_xalign.data.parallel import parse_source
-    from hf_xalign.recipes.parts.mapping.material import check_spoken, gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import check_spoken, gather, learn, load_any_encoder, score
     from hf_xalign.recipes.parts.mapping.papers import paper_of
     from hf_xalign.recipes.parts.mapping.report import announce, check_folder, finish, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
-    from hf_xalign.recipes.parts.text import load_text
+    from hf_xalign.recipes.parts.parallel import load_text
     from hf_xalign.record import phase, start_record
 
     folder = Path(args.output_dir)
@@ -88,17 +84,17 @@ def main(argv: list[str] | None = None) -> None:
         print("dry run: nothing was learnt or saved")
         return
     with phase(record, "vectors"):
-        material = gather(model, tokenizer, linked, sources, data, args)
+        corpus = gather(model, tokenizer, linked, sources, data, args)
     with phase(record, "scoring"):
-        record["scores"]["before"], before = score(material, args)
+        record["scores"]["before"], before = score(corpus, args)
     maps, coverage = {}, {}
     with phase(record, "mapping"):
         for language in languages:
-            maps[language], coverage[language] = learn(material, language, args)
+            maps[language], coverage[language] = learn(corpus, language, args)
     with phase(record, "scoring"):
-        record["scores"]["after"], after = score(material, args, maps)
+        record["scores"]["after"], after = score(corpus, args, maps)
     record["intervals"] = {"before": before, "after": after}
-    saved = save(record, material, linked.evaluation, maps, coverage, folder)
+    saved = save(record, corpus, linked.evaluation, maps, coverage, folder)
     finish(record, folder, saved)
 
 

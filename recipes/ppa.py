@@ -17,18 +17,26 @@ ends with what was saved where and sentence retrieval before and after; the fold
 
 from __future__ import annotations
 
+from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import run
-from hf_xalign.recipes.parts.flow import train_and_score
+from hf_xalign.recipes.parts.run import Run
+from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentence_corpus
+from hf_xalign.trainers import PPAConfig, PPATrainer
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentences
-    from hf_xalign.trainers import PPAConfig, PPATrainer
-
-    train_and_score(
-        argv, PPAConfig, PPATrainer, method="ppa", description=__doc__, arguments=PPAArguments, load=load_sentences
-    )
+    data, args = parse((PPAArguments, PPAConfig), argv, description=__doc__)
+    steps = Run("ppa", data, args, PPATrainer)
+    steps.load(load_sentence_corpus)
+    if data.dry_run:
+        steps.estimate()
+        return
+    steps.score("before")
+    trainer = steps.prepare()
+    steps.train(trainer)
+    steps.score("after")
+    steps.save(trainer)
 
 
 if __name__ == "__main__":

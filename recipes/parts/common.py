@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
-from hf_xalign.recipes.parts.threads import use_all_cores
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +167,6 @@ def run(
         main: the recipe, which imports torch itself, after the number of its threads is settled.
         when_interrupted: how to go on after Ctrl-C.
     """
-    use_all_cores()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)

@@ -34,7 +34,7 @@ from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 
 @dataclass
-class PretrainingMaterial:
+class PretrainingCorpus:
     """All that a run trains and scores on.
 
     Attributes:
@@ -79,7 +79,7 @@ class PretrainingMaterial:
         return lines
 
 
-def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingMaterial:
+def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
     """Read the text, make the vocabulary, the encoder and the dictionary.
 
     Raises:
@@ -148,7 +148,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         ]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
-    return PretrainingMaterial(
+    return PretrainingCorpus(
         model,
         tokenizer,
         languages,

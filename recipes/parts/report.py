@@ -8,43 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
-from hf_xalign.recipes.parts.common import adapter_entry
-from hf_xalign.recipes.parts.material import Material
-from hf_xalign.recipes.parts.sentences import SentenceMaterial
+from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.record import finish_record, format_table, read_record, write_record
-from hf_xalign.trainers.shared.base import AlignmentTrainer
 
 # Steps that an estimate is taken from, after one that is not counted.
 _TIMED_STEPS = 5
 # Pairs that are prepared for it.
 _SAMPLE_PAIRS = 200
-
-
-def announce(record: dict[str, Any], material: Material | SentenceMaterial) -> None:
-    """Print the encoder and the text, on the main process."""
-    if int(torch.distributed.is_initialized() and torch.distributed.get_rank()):
-        return
-    parameters = sum(p.numel() for p in material.model.parameters())
-    print(f"encoder  {record['base_model']['name']}: {parameters / 1e6:.1f} million parameters")
-    print("\n".join(material.describe()))
-
-
-def describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
-    """Put what is trained into the record, and print how much it is, on the main process."""
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    added = 0
-    if isinstance(model, PeftModel):
-        record["adapter"] = adapter_entry(model.active_peft_config)
-        added = trained
-    encoder = sum(p.numel() for p in model.parameters()) - added
-    record["trainable"] = {"parameters": trained, "share": trained / encoder}
-    if trainer.is_world_process_zero():
-        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
 
 
 def fill_words(scores: dict[str, Any], pooling: str) -> None:
@@ -96,22 +69,22 @@ def compare(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def estimate(trainer_class: type[Any], material: Material | SentenceMaterial, args: Any) -> None:
+def estimate(trainer_class: type[Any], corpus: Corpus, args: Any) -> None:
     """Print the size of the cache of word vectors and the time that training would take; nothing is trained or kept.
 
     A sample of the pairs is encoded and cached, and a few batches are run forward and backward without an optimizer
     step; the rest is multiplied.
     """
     args.report_to = []
-    whole = material.train
+    whole = corpus.train
     step = max(1, len(whole) // _SAMPLE_PAIRS)
-    material.train = whole.select(range(0, len(whole), step))
-    times = len(whole) / len(material.train)
+    corpus.train = whole.select(range(0, len(whole), step))
+    times = len(whole) / len(corpus.train)
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
-        trainer = material.trainer(trainer_class, args)
+        trainer = corpus.trainer(trainer_class, args)
         prepared = times * (time.perf_counter() - start)
         kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if kept:

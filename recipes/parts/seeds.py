@@ -6,19 +6,13 @@ import copy
 import dataclasses
 import gc
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Read when torch and tokenizers are first imported, so before they are.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
-
 from hf_xalign.recipes.parts.common import settle_cpu, training
-from hf_xalign.recipes.parts.task_material import TaskArguments, TaskMaterial, load_task
+from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.task_config import TaskConfig
@@ -64,12 +58,12 @@ def run_seeds(
     data, args = parse((arguments, config_class), argv, description=description)
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):
-        material = load_task(data)
-    material.task = data.fit(material.task, args)
+        task_data = load_task(data)
+    task_data.task = data.fit(task_data.task, args)
     if args.should_save:
-        print("\n".join(material.describe()))
+        print("\n".join(task_data.describe()))
     if data.dry_run:
-        _estimate(data, args, material, make_trainer)
+        _estimate(data, args, task_data, make_trainer)
         return
     settings = {**non_default_fields(data), "preset": args.preset, **args.changed()}
     settings = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
@@ -78,11 +72,11 @@ def run_seeds(
         folder = seed_folder(args.output_dir, seed)
         how = {
             "task": data.task,
-            "metric": material.task.metric,
+            "metric": task_data.task.metric,
             "seed": seed,
-            "train_language": material.train_language,
+            "train_language": task_data.train_language,
             "settings": settings,
-            "inputs": material.inputs() | _weights(data, seed),
+            "inputs": task_data.inputs() | _weights(data, seed),
         }
         before = None if args.overwrite_output_dir else finished(folder, how)
         if before is None:
@@ -90,7 +84,7 @@ def run_seeds(
                 begin(folder, how, overwrite=args.overwrite_output_dir)
         elif args.should_save:
             print(f"seed {seed}   finished before: {folder}")
-        runs.append(before or _run_seed(data, args, material, make_trainer, method, folder, how))
+        runs.append(before or _run_seed(data, args, task_data, make_trainer, method, folder, how))
     if args.should_save:
         print("\n" + format_scores(runs))
         print(f"\nscores: {args.output_dir}/seed-*/scores.json")
@@ -99,7 +93,7 @@ def run_seeds(
 def _run_seed(
     data: TaskArguments,
     args: TaskConfig,
-    material: TaskMaterial,
+    task_data: TaskData,
     make_trainer: MakeTrainer,
     method: str,
     folder: Path,
@@ -118,10 +112,10 @@ def _run_seed(
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
     encoder, adapter = named(data, args.seed)
     record = start_task_record(
-        data, args, material, method=method, settings=how["settings"], encoder=encoder, adapter=adapter
+        data, args, task_data, method=method, settings=how["settings"], encoder=encoder, adapter=adapter
     )
     with phase(record, "preparing"):
-        trainer = make_trainer(data, args, material.task, material.train, material.evaluation)
+        trainer = make_trainer(data, args, task_data.task, task_data.train, task_data.evaluation)
     with training(record, args, resumed=resume):
         trainer.train(resume_from_checkpoint=resume)
     # Training leaves its autocast around the model's forward, and scores are float32.
@@ -165,7 +159,7 @@ def _weights(data: TaskArguments, seed: int) -> dict[str, str]:
     return found
 
 
-def _estimate(data: TaskArguments, args: TaskConfig, material: TaskMaterial, make_trainer: MakeTrainer) -> None:
+def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData, make_trainer: MakeTrainer) -> None:
     """Print how long the training of one seed would take, by a few of its batches."""
     from datasets import concatenate_datasets
 
@@ -177,10 +171,10 @@ def _estimate(data: TaskArguments, args: TaskConfig, material: TaskMaterial, mak
 
         def trainer(self, _: Any, settings: Any) -> Any:
             # As if it were all in one language: the time does not depend on it.
-            part = dataclasses.replace(material.train[0], rows=self.train)
-            return make_trainer(data, settings, material.task, [part], None)
+            part = dataclasses.replace(task_data.train[0], rows=self.train)
+            return make_trainer(data, settings, task_data.task, [part], None)
 
     if data.seeds:
         print(f"seeds    {len(data.seeds)}: the time is that of one")
-    sample: Any = Sample(concatenate_datasets([part.rows for part in material.train]))
+    sample: Any = Sample(concatenate_datasets([part.rows for part in task_data.train]))
     estimate(object, sample, args)

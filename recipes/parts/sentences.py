@@ -15,8 +15,7 @@ from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.recipes.parts.common import TextArguments
-from hf_xalign.recipes.parts.text import load_parts
-from hf_xalign.recipes.parts.training_material import DRIFT_SENTENCES, TrainingMaterial, load_checked
+from hf_xalign.recipes.parts.parallel import DRIFT_SENTENCES, Corpus, load_checked, load_parts
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 
@@ -31,7 +30,7 @@ class PPAArguments(TextArguments):
 
 
 @dataclass
-class SentenceMaterial(TrainingMaterial):
+class SentenceCorpus(Corpus):
     """The encoder and the data of a run.
 
     Attributes:
@@ -94,7 +93,7 @@ class SentenceMaterial(TrainingMaterial):
         return vectors[:, 0]
 
 
-def load_sentences(data: PPAArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceMaterial:
+def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:
     """Load the encoder and the text.
 
     Raises:
@@ -107,6 +106,6 @@ def load_sentences(data: PPAArguments, args: PPAConfig, *, resume: str | None = 
             check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
         evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
     sources = {"train": train_sources, "eval": eval_sources}
-    return SentenceMaterial(
+    return SentenceCorpus(
         model, tokenizer, train, evaluation, sources, args.sentence_pooling, data.sentence_transformer
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hf_xalign.record import FILENAME, finish_record, hub_id, read_record, start_record, write_record
 
 if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.task_material import TaskArguments, TaskMaterial
+    from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData
     from hf_xalign.tasks import Examples, TaskScores
     from hf_xalign.trainers.task import TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig
@@ -21,7 +21,7 @@ _CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
 def start_task_record(
     data: TaskArguments,
     args: TaskConfig,
-    material: TaskMaterial,
+    task_data: TaskData,
     *,
     method: str,
     settings: Mapping[str, Any],
@@ -33,14 +33,14 @@ def start_task_record(
     Args:
         data: the arguments.
         args: the settings, with the run's seed.
-        material: the text.
+        task_data: the text.
         method: `finetune` or `continual`.
         settings: those that scores depend on.
         encoder: folder or id of the run's encoder.
         adapter: of the module between encoder and head.
     """
-    trained = list(dict.fromkeys(part.language for part in material.train))
-    scored = [language for language in material.evaluation if language not in trained]
+    trained = list(dict.fromkeys(part.language for part in task_data.train))
+    scored = [language for language in task_data.evaluation if language not in trained]
     record = start_record(
         method=method,
         preset=args.preset,
@@ -49,11 +49,11 @@ def start_task_record(
         languages=[*trained[1:], *scored],
         pivot=trained[0],
         settings=settings,
-        train_data=[_entry(*one, data.train_split) for one in zip(data.train_data, material.train, strict=True)],
+        train_data=[_entry(*one, data.train_split) for one in zip(data.train_data, task_data.train, strict=True)],
         # Both are in the order of the command line.
         eval_data=[
             _entry(item, part, data.eval_split)
-            for item, part in zip(data.eval_data, material.evaluation.values(), strict=True)
+            for item, part in zip(data.eval_data, task_data.evaluation.values(), strict=True)
         ],
         objective=args.formula(),
     )
@@ -64,9 +64,9 @@ def start_task_record(
     frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
     record["task"] = {
         "kind": data.task,
-        "metric": material.task.metric,
-        "labels": [str(name) for name in material.task.config().get("id2label", {}).values()],
-        "pair": "text_b" in material.train[0].rows.column_names,
+        "metric": task_data.task.metric,
+        "labels": [str(name) for name in task_data.task.config().get("id2label", {}).values()],
+        "pair": "text_b" in task_data.train[0].rows.column_names,
         "head": args.head,
         "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
         "train_languages": trained,

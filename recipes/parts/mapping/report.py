@@ -18,10 +18,9 @@ from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.xalign.align_matrix import map_adapter
 from hf_xalign.recipes.parts.common import adapter_entry
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.mapping.material import Material
+from hf_xalign.recipes.parts.mapping.data import MappingData
 from hf_xalign.recipes.parts.mapping.sources import Known, Sources
-from hf_xalign.recipes.parts.material import EVAL_LINKS
-from hf_xalign.recipes.parts.text import LinkedText, describe_links
+from hf_xalign.recipes.parts.parallel import EVAL_LINKS, LinkedText, describe_links
 from hf_xalign.record import finish_record, format_table, write_record
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
 
@@ -84,7 +83,7 @@ def announce(
 
 def save(
     record: dict[str, Any],
-    material: Material,
+    corpus: MappingData,
     evaluation: Dataset,
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
@@ -110,11 +109,11 @@ def save(
     used = {language: found._asdict() for language, found in coverage.items() if found is not None}
     record["maps"] = {"files": files, "dictionary": used}
     saved = {"maps": str(folder / MAPS)}
-    material.tokenizer.save_pretrained(folder)
+    corpus.tokenizer.save_pretrained(folder)
     for language, found in used.items():
         print(f"learnt   {language}: from {found['used']} of {found['entries']} dictionary entries")
     try:
-        adapter = map_adapter(material.model, {str(one.source_lang): one for one in maps.values()})
+        adapter = map_adapter(corpus.model, {str(one.source_lang): one for one in maps.values()})
     except InputError as error:
         print(f"adapter  none: {error}")
         return saved

@@ -18,7 +18,7 @@ from hf_xalign.data.parallel import hub_commit, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.text import LinkedText
+from hf_xalign.recipes.parts.parallel import LinkedText
 from hf_xalign.record import hub_id
 
 Entries = list[tuple[str, str]]

@@ -124,7 +124,7 @@ class TaskArguments:
 
 
 @dataclass
-class TaskMaterial:
+class TaskData:
     """The text of a run, and the task that it makes.
 
     Attributes:
@@ -158,7 +158,7 @@ class TaskMaterial:
         }
 
 
-def load_task(data: TaskArguments) -> TaskMaterial:
+def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels.
 
     Raises:
@@ -192,10 +192,10 @@ def load_task(data: TaskArguments) -> TaskMaterial:
     sets = by_language(evaluation, data.languages)
     for part in (*train, *sets.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
-    return TaskMaterial(task, train, sets)
+    return TaskData(task, train, sets)
 
 
-def _load_questions(data: TaskArguments) -> TaskMaterial:
+def _load_questions(data: TaskArguments) -> TaskData:
     from hf_xalign.errors import InputError
     from hf_xalign.tasks import QuestionTask, by_language, read_questions
 
@@ -210,7 +210,7 @@ def _load_questions(data: TaskArguments) -> TaskMaterial:
         )
     )
     task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-    return TaskMaterial(task, train, by_language(evaluation, data.languages))
+    return TaskData(task, train, by_language(evaluation, data.languages))
 
 
 def _labels(given: list[str], train: list[Examples]) -> Any:

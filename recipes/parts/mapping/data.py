@@ -33,7 +33,7 @@ from hf_xalign.modeling.xalign.tuner import backbone_of, speaking
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, pairs_of
-from hf_xalign.recipes.parts.text import LinkedText
+from hf_xalign.recipes.parts.parallel import LinkedText
 
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Of vectors of a language and of the pivot."""
@@ -43,7 +43,7 @@ _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
 
 
 @dataclass
-class Material:
+class MappingData:
     """The encoder's vectors of a run's text.
 
     Attributes:
@@ -121,7 +121,7 @@ def gather(
     sources: Sources,
     data: DataArguments,
     args: MappingArguments,
-) -> Material:
+) -> MappingData:
     """Run the encoder over everything that the maps are learnt from and scored on."""
     pivot = data.target_lang
     options: dict[str, Any] = {
@@ -148,12 +148,12 @@ def gather(
                 sentences_per_word=args.sentences_per_word,
                 **options,
             )
-    return Material(
+    return MappingData(
         model, tokenizer, pivot, training, held_out, anchors, sources.dictionaries, sources.test_dictionaries
     )
 
 
-def learn(material: Material, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
+def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
     """Learn the map of one language by the settings.
 
     Returns:
@@ -164,21 +164,21 @@ def learn(material: Material, language: str, args: MappingArguments) -> tuple[La
         InputError: what the method refuses, with the language.
     """
     try:
-        return _learn(material, language, args)
+        return _learn(corpus, language, args)
     except InputError as error:
         raise InputError(f"the map of {language}: {error}") from error
 
 
-def _learn(material: Material, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
+def _learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
     coverage = None
     if args.supervision == "dictionary":
-        anchors, pivot = material.anchors[language], material.anchors[material.pivot]
-        entries = [(other, word) for word, other in material.dictionaries[language]]
+        anchors, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
+        entries = [(other, word) for word, other in corpus.dictionaries[language]]
         pairs, coverage = dictionary_vectors(entries, anchors, pivot)
-        sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, material.pivot)]
+        sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, corpus.pivot)]
     else:
-        pairs = material.training[language]
-        sides = [(pairs.source, pairs.source, language), (pairs.target, pairs.target, material.pivot)]
+        pairs = corpus.training[language]
+        sides = [(pairs.source, pairs.source, language), (pairs.target, pairs.target, corpus.pivot)]
     if args.direction == "from_pivot":
         sides.reverse()
     (source, all_source, source_lang), (target, all_target, target_lang) = sides
@@ -213,7 +213,7 @@ def _learn(material: Material, language: str, args: MappingArguments) -> tuple[L
 
 
 def score(
-    material: Material, args: MappingArguments, maps: Mapping[str, LanguageMap] | None = None
+    corpus: MappingData, args: MappingArguments, maps: Mapping[str, LanguageMap] | None = None
 ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
     """Word retrieval and lexicon induction for each language, on the layers of the maps, mapped or not.
 
@@ -225,15 +225,15 @@ def score(
     """
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}
-    for language, words in material.held_out.items():
+    for language, words in corpus.held_out.items():
         scores[language], intervals[language] = {}, {}
         whole = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
             project = _projection(None if whole is None else whole.of([layer]), args)
             found = _retrieval(words, k, project, f"retrieval_{args.pooling}")
             bounds: dict[str, list[float]] = {}
-            if language in material.test_dictionaries:
-                induced, bounds = _induction(material, language, k, project, args.seed)
+            if language in corpus.test_dictionaries:
+                induced, bounds = _induction(corpus, language, k, project, args.seed)
                 found |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in found.items()}
@@ -255,11 +255,11 @@ def _retrieval(words: Matched, layer: int, project: Projection, name: str) -> di
 
 
 def _induction(
-    material: Material, language: str, layer: int, project: Projection, seed: int
+    corpus: MappingData, language: str, layer: int, project: Projection, seed: int
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    own, pivot = material.anchors[language], material.anchors[material.pivot]
+    own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
     source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
-    test = material.test_dictionaries[language]
+    test = corpus.test_dictionaries[language]
     # As anchors are called, so that a test entry finds its words as a training entry does.
     entries = list(zip(_named([other for _, other in test], own), _named([word for word, _ in test], pivot)))
     to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, seed=seed)

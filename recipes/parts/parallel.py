@@ -1,0 +1,274 @@
+"""Encoder and parallel text of a training run, loaded, word-aligned, and scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
+from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
+from hf_xalign.record import hub_id
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
+
+
+class LinkedText(NamedTuple):
+    """The text of a run.
+
+    Attributes:
+        train: word-linked training pairs.
+        evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
+        link_counts: statistics of the training links, by language pair.
+        sources: the record's entries of the training and the held-out text.
+    """
+
+    train: Dataset
+    evaluation: Dataset
+    link_counts: dict[str, dict[str, Any]]
+    sources: dict[str, list[dict[str, Any]]]
+
+
+def describe_links(link_counts: dict[str, dict[str, Any]], evaluation: Dataset) -> list[str]:
+    """The text and its links, a line a language pair, and what is held out, for people."""
+    return [
+        *(
+            f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
+            for pair, counts in link_counts.items()
+        ),
+        f"held out {len(evaluation)} pairs, {sum(map(len, evaluation['links'][:]))} links",
+    ]
+
+
+def load_text(
+    data: DataArguments,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    eval_links: str | None,
+    subwords: bool = False,
+    seed: int = 0,
+) -> LinkedText:
+    """Load the text, link the words of both parts, and fix the links to score on.
+
+    Args:
+        data: what to load and how to link it.
+        model: the encoder, for `aligner=encoder`.
+        tokenizer: its tokenizer.
+        eval_links: a file of linked held-out pairs, in place of `data.eval_data`.
+        subwords: link the tokenizer's tokens instead of words.
+        seed: of aligners that draw at random.
+
+    Raises:
+        InputError: anything that the data arguments name is missing or malformed, or does not go together.
+    """
+    train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
+    for side in ("source", "target"):
+        check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
+    if eval_links:
+        evaluation = read_links(eval_links)
+        eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
+    else:
+        test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        evaluation = make_evaluation_links(test, train)
+    text = train
+    if subwords:
+        text = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
+    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
+    linked = align_words(
+        text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=seed, **encoder
+    )
+    counts = {
+        pair: {
+            "pairs": found.pairs,
+            "dropped pairs": found.dropped,
+            "links": found.links,
+            "links a pair": round(found.links_per_pair, 2),
+        }
+        for pair, found in link_statistics(linked, train).items()
+    }
+    return LinkedText(linked, evaluation, counts, {"train": train_sources, "eval": eval_sources})
+
+
+def load_parts(
+    items: list[str], split: str, max_pairs: int | None, data: ParallelText
+) -> tuple[Dataset, list[dict[str, Any]]]:
+    """The text of some sources as one corpus, and the record's entry of each.
+
+    Args:
+        items: what `train_data` or `eval_data` names.
+        split: of embedded and Hub data.
+        max_pairs: of each source.
+        data: the pivot, and what becomes of empty sides.
+
+    Raises:
+        InputError: anything named is missing or malformed, or there is nothing.
+    """
+    parts, entries = [], []
+    for item in items:
+        part = load_sources(
+            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
+        )
+        source, language = parse_source(item)
+        entry = {
+            "source": item,
+            "hub_id": hub_id(source.partition(":")[0]),
+            "language": language,
+            "split": split,
+            "revision": hub_commit(part),
+            "pairs": len(part),
+        }
+        entries.append({**entry, "fingerprint": part._fingerprint})
+        parts.append(part)
+    return concatenate(parts), entries
+
+
+def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
+    """The tokenizer's own tokens in the place of words, which `align_words` then links."""
+    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
+
+
+# Sentences of the pivot that the drift check looks at.
+DRIFT_SENTENCES = 500
+
+
+@dataclass
+class Corpus:
+    """The encoder and the text of a run.
+
+    Attributes:
+        model: the encoder, float32, on the run's device; from [`Corpus.trainer`] on, what is trained.
+        tokenizer: its fast tokenizer.
+        train: training pairs.
+        evaluation: held-out pairs.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    train: Dataset
+    evaluation: Dataset
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages that are lined up with the pivot."""
+        found: set[str] = set()
+        for batch in self.train.select_columns(["source_lang"]).iter(100_000):
+            found.update(batch["source_lang"])
+        return sorted(found)
+
+    def trainer(self, trainer_class: type[Any], args: Any) -> Any:
+        """A method's trainer, by its settings, on this encoder and this data."""
+        trainer = trainer_class(
+            self.model,
+            args,
+            train_dataset=self.train,
+            eval_dataset=self.evaluation,
+            processing_class=self.tokenizer,
+        )
+        self.model = trainer.model
+        return trainer
+
+
+def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The encoder, in float32 on the run's device, and its tokenizer, once the method's settings took them.
+
+    Raises:
+        InputError: there is no such encoder, or the settings cannot train it.
+    """
+    with args.main_process_first(desc="making the embedded encoder"):
+        path = resolve_model(data.model_name_or_path)
+    model = load_encoder(path, revision=data.model_revision)
+    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    args.check_model(model, tokenizer)
+    cast(nn.Module, model).to(args.device)
+    return model, tokenizer
+
+
+EVAL_LINKS = "eval_links.jsonl"
+
+
+@dataclass
+class WordCorpus(Corpus):
+    """The encoder and the data of a run.
+
+    Attributes:
+        train: word-linked training pairs.
+        evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
+        link_counts: statistics of the training links, by language pair.
+        sources: the record's entries of the training and the held-out text.
+    """
+
+    link_counts: dict[str, dict[str, Any]]
+    sources: dict[str, list[dict[str, Any]]]
+
+    def describe(self) -> list[str]:
+        """The text and its links, a line a language pair."""
+        return describe_links(self.link_counts, self.evaluation)
+
+    def keep(self, folder: Path) -> None:
+        """Write down what the run is scored on, before it begins."""
+        write_links(self.evaluation, folder / EVAL_LINKS)
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """What the folder holds beside the model, record and card: what, and where."""
+        return {"evaluation links": str(folder / EVAL_LINKS)}
+
+    def score(self, args: WordAlignmentConfig, when: str) -> Scores:
+        """The headline score for each language: mean and last-subword pooling, linked and all occurrences.
+
+        Always in float32, whatever the precision of training, so that scores of different machines compare.
+        """
+        return score_retrieval(
+            self.model,
+            self.tokenizer,
+            self.evaluation,
+            poolings=("mean", "last"),
+            all_occurrences=True,
+            word_view=isinstance(getattr(self.model, "active_peft_config", None), XAlignConfig),
+            batch_size=args.per_device_eval_batch_size,
+            desc=f"Scoring {when}",
+        )
+
+    def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
+        """Last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
+        rows = self.evaluation.select(range(min(DRIFT_SENTENCES, len(self.evaluation))))
+        with speaking(self.model, rows["target_lang"][0]):
+            found = extract_word_vectors(
+                self.model, self.tokenizer, rows["target_words"][:], batch_size=args.per_device_eval_batch_size
+            )
+        return found.vectors[found.present, 0]
+
+
+def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
+    """Load the encoder and the text, link the words, and fix the links to score on.
+
+    A resumed run scores on the links that its folder holds.
+
+    Raises:
+        InputError: anything that the data arguments name is missing or malformed, or does not go together.
+    """
+    model, tokenizer = load_checked(data, args)
+    kept = Path(args.output_dir) / EVAL_LINKS
+    with args.main_process_first(desc="loading and linking the text"):
+        text = load_text(
+            data,
+            model,
+            tokenizer,
+            eval_links=data.eval_links or (str(kept) if resume and kept.exists() else None),
+            subwords=args.subword_links,
+            seed=args.seed,
+        )
+    return WordCorpus(model, tokenizer, text.train, text.evaluation, text.link_counts, text.sources)

@@ -1,0 +1,75 @@
+"""Rules of the house: rooms on at most seven floors, no circle, no crowded folder, no family of prefixes."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {"hf_xalign": "hf_xalign", **{top: f"hf_xalign.{top}" for top in ("trainers", "recipes", "model_cards")}}
+MODULES = {
+    ".".join((PACKAGES[folder], *path.relative_to(ROOT / folder).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for folder in PACKAGES
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+FLOORS, FILES, FAMILY = 7, 16, 3
+
+pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")
+
+
+def room(path: Path) -> str:
+    """Return the room of a file: a folder of hf_xalign or of the checkout, `core` for the modules of hf_xalign."""
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if parts[0] != "hf_xalign" else parts[1] if len(parts) > 2 else "core"
+
+
+def imported(path: Path) -> set[str]:
+    """Return the project's modules that a file imports anywhere in it, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    return found & MODULES.keys() - {"hf_xalign"}
+
+
+def rooms() -> dict[str, set[str]]:
+    """Return the rooms that each room imports; a package's `__init__` only exports, so its imports do not count."""
+    below: dict[str, set[str]] = defaultdict(set)
+    for path in MODULES.values():
+        below[room(path)] |= set()
+        if path.name != "__init__.py":
+            below[room(path)] |= {room(MODULES[name]) for name in imported(path)} - {room(path)}
+    return below
+
+
+def test_rooms_stand_on_floors_without_a_circle():
+    left, floors = rooms(), 0
+    assert {"core", "data", "modeling", "trainers", "recipes"} <= left.keys()
+    while left:
+        floor = {name for name, below in left.items() if not below & left.keys()}
+        assert floor, f"these rooms import each other in a circle, or stand on one: {left}"
+        left, floors = {name: below for name, below in left.items() if name not in floor}, floors + 1
+    assert floors <= FLOORS
+
+
+def test_no_folder_is_crowded_or_holds_a_family():
+    folders: dict[Path, list[str]] = defaultdict(list)
+    for path in MODULES.values():
+        if path.name != "__init__.py":
+            folders[path.parent.relative_to(ROOT)].append(path.stem)
+    assert {folder: len(stems) for folder, stems in folders.items() if len(stems) > FILES} == {}
+    families = {
+        (folder, prefix): count
+        for folder, stems in folders.items()
+        if folder != Path("trainers")  # <method>.py and <method>_config.py
+        for prefix, count in Counter(stem.split("_")[0] for stem in stems).items()
+        if count >= FAMILY
+    }
+    assert families == {}

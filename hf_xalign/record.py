@@ -240,12 +240,6 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def energy_line(record: Mapping[str, Any]) -> str:
-    """The energy of training and how it was measured; nothing where it is not known."""
-    energy = record.get("energy")
-    return f"{energy['kwh']:.3g} kWh ({energy['measured']})" if energy else ""
-
-
 def format_table(record: Mapping[str, Any]) -> str:
     """The plain-text table of scores, then a line for each cost and one for each thing saved."""
     rows = [score_columns(record), *score_rows(record)]

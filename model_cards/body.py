@@ -1,7 +1,6 @@
 """What the card's template shows, every value ready to stand in Markdown.
 
-Beyond what `hf_xalign.record` lays out, a record may have `losses` {before, after}, each {language: loss}, of
-pre-training, and `energy` {kwh, measured}: kilowatt hours, and how they were measured.
+Beyond what `hf_xalign.record` lays out, a record of pre-training has `losses` {before, after}, each {language: loss}.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from hf_xalign.model_cards.metadata import (
     task_of,
     title,
 )
-from hf_xalign.record import cost_lines, energy_line, is_count, score_columns, score_rows
+from hf_xalign.record import cost_lines, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # hf_xalign.modeling.xalign.tuner's, which takes seconds to import
@@ -84,7 +83,6 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "hardware": _hardware(record["hardware"]),
         "times": ", ".join(f"{text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
         "dates": f"{text(times['started'])} to {text(times['finished'])}" if times["finished"] else "",
-        "energy": text(energy_line(record)),
         "drift": [(code(k), f"{v:.4f}") for k, v in record["drift"].items() if v is not None],
         "license": license_of(record) and code(license_of(record)),
         "paper": _paper(paper),

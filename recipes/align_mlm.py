@@ -21,7 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import resume_choice, run, settle_cpu, training
+from hf_xalign.recipes.parts.common import resume_choice, run, settle_cpu
 
 DERIVED_FILE = "derived_language.json"
 
@@ -97,7 +97,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         return None
     with phase(record, "scoring"):
         _score(record, "before", trainer)
-    with training(record, args, resumed=bool(resume)):
+    with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume)
     trainer.save_model()
     with phase(record, "scoring"):

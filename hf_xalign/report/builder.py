@@ -12,7 +12,7 @@ from typing import Any
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import interval_rows
-from hf_xalign.record import cost_lines, energy_line, is_count, score_columns, score_rows, write_text
+from hf_xalign.record import cost_lines, is_count, score_columns, score_rows, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.folder import is_number, read_folder
 from hf_xalign.report.page import render
@@ -245,7 +245,6 @@ def _made(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         "hardware": ", ".join(filter(None, parts)),
         "processes": str(machine["processes"]),
         "started": record["times"]["started"],
-        "energy": energy_line(record),
         "licence": record["license"],
     }
     return [(name, value) for name, value in found.items() if value]

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -129,22 +128,6 @@ def resume_choice(args: Any) -> bool | str | None:
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         return resume.lower() == "true"
     return resume
-
-
-@contextmanager
-def training(record: dict[str, Any], args: Any, *, resumed: bool) -> Iterator[None]:
-    """A run's training: its seconds go into the record, and the energy that the machine's counters tell.
-
-    The energy of a resumed run is left out: this part knows only its own.
-    """
-    from hf_xalign.energy import EnergyMeter
-    from hf_xalign.record import phase
-
-    gpus = args.n_gpu and max(args.n_gpu, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    with phase(record, "training"), EnergyMeter(gpus=gpus) as meter:
-        yield
-    if not resumed and (energy := meter.result()):
-        record["energy"] = energy
 
 
 def adapter_entry(config: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from transformers import set_seed
 
 from hf_xalign.evaluation.drift import vector_drift
 from hf_xalign.hub.files import check_recorded_base
-from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, resume_choice, settle_cpu, training
+from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, resume_choice, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.recipes.parts.pictures import Pictures
 from hf_xalign.recipes.parts.report import compare, estimate, fill_words, finish, read_other, same_pairs
@@ -122,7 +122,7 @@ class Run(Generic[AnyCorpus]):
                 self._pictures = Pictures(trainer, resumed=bool(self.resume))
         if trainer.random_start:
             self.score("untrained")
-        with training(self.record, self.args, resumed=bool(self.resume)):
+        with self.phase("training"):
             trainer.train(resume_from_checkpoint=self.resume)
         trainer.save_model()
         # Training leaves its autocast around the model's forward, and scores are float32.

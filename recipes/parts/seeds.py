@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xalign.recipes.parts.common import settle_cpu, training
+from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _run_seed(
     )
     with phase(record, "preparing"):
         trainer = make_trainer(data, args, task_data.task, task_data.train, task_data.evaluation)
-    with training(record, args, resumed=resume):
+    with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume)
     # Training leaves its autocast around the model's forward, and scores are float32.
     trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # What a record knows only after training; the rest of it is the run's config.
-_RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times", "energy")
+_RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
 # Word pairs a language that a histogram is of: enough for its 64 bins, a fraction of what an evaluation costs.
 _PAIRS = 2000

@@ -39,8 +39,8 @@ class PPACollator(EpochCollator):
     reset them) nor token types (0 all over: the order is random, so a type would tell nothing about a side that the
     separator does not).
 
-    Order and masks depend on the seed, the epoch and `pair`, see
-    [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair that comes twice in an epoch comes with the same order and mask.
+    Order and masks depend on the seed, the epoch and `pair`: see
+    [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair that comes twice in an epoch has the same order and mask.
 
     Args:
         tokenizer: the model's.

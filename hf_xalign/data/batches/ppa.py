@@ -40,7 +40,8 @@ class PPACollator(EpochCollator):
     separator does not).
 
     Order and masks depend on the seed, the epoch and `pair`: see
-    [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair that comes twice in an epoch has the same order and mask.
+    [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair that comes twice in an epoch has the same order and
+    mask.
 
     Args:
         tokenizer: the model's.

@@ -6,8 +6,8 @@ direction, dropout of 0.5 on what goes into them and on what comes out, and a CR
 each word (Ma and Hovy 2016); Adam at 1e-4 (1e-5 for distant languages), batches of 10 sentences, 40 epochs. That code
 tags subwords by their first one; ROTATE, and so the default here, the mean of a word's subwords.
 
-`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger`. A tagger on a
-mapped encoder needs `import hf_xalign.modeling.rotated` as well.
+`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger`. A tagger on
+a mapped encoder needs `import hf_xalign.modeling.rotated` as well.
 """
 
 from __future__ import annotations

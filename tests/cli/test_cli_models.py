@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from support.adapters import adapt
 from support.card import make_record
 from support.families import save_base
+from support.numeric import assert_rounding
 from support.recipe import make_files
 from support.tiny import SENTENCES, make_links, make_tokenizer
 from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -52,30 +52,28 @@ def cosine(x, y):
     return product / math.sqrt(sum(a * a for a in x) * sum(b * b for b in y))
 
 
-@pytest.mark.parametrize("k", [2, 50])
-def test_similarities_against_loops(models, k):
+@pytest.mark.numeric
+def test_similarities_against_loops(models):
     model, tokenizer = load_encoder(str(models / "base"), CPU)
     rows, columns = (encode_words(model, tokenizer, text)[0] for text in (SOURCE, TARGET))
     x, y = (text.vectors[:, 0].double().tolist() for text in (rows, columns))
     cosines = [[cosine(a, b) for b in y] for a in x]
     found = word_similarity(model, tokenizer, SOURCE, TARGET)
     assert (found.source_words, found.target_words) == (SOURCE.split(), TARGET.split())
-    np.testing.assert_allclose(found.values, cosines, atol=1e-5)
+    # float32: products over 16 numbers of unit rows, and each length another 16; then means over all words.
+    rounding = {"operations": 3 * 16, "scale": 1.0, "dtype": torch.float32}
+    assert_rounding(found.values, cosines, **rounding)
+    for k in (2, 50):
 
-    def mean_of_nearest(values):
-        nearest = sorted(values, reverse=True)[:k]
-        return sum(nearest) / len(nearest)
+        def near(values, k=k):
+            nearest = sorted(values, reverse=True)[:k]
+            return sum(nearest) / len(nearest)
 
-    wanted = [
-        [
-            2 * cosines[i][j] - mean_of_nearest(cosines[i]) - mean_of_nearest([row[j] for row in cosines])
-            for j in range(len(y))
-        ]
-        for i in range(len(x))
-    ]
-    csls = word_similarity(model, tokenizer, SOURCE, TARGET, measure="csls", k=k)
-    np.testing.assert_allclose(csls.values, wanted, atol=1e-5)
-    assert csls.nearest() == [row.index(max(row)) for row in wanted]
+        r = [near(row) for row in cosines], [near(column) for column in zip(*cosines)]
+        wanted = [[2 * c - r[0][i] - r[1][j] for j, c in enumerate(row)] for i, row in enumerate(cosines)]
+        csls = word_similarity(model, tokenizer, SOURCE, TARGET, measure="csls", k=k)
+        assert_rounding(csls.values, wanted, **rounding | {"operations": 3 * 16 + 10, "scale": 4.0})
+        assert csls.nearest() == [row.index(max(row)) for row in wanted]
 
 
 def test_a_word_without_a_vector_is_similar_to_nothing(models):
@@ -88,26 +86,10 @@ def test_a_word_without_a_vector_is_similar_to_nothing(models):
         assert np.isnan(found.values[sum(kept) :]).all() and np.isfinite(found.values[: sum(kept)]).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"source": " "}, "the source sentence ' ' has no words"),
-        ({"measure": "l2"}, "measure='l2' is not known"),
-        ({"k": 0}, "k=0"),
-        ({"layer": 9}, "layer"),
-        ({"pooling": "max"}, "pooling"),
-    ],
-)
-def test_bad_sentences_and_options_are_refused(models, options, said):
-    model, tokenizer = load_encoder(str(models / "base"), CPU)
-    with pytest.raises(InputError, match=re.escape(said)):
-        word_similarity(model, tokenizer, **{"source": SOURCE, "target": TARGET, **options})
-
-
 def test_every_kind_of_model_is_an_encoder_here(models):
     base, task = (load_encoder(str(models / name), CPU) for name in ("base", "task"))
     same, other = (word_similarity(*one, SOURCE, TARGET).values for one in (base, task))
-    np.testing.assert_allclose(same, other, atol=1e-6)
+    assert np.array_equal(same, other)
     adapter = load_encoder(str(models / "adapter"), CPU)
     mapped = word_similarity(*adapter, SOURCE, TARGET, source_lang="de", target_lang="en").values
     assert np.abs(mapped - same).max() > 1e-3
@@ -134,7 +116,7 @@ def test_matrices_stand_side_by_side_where_there_is_room():
     assert narrow[0].splitlines()[2] == "die    0.50*      0.25"
 
 
-def test_inspect_shows_both_models(models, capsys, tmp_path, monkeypatch):
+def test_inspect_shows_both_models(models, capsys, caplog, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     base, tuned = str(models / "base"), str(models / "tuned")
     source = "die <b>katze</b> $x$"
@@ -153,15 +135,9 @@ def test_inspect_shows_both_models(models, capsys, tmp_path, monkeypatch):
     assert "<b>" not in text and "&lt;b&gt;katze" in text
     assert text.count('class="best"') == 2 * len(found.source_words)
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
-
-
-def test_letters_that_the_figure_cannot_draw_are_told(models, tmp_path, caplog):
-    words = ["inspect", str(models / "base"), "--target", TARGET, "--png", str(tmp_path / "m.png"), "--source"]
-    assert main([*words, "ফাইল"]) == 0
-    assert "the figure's font lacks letters" in caplog.text
-    caplog.clear()
-    assert main([*words, "Datei"]) == 0
     assert "lacks letters" not in caplog.text
+    assert main(["inspect", base, "--target", TARGET, "--png", str(picture), "--source", "ফাইল"]) == 0
+    assert "the figure's font lacks letters" in caplog.text
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
@@ -230,7 +206,7 @@ def test_retrievals_agree_with_the_score(models):
     model, tokenizer = load_encoder(str(models / "base"), CPU)
     found = retrieve_words(model, tokenizer, links)["de"]
     score = score_retrieval(model, tokenizer, links)["de"]["retrieval_mean_to_pivot"]
-    assert (found.answers == np.arange(len(found.links))).mean() == pytest.approx(score)
+    assert_rounding((found.answers == np.arange(len(found.links))).mean(), score, operations=2)
     assert found.links.tolist() == [[row, *link] for row, own in enumerate(links["links"][:]) for link in own]
 
 
@@ -244,14 +220,12 @@ def test_examples_are_words_whose_answer_changed(models):
     assert kept["gained"] == sum(b and not a for a, b in zip(*right))
     assert kept["lost"] == sum(a and not b for a, b in zip(*right))
     assert kept["gained"] + kept["lost"] + kept["other"] == len(kept["examples"]) == sum(old != new)
-    targets = [links[row]["target_words"][j] for row, _, j in found[0]["de"].links.tolist()]
-    shown = [(one["before"]["word"], one["after"]["word"]) for one in kept["examples"]]
-    assert shown == [(targets[a], targets[b]) for a, b in zip(old, new) if a != b]
-    rows = [row for row, _, _ in found[0]["de"].links.tolist()]
-    own = [row for row, a, b in zip(rows, old, new) if a != b]
-    elsewhere = [rows[b] != row for row, b in zip(own, (b for a, b in zip(old, new) if a != b))]
-    assert [one["after"]["elsewhere"] for one in kept["examples"]] == elsewhere
-    for one in kept["examples"]:
+    rows, _, columns = zip(*found[0]["de"].links.tolist())
+    targets = [links[row]["target_words"][j] for row, j in zip(rows, columns)]
+    changed = [(row, a, b) for row, a, b in zip(rows, old, new) if a != b]
+    for one, (row, a, b) in zip(kept["examples"], changed, strict=True):
+        assert (one["before"]["word"], one["after"]["word"]) == (targets[a], targets[b])
+        assert one["after"]["elsewhere"] == (rows[b] != row)
         assert one["linked"] in one["target_words"] and one["word"] < len(one["source_words"])
     few, again = (changed_retrievals(links, *found, examples=3, seed=1)["languages"]["de"] for _ in range(2))
     assert len(few["examples"]) == 3 and few == again

@@ -1,0 +1,123 @@
+"""What the encoders, modules and files of this room refuse, and in which words."""
+
+from __future__ import annotations
+
+import torch
+from safetensors.torch import save_file
+from support.families import CONFIGS, save_base
+from support.momentum import trained_momentum
+from support.refusals import assert_refused
+from transformers import AutoModel
+
+from hf_xalign.modeling.checkpoint import load_encoder, load_weights
+from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
+from hf_xalign.modeling.key_queue import KeyQueue
+from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.modeling.momentum import load_momentum, save_momentum
+
+
+def unchanged(module, call):
+    """Require that a call that fails leaves a module's weights and buffers."""
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    try:
+        return call()
+    finally:
+        after = module.state_dict()
+        assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_encoder_folders(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    save_base("bert", tmp_path / "base")
+    save_base("electra", tmp_path / "other")
+    model = load_encoder(str(tmp_path / "base"))
+    assert_refused(
+        {
+            "no folder": (lambda: load_encoder("nobody/nothing"), "embedded"),
+            "an empty folder": (lambda: load_encoder(str(tmp_path / "empty")), "empty"),
+            "an adapter": (lambda: load_encoder(str(tmp_path / "adapter")), r"holds an adapter; hf_xalign\.load"),
+            "another family": (
+                lambda: load_weights(model, tmp_path / "other"),
+                "weights of this encoder are missing",
+            ),
+        }
+    )
+
+
+def test_language_embeddings():
+    codes = ["en", "en-x-inv", "de"]
+
+    def add(family, languages):
+        return lambda: add_language_embeddings(AutoModel.from_config(CONFIGS[family]()), languages)
+
+    assert_refused(
+        {
+            **{
+                family: (add(family, codes), rf"\({family}\) has no token-type embeddings.*ALIGN-MLM")
+                for family in ("distilbert", "modernbert")
+            },
+            "none": (add("bert", []), "name each language once"),
+            "repeated": (add("bert", ["en", "de", "en"]), "name each language once"),
+        }
+    )
+
+
+def test_tags_that_cannot_be_scored():
+    names = ["O", "B-a", "I-a", "B-b", "I-b"]
+    crf = LinearChainCRF(5, bio_constraint(names))
+    mask = torch.arange(4) < torch.tensor([4, 2, 1, 0, 3])[:, None]
+    fine = torch.tensor([[1, 2, 2, 0], [0, 3, 9, 9], [1, -100, -100, -100], [-100] * 4, [3, 4, 0, -100]])
+    crf.check_tags(fine, mask)
+
+    def wrong(place, tag):
+        tags = fine.clone()
+        tags[place] = tag
+        return lambda: crf.check_tags(tags, mask)
+
+    assert_refused(
+        {
+            "padding": (
+                wrong((0, 1), -100),
+                r"labels\[0, 1\] = -100: every word needs one of the tags 0 to 4",
+            ),
+            "unknown": (wrong((4, 2), 5), r"labels\[4, 2\] = 5: every word"),
+            "I first": (wrong((2, 0), 4), r"labels\[2, 0\] = 4 at the start of a sentence is forbidden"),
+            "I of another": (wrong((0, 3), 4), r"labels\[0, 3\] = 4 after tag 2 is forbidden.*bio=False"),
+            "no B": (lambda: bio_constraint([*names[:3], "I-b"]), "tag I-b has no B-b"),
+        }
+    )
+    fine[0, 3] = 4
+    LinearChainCRF(5).check_tags(fine, mask)
+
+
+def test_momentum_files(tmp_path):
+    path, cut, other = (tmp_path / f"{name}.safetensors" for name in ("momentum", "cut", "other"))
+    save_momentum(path, *trained_momentum())
+    save_momentum(tmp_path / "more.safetensors", *trained_momentum(frozen=False))
+    cut.write_bytes(path.read_bytes()[:-40])
+    save_file({"a": torch.zeros(1)}, other)
+
+    def load(file=path, **settings):
+        momentum, queue = trained_momentum(**settings)
+        return lambda: unchanged(momentum, lambda: unchanged(queue, lambda: load_momentum(file, momentum, queue)))
+
+    assert_refused(
+        {
+            "another queue": (load(slots=6), "a queue of 5 keys of 6 numbers, here 6 of 6: go on with the settings"),
+            "more layers": (load(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
+            "less frozen": (load(frozen=False), r"frozen in other parts: encoder\.embeddings.* missing there"),
+            "more frozen": (load(tmp_path / "more.safetensors"), r"embeddings.* missing here"),
+            "cut": (load(cut), "cannot be read"),
+            "no file": (load(tmp_path / "none.safetensors"), "cannot be read"),
+            "another file": (load(other), "not a momentum encoder"),
+        }
+    )
+
+
+def test_more_keys_than_slots():
+    queue = KeyQueue(7, 5)
+    message = r"queue_size=7: an optimizer step has 8 keys .* at least 8"
+    many = {"keys": (lambda: unchanged(queue, lambda: queue.enqueue(torch.ones(8, 5), torch.arange(8))), message)}
+    assert_refused(many)

@@ -60,16 +60,19 @@ def test_gradients_of_distances(settings):
 
 
 def test_the_plain_distance_is_nothing_up_to_64_roundings_of_the_vector():
-    """Each row is a multiple of the other's rounding: the bound itself is nothing yet, more is what it is."""
-    other = torch.zeros(4, 1, DIM, dtype=FLOAT64)
-    other[:, :, 0] = torch.tensor([1.0, 1.0, 4.0, 4.0], dtype=FLOAT64).unsqueeze(1)
+    """The bound itself is nothing yet, more is what it is; a layer beside it, of longer vectors, does not matter."""
+    other = torch.zeros(4, 2, DIM, dtype=FLOAT64)
+    other[:, 0, 0] = torch.tensor([1, 1, 4, 4])
+    other[:, 1, 0] = 1000
     moved = other.clone()
-    moved[:, :, 0] += EPS * torch.tensor([64, 65, 256, 260], dtype=FLOAT64).unsqueeze(1)
+    # In roundings 64, sqrt(52^2 + 39^2) = 65, and four times as many.
+    moved[:, 0, :2] += EPS * torch.tensor([[64, 0], [52, 39], [256, 0], [208, 156]])
     moved.requires_grad_()
     found = word_distance(moved, other, norm="l2")
     found.sum().backward()
     assert found.tolist() == [0, 65 * EPS, 0, 260 * EPS]
-    assert moved.grad[:, 0, 0].tolist() == [0, 1, 0, 1] and moved.grad[..., 1:].abs().max() == 0
+    assert_rounding(moved.grad[:, 0, :2], [[0.0, 0.0], [0.8, 0.6]] * 2, OPERATIONS)
+    assert moved.grad[:, 0, 2:].abs().max() == moved.grad[:, 1].abs().max() == 0
     single = other.float().requires_grad_()
     word_distance(single, single.detach() * (1 + 1e-6), norm="l2").sum().backward()
     assert single.grad.abs().max() == 0
@@ -157,6 +160,11 @@ def test_without_a_negative_there_is_no_loss_and_no_gradient():
     assert queries.grad.abs().max() == 0
     assert moco_infonce(queries[:0], keys[:0], vectors(5), temperature=T).shape == (0,)
     assert sentence_infonce(queries[:0], keys[:0], temperature=T).shape == (0,)
+
+
+def test_pairs_need_the_pairs_of_the_queue():
+    with pytest.raises(ValueError, match=r"^moco_infonce: pairs says nothing without queue_pairs$"):
+        moco_infonce(vectors(4), vectors(4), vectors(9), temperature=T, pairs=PAIRS)
 
 
 @pytest.mark.parametrize("pairs", [None, PAIRS], ids=["published", "own pair"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -15,25 +13,15 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.reference import model_fingerprint
 from hf_xalign.recipes.material import Material
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+@pytest.fixture
+def against(script):
+    return script("mao_against_fao")
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def against():
-    return load("mao_against_fao")
-
-
-@pytest.fixture(scope="module")
-def modules():
-    return load("mao_modules")
+@pytest.fixture
+def modules(script):
+    return script("mao_modules")
 
 
 # ---- mao_against_fao ----
@@ -52,6 +40,7 @@ def found(preparing, training, peaks, after, words=None):
 
 
 def test_run_counts_preparing_and_training_alone(against):
+    assert against.spread([1.26], 1) == "1.3"  # one value has no range
     run = against.read_run(found(2.0, 3.0, (7, 9, 4, 5), 0.6))
     assert (run.wall, run.cpu, run.preparing) == (5.0, 7.0, 2.0)
     assert (run.peak, run.peak_total) == (5, 9)
@@ -70,12 +59,10 @@ def runs(against):
     }
 
 
-def test_a_ratio_is_taken_within_a_repeat(against, runs):
+def test_table_and_aims(against, runs):
+    """Ratios within a repeat, medians and ranges; an aim is met up to its bound."""
     assert against.ratio(runs, "mao", lambda run: run.wall) == 0.25
     assert against.ratio(runs, "fao", lambda run: run.wall) == 1.0
-
-
-def test_table_of_medians_and_ranges(against, runs):
     head, _, fao, mao = against.table(runs).splitlines()
     assert [cell.strip() for cell in head.split("|")[-3:-1]] == ["de", "de, words"]
     cells = [cell.strip() for cell in mao.split("|")[1:-1]]
@@ -83,9 +70,6 @@ def test_table_of_medians_and_ranges(against, runs):
     assert cells[5:8] == ["2.00 (2.00-2.00)", "0.500", "9.00"]
     assert cells[8:] == ["1,234", "1.23%", "50.0 -> 80.0", "50.0 -> 90.0"]
     assert fao.split("|")[-2].strip() == "-"
-
-
-def test_aims_are_met_up_to_their_bound(against, runs):
     lines = against.aims(runs).splitlines()[2:]
     assert len(lines) == 4 and all(line.startswith("| mao |") and line.endswith("| met |") for line in lines)
     assert "| +30.0 |" in lines[-1]
@@ -93,10 +77,6 @@ def test_aims_are_met_up_to_their_bound(against, runs):
     assert against.aims(slower).splitlines()[2].endswith("| missed |")
     worse = {**runs, "mao": [run._replace(after=run.before) for run in runs["mao"]]}
     assert against.aims(worse).splitlines()[-1].endswith("| missed |")
-
-
-def test_one_value_has_no_range(against):
-    assert against.spread([1.26], 1) == "1.3"
 
 
 def test_arguments(against, tmp_path, capsys):
@@ -125,11 +105,12 @@ print(json.dumps([sys.argv[1:], found]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the mark of peak memory is Linux's")
-def test_each_phase_has_a_peak_of_its_own(tmp_path):
+def test_each_phase_has_a_peak_of_its_own(against, tmp_path):
     recipe = tmp_path / "recipe.py"
     recipe.write_text(RECIPE)
-    command = [sys.executable, BENCHMARKS / "mao_against_fao.py", "--measured", recipe, "--max_train_pairs", "3"]
+    command = [sys.executable, against.__file__, "--measured", recipe, "--max_train_pairs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     options, record = json.loads(done.stdout)
     assert options == ["--max_train_pairs", "3"]
@@ -139,6 +120,7 @@ def test_each_phase_has_a_peak_of_its_own(tmp_path):
     assert record["cpu_seconds"].keys() == record["times"]["seconds"].keys() == {"scoring", "training"}
 
 
+@pytest.mark.slow
 def test_a_failing_run_stops_the_benchmark_and_says_why(against, tmp_path):
     recipe = tmp_path / "recipe.py"
     recipe.write_text("raise SystemExit('the disk is on fire')")
@@ -188,7 +170,7 @@ def test_settings_are_the_modules_with_overrides_on_top(modules):
         modules.parse_arguments(["--set", "learning_rate"])
 
 
-@pytest.mark.parametrize("module", ["linear_per_language", "adapter"])
+@pytest.mark.parametrize("module", ["linear_per_language", pytest.param("adapter", marks=pytest.mark.slow)])
 def test_a_run_leaves_the_encoder_as_it_was(modules, module):
     linked = make_links(16)
     material = Material(make_encoder(), make_tokenizer(), linked, linked, {}, {})

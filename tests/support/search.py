@@ -7,7 +7,7 @@ from support.launch import SMALL
 from support.tiny import make_links, make_tokenizer
 
 
-def searcher(folder, model_init, model=None, count=8, **settings):
+def searcher(folder, model_init, model=None, count=8, callbacks=None, **settings):
     """Make a trainer, with `model_init` one that can be searched around."""
     return FAOTrainer(
         model,
@@ -16,4 +16,5 @@ def searcher(folder, model_init, model=None, count=8, **settings):
         eval_dataset=make_links(8),
         processing_class=make_tokenizer(),
         model_init=model_init,
+        callbacks=callbacks,
     )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import torch
 from safetensors.torch import save_file
+from support.adapters import SPANS, TEXT, adapt, make_base, make_config, states
 from support.families import CONFIGS, save_base
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
 from transformers import AutoModel
 
+from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.momentum import load_momentum, save_momentum
+from hf_xalign.modeling.top import LinearTop
 
 
 def unchanged(module, call):
@@ -121,3 +124,46 @@ def test_more_keys_than_slots():
     message = r"queue_size=7: an optimizer step has 8 keys .* at least 8"
     many = {"keys": (lambda: unchanged(queue, lambda: queue.enqueue(torch.ones(8, 5), torch.arange(8))), message)}
     assert_refused(many)
+
+
+def test_languages_and_words_of_modules():
+    text, rows = adapt(make_base(), "languages", "random"), torch.tensor
+    set_language(text, None)
+    four = TEXT["attention_mask"][:, None, None, :].expand(-1, 1, 9, -1).bool()
+    deleted = make_base()
+    deleted.add_adapter(make_config("linear", "random"))
+    deleted.delete_adapter("default")
+    alone = LinearTop(5, identity=False, bias=True, orthogonal=False, languages=["de", "to"])
+
+    def language(given):
+        return lambda: states(text, language=given)
+
+    assert_refused(
+        {
+            "none": (lambda: states(text), r"set_language\(model, 'de'\).*\(de, to, en\)"),
+            "none of a module": (lambda: alone(torch.randn(4, 3, 5)), "no language given"),
+            "unknown": (language("fr"), "language='fr': this module has maps for de, to, en"),
+            "two of three": (language(["de", "to"]), "2 languages for 3 rows"),
+            "number 3": (language(rows([0, 3, 1])), r"number 3; the numbers are .*'en': 0"),
+            "number -1": (language(rows([0, -1, 1])), "number -1"),
+            "two numbers": (language(rows([0, 1])), r"shape \(2,\) for 3 rows"),
+            "set unknown": (lambda: set_language(text, "fr"), r"language='fr'.*de, to, en"),
+            **{
+                f"one map: {name}": (lambda model=model: set_language(model, "de"), "no maps for single languages")
+                for name, model in {
+                    "linear": adapt(make_base(), "linear"),
+                    "houlsby": adapt(make_base(), "houlsby"),
+                    "base": make_base(),
+                }.items()
+            },
+            "a mask of four dimensions": (
+                lambda: states(adapt(make_base(), "transformer", "random"), attention_mask=four),
+                r"\(rows, tokens\)",
+            ),
+            "nothing on top": (
+                lambda: adapt(make_base(), "houlsby")(word_vectors=torch.randn(3, 3, 16)),
+                "no module on top",
+            ),
+            "deleted": (lambda: states(deleted, word_spans=SPANS), "deleted"),
+        }
+    )

@@ -59,5 +59,16 @@ def states(model, **inputs):
         return model(**{**TEXT, **inputs}).last_hidden_state
 
 
+def pooled_by_hand(hidden, spans, pooling):
+    """The vector of every word, one word at a time; zero where a span is empty."""
+    words = hidden.new_zeros(*spans.shape[:2], hidden.shape[-1])
+    for row, sentence in enumerate(spans.tolist()):
+        for word, (start, end) in enumerate(sentence):
+            if end > start:
+                tokens = hidden[row, start:end]
+                words[row, word] = {"first": tokens[0], "last": tokens[-1], "mean": sum(tokens) / len(tokens)}[pooling]
+    return words
+
+
 def close(one, other, tolerance=1e-6):
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from peft import get_peft_model
 from safetensors.torch import save_file
 from support.adapters import SPANS, TEXT, adapt, make_base, make_config, states
 from support.families import CONFIGS, save_base
@@ -10,7 +11,7 @@ from support.momentum import trained_momentum
 from support.refusals import assert_refused
 from transformers import AutoModel
 
-from hf_xalign.modeling import set_language
+from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.key_queue import KeyQueue
@@ -167,3 +168,39 @@ def test_languages_and_words_of_modules():
             "deleted": (lambda: states(deleted, word_spans=SPANS), "deleted"),
         }
     )
+
+
+def test_settings_of_modules():
+    bad = {
+        "top=mlp: choose one of linear, transformer, None": {"top": "mlp"},
+        "adapters=parallel: choose one of pfeiffer, adapterhub, houlsby, None": {"adapters": "parallel"},
+        "init=zeros": {"init": "zeros"},
+        "pooling=max": {"pooling": "max"},
+        "nothing to train": {"top": None},
+        "set top=linear": {"top": "transformer", "orthogonal": True},
+        "linear_bias=False": {"orthogonal": True, "linear_bias": True},
+        "left as it is": {"languages": ["de", "en"], "pivot": "en"},
+        "name each language once": {"languages": ["de", "de"], "pivot": "en"},
+        "reduction_factor=0": {"adapters": "pfeiffer", "reduction_factor": 0},
+        "num_heads=0": {"top": "transformer", "num_heads": 0},
+        "dropout=1.5": {"top": "transformer", "dropout": 1.5},
+    }
+    assert_refused({words: (lambda given=given: XAlignConfig(**given), words) for words, given in bad.items()})
+
+
+def test_modules_that_do_not_fit_the_encoder():
+    bad = {
+        "size 24, and BertModel has 16": {"hidden_size": 24},
+        "num_heads=3 does not divide the hidden size, 16": {"top": "transformer", "num_heads": 3},
+        "reduction_factor=17 leaves nothing": {"adapters": "pfeiffer", "reduction_factor": 17},
+        "norms before a block, not after: use pfeiffer or houlsby": {"adapters": "adapterhub"},
+    }
+    table = {"merged": (lambda: adapt(make_base(), "linear").merge_and_unload(), "cannot be folded")}
+    for words, given in bad.items():
+        base = make_base("modernbert" if given == {"adapters": "adapterhub"} else "bert")
+
+        def call(base=base, given=given):
+            return unchanged(base, lambda: get_peft_model(base, XAlignConfig(**given)))
+
+        table[words] = (call, words)
+    assert_refused(table)

@@ -89,7 +89,7 @@ def test_every_method_with_dictionaries(files, tmp_path, method, supervision):
     assert used == ({} if supervision == "parallel" else {"de": used["de"]})
     card = ModelCard.load(tmp_path / "README.md").text
     assert record["paper"]["title"] in card and "95% intervals" in card and "lexicon induction" in card
-    # Where vectors are divided by their lengths, no adapter can be the map: the card shows how maps are used, and runs.
+    # Where lengths are divided by, no adapter can be the map; the card shows how maps are used, and its code runs.
     alone = method != "procrustes"
     assert ("adapter  none: " in printed) == alone
     assert (record["adapter"] is None) == alone == (not list(tmp_path.glob("adapter*")))

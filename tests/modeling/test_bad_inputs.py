@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
 import torch
-from peft import get_peft_model
-from safetensors.torch import save_file
-from support.adapters import SPANS, TEXT, adapt, make_base, make_config, states
+from peft import PeftModel, get_peft_model
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
 from support.families import CONFIGS, save_base
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
-from transformers import AutoModel
+from transformers import AutoModel, BertModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
@@ -204,3 +208,44 @@ def test_modules_that_do_not_fit_the_encoder():
 
         table[words] = (call, words)
     assert_refused(table)
+
+
+def test_adapters_that_do_not_fit(tmp_path):
+    save_pair(tmp_path / "linear")
+    save_pair(tmp_path / "houlsby", kind="houlsby")
+    weights = load_file(tmp_path / "houlsby/adapter/adapter_model.safetensors")
+    _, *others = weights
+    config = CONFIGS["bert"]()
+    config.hidden_size = 24
+
+    def changed(name, new):
+        folder = tmp_path / name
+        shutil.copytree(tmp_path / "houlsby", folder)
+        save_file(new, folder / "adapter/adapter_model.safetensors")
+        return lambda: load_pair(folder)
+
+    more = {**weights, "base_model.model.xalign.xalign_top.x": torch.ones(1)}
+    wide = rf"hidden size 16, and BertModel has 24.*\({re.escape(str(tmp_path / 'linear/base'))}\)"
+    assert_refused(
+        {
+            "hidden size": (
+                lambda: PeftModel.from_pretrained(BertModel(config), tmp_path / "linear/adapter"),
+                wide,
+            ),
+            "another family": (
+                lambda: PeftModel.from_pretrained(make_base("distilbert"), tmp_path / "houlsby/adapter"),
+                "another kind of encoder",
+            ),
+            "less": (
+                changed("less", {name: weights[name] for name in others}),
+                "1 missing, such as base_model.model.encoder.layer",
+            ),
+            "more": (changed("more", more), "1 without"),
+        }
+    )
+    cut = {name: weight[:1].clone() for name, weight in weights.items()}
+    assert_refused({"shapes": (changed("cut", cut), "size mismatch")}, error=RuntimeError)
+    file = tmp_path / "linear/adapter/adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    ways = (lambda: load_pair(tmp_path / "linear"), lambda: AutoModel.from_pretrained(tmp_path / "linear/adapter"))
+    assert_refused({str(way): (way, "file not fully covered") for way in ways}, error=SafetensorError)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from peft import get_peft_model
+from peft import PeftModel, get_peft_model
 from transformers import AutoModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
@@ -72,3 +72,15 @@ def pooled_by_hand(hidden, spans, pooling):
 
 def close(one, other, tolerance=1e-6):
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+
+
+def save_pair(folder, family="bert", kind="linear", **settings):
+    """A base and an adapter for it on disk; returns the loaded base with the adapter."""
+    make_base(family).save_pretrained(folder / "base")
+    model = adapt(AutoModel.from_pretrained(folder / "base"), kind, "random", **settings)
+    model.save_pretrained(folder / "adapter")
+    return model
+
+
+def load_pair(folder, **settings):
+    return PeftModel.from_pretrained(AutoModel.from_pretrained(folder / "base"), folder / "adapter", **settings)

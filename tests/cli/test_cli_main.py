@@ -64,16 +64,17 @@ def test_debug_shows_where(capsys, caplog, monkeypatch):
 
 
 def test_other_failures_are_one_line_too(run_folder, capsys, monkeypatch):
-    def stop_with(error):
-        def write_report(folder, path):
+    odd = "error: RuntimeError: the disk; hf-xalign --debug shows where\n"
+    for error, status, said in [
+        (RuntimeError("\n\nthe disk\nis odd"), 1, odd),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ]:
+
+        def fail(folder, path, error=error):
             raise error
 
-        monkeypatch.setattr("hf_xalign.report.write_report", write_report)
-        return main(["report", str(run_folder)])
-
-    assert stop_with(RuntimeError("\n\nthe disk\nis odd")) == 1
-    assert capsys.readouterr().err == "error: RuntimeError: the disk; hf-xalign --debug shows where\n"
-    assert stop_with(KeyboardInterrupt()) == 130
+        monkeypatch.setattr("hf_xalign.report.write_report", fail)
+        assert (main(["report", str(run_folder)]), capsys.readouterr().err) == (status, said)
 
 
 def test_card_is_written_again(run_folder, capsys):

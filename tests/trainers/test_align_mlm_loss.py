@@ -54,21 +54,25 @@ def reference(trainer, rows):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_loss_and_gradient(objective, tmp_path):
-    with exact():
-        trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
-        trainer.model.double()
-        rows = [trainer.train_dataset[k] for k in (0, 5, 9, 15)]
-        assert objective != "xlm" or any(len(row["languages"]) == 2 for row in rows)
-        trainer.data_collator.set_epoch(1)
-        expected, terms = reference(trainer, rows)
-        expected.backward()
-        trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
-        gradients = {name: parameter.grad.clone() for name, parameter in trained.items()}
-        trainer.model.zero_grad()
-        loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
-        loss.backward()
+def test_loss_and_gradient(subtests, tmp_path):
+    for objective in OBJECTIVES:
+        with subtests.test(objective), exact():
+            assert_loss_and_gradient(objective, tmp_path)
+
+
+def assert_loss_and_gradient(objective, tmp_path):
+    trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
+    trainer.model.double()
+    rows = [trainer.train_dataset[k] for k in (0, 5, 9, 15)]
+    assert objective != "xlm" or any(len(row["languages"]) == 2 for row in rows)
+    trainer.data_collator.set_epoch(1)
+    expected, terms = reference(trainer, rows)
+    expected.backward()
+    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
+    gradients = {name: parameter.grad.clone() for name, parameter in trained.items()}
+    trainer.model.zero_grad()
+    loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+    loss.backward()
     assert loss.dtype == torch.float64
     same_tensors(gradients, {name: parameter.grad for name, parameter in trained.items()}, STEP)
     same_tensors({"all": expected, **terms}, {"all": loss, **trainer._term_sums}, STEP)
@@ -101,9 +105,14 @@ def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
-    """Also of `dict_mlm` the labels are the text's own tokens. Against one row at a time."""
+def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(subtests, tmp_path):
+    for objective in OBJECTIVES:
+        with subtests.test(objective):
+            assert_evaluation(objective, tmp_path)
+
+
+def assert_evaluation(objective, tmp_path):
+    """Compare with one row at a time, whose labels are the text's own tokens also for `dict_mlm`."""
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)
     assert 0 <= trainer.evaluate()["eval_alignment"] <= 1
     trainer.test_entries = None

@@ -76,43 +76,42 @@ def first_rows(trainer):
     return [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
 
 
+FORMS = {
+    "tokens": (TOKENS, {"alpha": 0.3}),
+    "texts": (TEXTS, {"alpha": 0.3, "layers": [1, -1]}),
+    "questions": (QUESTIONS, {"alpha": 0.3}),
+    "efimov": (TOKENS, {"preset": "efimov"}),
+    "languages": (TOKENS, {"alpha": 0.3, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}),
+}
+
+
 @numeric
-@pytest.mark.parametrize(
-    ("task", "given", "languages"),
-    [
-        (TOKENS, {"alpha": 0.3}, False),
-        (TEXTS, {"alpha": 0.3, "layers": [1, -1]}, False),
-        (QUESTIONS, {"alpha": 0.3}, False),
-        (TOKENS, {"preset": "efimov"}, False),
-        (TOKENS, {"alpha": 0.3}, True),
-    ],
-    ids=["tokens", "texts", "questions", "efimov", "languages"],
-)
-def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, monkeypatch):
-    with exact():
-        model = make_model(task)
-        if languages:
-            # The rows of both models differ: each is told by its own.
-            reference = tell_languages_apart(make_encoder(seed=3), ["en"])
-            monkeypatch.setattr("support.continual.make_encoder", lambda **_: reference)
-            tell_languages_apart(model, ["de", "bn", "en"])
-            tell_languages_apart(reference, ["de", "bn"])
-            given = {**given, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}
-        trainer = make(tmp_path, model, task=task, dropout=False, **given)
-        rows = first_rows(trainer)
-        # The task's own trainer on the same examples, and the pairs a word at a time.
-        plain = make_task(tmp_path, trainer.model, task, dropout=False)
-        task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
-        align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
-        expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
-        expected.backward()
-        wanted = gradients(trainer)
-        loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
-        loss.backward()
-        terms = {"loss": loss, **trainer._term_sums}
-        due = {"loss": expected, "task": task_loss, "align": align, "regularizer": keep}
-        assert terms.keys() == due.keys() and all(term.dtype == torch.float64 for term in terms.values())
-        same_tensors({**due, **wanted}, {**terms, **gradients(trainer)}, STEP)
+def test_loss_and_gradient_against_two_passes(subtests, tmp_path, monkeypatch):
+    for name, (task, given) in FORMS.items():
+        with subtests.test(name), exact(), monkeypatch.context() as patch:
+            model = make_model(task)
+            if name == "languages":
+                # The rows of both models differ: each is told by its own.
+                reference = tell_languages_apart(tell_languages_apart(make_encoder(seed=3), ["en"]), ["de", "bn"])
+                patch.setattr("support.continual.make_encoder", lambda reference=reference, **_: reference)
+                tell_languages_apart(model, ["de", "bn", "en"])
+            assert_loss_and_gradient(make(tmp_path, model, task=task, dropout=False, **given), task)
+
+
+def assert_loss_and_gradient(trainer, task):
+    rows = first_rows(trainer)
+    # The task's own trainer on the same examples, and the pairs a word at a time.
+    plain = make_task(trainer.args.output_dir, trainer.model, task, dropout=False)
+    task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
+    align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
+    expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
+    expected.backward()
+    wanted = gradients(trainer)
+    loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+    loss.backward()
+    assert loss.dtype == torch.float64
+    due = {"loss": expected, "task": task_loss, "align": align, "regularizer": keep}
+    same_tensors({**due, **wanted}, {"loss": loss, **trainer._term_sums, **gradients(trainer)}, STEP)
 
 
 @numeric
@@ -139,9 +138,14 @@ def test_pairs_can_go_without_dropout(tmp_path):
 
 
 @numeric
-@pytest.mark.parametrize(("task", "dropout"), [(TOKENS, 0.2), (TEXTS, 0.0)], ids=["tokens", "texts"])
-def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
+def test_at_alpha_0_it_is_plain_fine_tuning(subtests, tmp_path):
     """The pairs go through the model all the same, and move neither gradient nor order nor the task's dropout."""
+    for name, task, dropout in (("tokens", TOKENS, 0.2), ("texts", TEXTS, 0.0)):
+        with subtests.test(name):
+            assert_plain_fine_tuning(task, dropout, tmp_path / name)
+
+
+def assert_plain_fine_tuning(task, dropout, tmp_path):
     batches, logs, weights = [], [], []
     with exact():
         for trainer in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -40,15 +41,18 @@ def assert_the_cache_changes_nothing(folder, **settings):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize(("module", "objective"), list(zip(MODULES, OBJECTIVES, strict=True)))
-def test_the_cache_changes_nothing(module, objective, tmp_path):
-    assert_the_cache_changes_nothing(tmp_path, **SETTINGS, **MODULES[module], **OBJECTIVES[objective])
+def test_the_cache_changes_nothing(subtests, tmp_path):
+    for (module, own), (objective, terms) in zip(MODULES.items(), OBJECTIVES.items(), strict=True):
+        with subtests.test(f"{module}, {objective}"):
+            assert_the_cache_changes_nothing(tmp_path / module, **SETTINGS, **own, **terms)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("module", "objective"), list(itertools.product(MODULES, OBJECTIVES)))
-def test_the_cache_changes_nothing_in_any_form(module, objective, tmp_path):
-    assert_the_cache_changes_nothing(tmp_path, **SETTINGS, **MODULES[module], **OBJECTIVES[objective])
+def test_the_cache_changes_nothing_in_any_form(subtests, tmp_path):
+    for k, (module, objective) in enumerate(itertools.product(MODULES, OBJECTIVES)):
+        with subtests.test(f"{module}, {objective}"):
+            settings = {**SETTINGS, **MODULES[module], **OBJECTIVES[objective]}
+            assert_the_cache_changes_nothing(tmp_path / str(k), **settings)
 
 
 def test_a_bfloat16_cache_changes_little(tmp_path):
@@ -61,30 +65,23 @@ def test_a_bfloat16_cache_changes_little(tmp_path):
     torch.testing.assert_close(whole, half, rtol=0, atol=2 * torch.finfo(torch.bfloat16).eps / 2 / 0.1)
 
 
-def forwards(model):
-    """A list that grows with every forward pass of `model`."""
-    calls = []
-    model.register_forward_hook(lambda *_: calls.append(1))
-    return calls
-
-
 def test_the_encoder_runs_once_over_the_corpus(tmp_path):
     """Modules and seeds share a cache: the module is no part of what the vectors are of."""
 
-    def calls(name, **settings):
-        encoder = make_encoder()
-        found = forwards(encoder)
+    def forwards(name, **settings):
+        """Count the encoder's passes in caching and one step."""
+        encoder, calls = make_encoder(), []
+        encoder.register_forward_hook(lambda *_: calls.append(1))
         torch.manual_seed(len(name))
-        trainer = mao.make(tmp_path / name, encoder, data=two_languages(24), max_steps=1, **settings)
-        trainer.train()
-        return len(found)
+        mao.make(tmp_path / name, encoder, data=two_languages(24), max_steps=1, **settings).train()
+        return len(calls)
 
     for name, module in MODULES.items():
-        # Sixteen distinct sentences, eight at a time. Without context, the words alone are needed.
+        # Sixteen distinct sentences, eight at a time. Without context, the words alone are needed, as for the map.
         shared = name == "no context"
         folder = str(tmp_path / ("linear cache" if shared else f"{name} cache"))
-        assert calls(name, **module, cache_dir=folder) == (0 if shared else 2), name
-        assert calls(f"{name} again", **module, cache_dir=folder) == 0, name
+        assert forwards(name, **module, cache_dir=folder) == (0 if shared else 2), name
+        assert forwards(f"{name} again", **module, cache_dir=folder) == 0, name
 
 
 def test_another_cache_is_refused(tmp_path):
@@ -93,16 +90,13 @@ def test_another_cache_is_refused(tmp_path):
         return mao.make(tmp_path / "run", **settings)
 
     cached()
-    assert_refused(
-        {
-            "encoder": (lambda: cached(model=make_encoder(seed=1)), "another encoder"),
-            "text": (lambda: cached(data=two_languages(6)), "another text"),
-            "links": (
-                lambda: cached(data=two_languages(8).map(lambda row: {"links": row["links"][:1]})),
-                "other word links",
-            ),
-            "pooling": (lambda: cached(pooling="last"), "pooling is mean there and last here"),
-            "dtype": (lambda: cached(cache_dtype="bfloat16"), "dtype is float32 there"),
-            "words": (lambda: cached(preset="transformer"), "needed"),
-        }
-    )
+    data = two_languages(8)
+    table = {
+        "another encoder": {"model": make_encoder(seed=1)},
+        "another text": {"data": two_languages(6)},
+        "other word links": {"data": data.map(lambda row: {"links": row["links"][:1]})},
+        "pooling is mean there and last here": {"pooling": "last"},
+        "dtype is float32 there": {"cache_dtype": "bfloat16"},
+        "needed": {"preset": "transformer"},
+    }
+    assert_refused({message: (partial(cached, **settings), message) for message, settings in table.items()})

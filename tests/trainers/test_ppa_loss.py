@@ -192,9 +192,14 @@ def test_earlier_keys_of_a_pair_are_negatives_in_the_paper_alone(tmp_path):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("words", ["tlm", "mlm", "none"])
-def test_chunks_have_the_gradient_of_one_batch_with_dropout(words, tmp_path):
+def test_chunks_have_the_gradient_of_one_batch_with_dropout(subtests, tmp_path):
     """The same dropout in both passes over a chunk, and other random numbers for the words than for the sentences."""
+    for words in ("tlm", "mlm", "none"):
+        with subtests.test(words):
+            assert_chunks_are_one_batch(words, tmp_path)
+
+
+def assert_chunks_are_one_batch(words, tmp_path):
     settings = {"contrast": "in_batch", "words": words, "per_device_train_batch_size": 5, "chunk_size": 2}
     with exact():
         found, expected = chunks_and_one_batch(make(tmp_path, model=make_encoder(dropout=0.2), **settings), words)

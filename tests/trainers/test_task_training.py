@@ -58,22 +58,22 @@ def slow_loss(model, task, part):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["token", "sequence"])
-def test_loss_and_gradient_against_a_loop(task, tmp_path):
-    with exact():
-        trainer = make_task(tmp_path, make_model(task), task)
-        losses, gradients = [], []
-        for compute in (
-            lambda: slow_loss(trainer.model, task, examples(task)),
-            lambda: trainer.compute_loss(trainer.model, trainer.data_collator(list(trainer.train_dataset))),
-        ):
-            trainer.model.zero_grad()
-            losses.append(compute())
-            losses[-1].backward()
-            named = trainer.model.named_parameters()
-            gradients.append({name: p.grad.clone() for name, p in named if p.grad is not None})
-    assert losses[1].dtype == torch.float64
-    same_tensors(*({"loss": loss, **found} for loss, found in zip(losses, gradients, strict=True)), STEP)
+def test_loss_and_gradient_against_a_loop(tmp_path):
+    for task in (TOKENS, TEXTS):
+        with exact():
+            trainer = make_task(tmp_path, make_model(task), task)
+            results = []
+            batch = trainer.data_collator([*trainer.train_dataset])
+            for loss in (
+                slow_loss(trainer.model, task, examples(task)),
+                trainer.compute_loss(trainer.model, batch),
+            ):
+                trainer.model.zero_grad()
+                loss.backward()
+                named = trainer.model.named_parameters()
+                results.append({"loss": loss, **{name: p.grad.clone() for name, p in named if p.grad is not None}})
+        assert loss.dtype == torch.float64
+        same_tensors(*results, STEP)
 
 
 class Stop(TrainerCallback):
@@ -93,8 +93,13 @@ def test_resumed_with_a_module_is_uninterrupted(base, tmp_path):
         assert torch.equal(resumed.model.state_dict()[name], one), name
 
 
-@pytest.mark.parametrize("adapter", [None, "linear"])
-def test_saved_model_is_an_ordinary_one(adapter, base, tmp_path):
+def test_saved_model_is_an_ordinary_one(subtests, base, tmp_path):
+    for adapter in (None, "linear"):
+        with subtests.test(adapter):
+            assert_saved_model_is_an_ordinary_one(adapter, base, tmp_path / str(adapter))
+
+
+def assert_saved_model_is_an_ordinary_one(adapter, base, tmp_path):
     trainer = make_loaded(tmp_path, base, adapter, max_steps=1)
     before = {name: tensor for name, tensor in tensors(trainer.model).items() if "xalign" in name}
     trainer.train()

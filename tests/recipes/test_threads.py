@@ -28,13 +28,6 @@ def main():
 
 run(main)
 """
-# What accelerate does, without its seconds of imports: the recipe in a process of its own, one thread by default.
-LAUNCHER = """
-import os, subprocess, sys
-chosen = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), "ACCELERATE_MIXED_PRECISION": "no"}
-code = "import os; from hf_xalign.recipes import threads; threads.use_all_cores(); print(os.environ[threads.THREADS])"
-subprocess.run([sys.executable, "-c", code], env={**os.environ, **chosen}, check=True)
-"""
 # The launcher's own environment and words -> threads of the recipe.
 CHOICES = [
     ({}, [], CORES),
@@ -69,20 +62,6 @@ def test_whose_choice_it_is(monkeypatch):
             assert os.environ["OMP_NUM_THREADS"] == str(threads), (changes, words)
 
 
-@pytest.mark.slow
-def test_whose_choice_it_is_in_processes(tmp_path):
-    for changes, words, threads in CHOICES:
-        done = subprocess.run(
-            [sys.executable, "-c", LAUNCHER, *words],
-            env=environment(**changes),
-            cwd=tmp_path,  # the checkout's own folder would come before a plainly installed package
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout == f"{threads}\n", (changes, words)
-
-
 def test_one_thread_without_a_launcher_is_a_choice(monkeypatch):
     monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -94,15 +73,23 @@ def test_one_thread_without_a_launcher_is_a_choice(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_real_launcher(processes, tmp_path):
+@pytest.mark.parametrize(
+    ("processes", "changes", "words", "threads"),
+    [
+        (1, {}, [], CORES),
+        (2, {}, [], max(1, CORES // 2)),
+        (1, {"OMP_NUM_THREADS": "1"}, [], 1),
+        (1, {}, ["--num_cpu_threads_per_process", "1"], 1),
+    ],
+)
+def test_the_real_launcher(processes, changes, words, threads, tmp_path):
     (tmp_path / "recipe.py").write_text(RECIPE)
     several = ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"] if processes == 2 else []
-    launch = [sys.executable, "-m", "accelerate.commands.launch", *several]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *several, *words]
     subprocess.run(
         [*launch, str(tmp_path / "recipe.py"), str(tmp_path / "out")],
-        env=environment(CUDA_VISIBLE_DEVICES="", HF_HOME=str(tmp_path)),  # where nobody has configured accelerate
+        env=environment(CUDA_VISIBLE_DEVICES="", HF_HOME=str(tmp_path), **changes),  # no configuration of accelerate
         check=True,
     )
-    each = max(1, CORES // processes)
-    assert (tmp_path / "out").read_text() == f"{each} {each} {2 if processes == 2 else None}\n" * processes
+    line = f"{threads} {threads} {2 if processes == 2 else None}\n"
+    assert (tmp_path / "out").read_text() == line * processes

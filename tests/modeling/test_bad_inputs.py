@@ -11,9 +11,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
 from support.families import CONFIGS, save_base
+from support.maps import make_rotated
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
-from transformers import AutoModel, BertModel
+from support.tagger import BIO, INPUTS, LABELS, make_tagger
+from transformers import AutoModel, BertForTokenClassification, BertModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
@@ -21,6 +23,7 @@ from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.momentum import load_momentum, save_momentum
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.top import LinearTop
 
 
@@ -249,3 +252,59 @@ def test_adapters_that_do_not_fit(tmp_path):
     file.write_bytes(file.read_bytes()[:-100])
     ways = (lambda: load_pair(tmp_path / "linear"), lambda: AutoModel.from_pretrained(tmp_path / "linear/adapter"))
     assert_refused({str(way): (way, "file not fully covered") for way in ways}, error=SafetensorError)
+
+
+def test_taggers():
+    build = BiLSTMCRFForTokenClassification.from_encoder
+    settings = {
+        r"layers \[-4, -3, -2, -1\]: this encoder has layers 0 \(embeddings\) to 2": {},
+        "layer_mix=mean: choose one of sum, concat": {"layers": (-1,), "layer_mix": "mean"},
+        "pooling=max: choose one of first, last, mean": {"layers": (-1,), "pooling": "max"},
+        "transitions=none: choose one of contextual, shared": {"layers": (-1,), "transitions": "none"},
+        "dropout=1.0": {"layers": (-1,), "dropout": 1.0},
+        "lstm_size=0": {"layers": (-1,), "lstm_size": 0},
+        "I-c has no B-c": {"layers": (-1,), "bio": True},
+    }
+    base = make_base()
+    table = {
+        words: (lambda given=given: unchanged(base, lambda: build(base, [*BIO, "I-c"], **given)), words)
+        for words, given in settings.items()
+    }
+    tagger, strict = make_tagger(), make_tagger(bio=True)
+    forbidden = LABELS.clone()
+    forbidden[0, 1] = 4
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    task, adapted = BertForTokenClassification(make_base().config), get_peft_model(make_base(), XAlignConfig())
+    vectors_or_words = "input_ids with word_spans, or inputs_vectors with word_mask"
+    assert_refused(
+        {
+            **table,
+            "one tag": (lambda: build(make_base(), ["O", "O"], layers=(-1,)), "at least two are needed"),
+            "PEFT": (lambda: build(adapted, BIO, layers=(-1,)), r"by hf_xalign\.modeling\.with_alignment"),
+            "task head": (lambda: build(task, BIO, layers=(-1,)), "BertForTokenClassification has a task head"),
+            "no spans": (lambda: tagger(**TEXT), vectors_or_words),
+            "no mask": (lambda: tagger(inputs_vectors=torch.zeros(1, 2, 16)), "inputs_vectors needs word_mask"),
+            "vectors": (
+                lambda: tagger(inputs_vectors=torch.zeros(1, 2, 32), word_mask=mask),
+                r"inputs_vectors \(1, 2, 32\).*expected \(B, W, 16\)",
+            ),
+            "no label": (
+                lambda: tagger(**INPUTS, labels=LABELS.masked_fill(LABELS == 4, -100)),
+                r"labels\[1, 1\] = -100: every word needs",
+            ),
+            "labels": (
+                lambda: tagger(**INPUTS, labels=LABELS[:, :2]),
+                r"labels \(3, 2\): expected one for each of \(3, 3\) words",
+            ),
+            "not BIO": (
+                lambda: strict(**INPUTS, labels=forbidden),
+                r"labels\[0, 1\] = 4 after tag 1 is forbidden",
+            ),
+            "no language": (
+                lambda: make_tagger(make_rotated(layers=(-2, -1)))(**INPUTS),
+                "say which one the text is in",
+            ),
+        }
+    )
+    assert base.pooler is not None and all(p.requires_grad for p in base.parameters())
+    assert tagger(**INPUTS, labels=forbidden).loss.isfinite()

@@ -274,6 +274,12 @@ def test_word_batches_of_stored_vectors_by_hand(features):
     assert_batch(WordCollator(9, features=features)(ROWS), expected)
 
 
+def test_a_word_that_was_not_stored_is_an_error(features):
+    row = {**ROWS[1], "source_rows": [-1, 19, 20]}
+    with pytest.raises(IndexError, match="not stored"):
+        WordCollator(9, features=features)([row])
+
+
 def test_rows_of_links():
     dataset = Dataset.from_list(ROWS)
     flat = [(0, 0), (0, 1), (1, 0)]

@@ -11,6 +11,7 @@ from support.loopback_hub import TOKEN
 
 from hf_xalign.record import write_record
 
+pytestmark = pytest.mark.slow
 TRAIN = """
 import os
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -61,7 +62,7 @@ def test_it_is_the_push_of_the_folder(hub, here, tmp_path):
 
 
 def test_an_adapter_of_a_local_base_is_refused_before_training(hub, here, tmp_path):
-    tiny = "from peft import LoraConfig, get_peft_model\nfrom tiny import make_encoder as make\n" + TRAIN
+    tiny = "from peft import LoraConfig, get_peft_model\nfrom support.tiny import make_encoder as make\n" + TRAIN
     lines = tiny.replace("make_encoder()", "get_peft_model(make(), LoraConfig(target_modules=['query']))").replace(
         "trainer.train()", ""
     )

@@ -11,6 +11,7 @@ from support.loopback_hub import DROP, LOST
 from support.maps import make_map
 from support.tiny import make_encoder
 
+pytestmark = pytest.mark.slow
 _SEEDS = itertools.count(100)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -40,6 +41,11 @@ STEADY = {
 # of 16 sentences.
 _LAYER = 5 * 16 + 32 + 8 + 2 * 32 + 2 * 48
 STEP = 3 * (4 * _LAYER + 2 * 160) + 16 * 32
+
+
+def slow(names):
+    """Mark parameters of a test for the slow tier."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def numbers(trainer):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits
+from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow
 from support.numeric import assert_rounding
 from support.runs import TRAINERS, exact, make, train
 from transformers import TrainerCallback
@@ -46,7 +46,6 @@ ACCUMULATED = {
     "tagger": {"trainer": "tagger"},
 }
 MORE_ACCUMULATED = {
-    **ACCUMULATED,
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
     "fao rotate": {"trainer": "fao", "preset": "rotate_src2tgt"},
     "mao linear": RANDOM,
@@ -66,27 +65,17 @@ MORE_ACCUMULATED = {
 assert list(ACCUMULATED) == list(TRAINERS)
 
 
-def assert_accumulation_changes_nothing(settings, folder, parts):
-    settings = {"max_steps": 4, **settings}
-    with exact():
-        whole = outcome(train(folder / "whole", **divided(settings, 8, 1)))
-        assert len(whole[0]) == 4 and whole[0].dtype == torch.float64
-        for batch in parts:
-            found = outcome(train(folder / str(batch), **divided(settings, batch, 8 // batch)))
-            same(whole, found, OPERATIONS, MAGNIFIED)
-
-
 @pytest.mark.numeric
-@pytest.mark.parametrize("name", ACCUMULATED)
+@pytest.mark.parametrize("name", [*ACCUMULATED, *slow(MORE_ACCUMULATED)])
 def test_accumulation_changes_nothing(name, tmp_path):
     """Micro-batches have other numbers of words, so a mean of means would differ."""
-    assert_accumulation_changes_nothing(ACCUMULATED[name], tmp_path, [2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MORE_ACCUMULATED)
-def test_accumulation_changes_nothing_in_any_form(name, tmp_path):
-    assert_accumulation_changes_nothing(MORE_ACCUMULATED[name], tmp_path, [4, 1])
+    settings = {"max_steps": 4, **(ACCUMULATED | MORE_ACCUMULATED)[name]}
+    with exact():
+        whole = outcome(train(tmp_path / "whole", **divided(settings, 8, 1)))
+        assert len(whole[0]) == 4 and whole[0].dtype == torch.float64
+        for batch in (2,) if name in ACCUMULATED else (4, 1):
+            found = outcome(train(tmp_path / str(batch), **divided(settings, batch, 8 // batch)))
+            same(whole, found, OPERATIONS, MAGNIFIED)
 
 
 @pytest.mark.numeric
@@ -159,12 +148,9 @@ MORE_TWO = {
 
 
 def launch_two(folder, runs):
-    """Run all in two processes; returns the settings."""
-    runs = {
-        name: divided({"max_steps": 2, **own}, own.get("per_device_train_batch_size", 4), own.get(accumulation, 1))
-        for accumulation in ["gradient_accumulation_steps"]
-        for name, own in runs.items()
-    }
+    """Run all in two processes, with two steps and four rows a process where nothing else is said."""
+    both = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "max_steps": 2, **STEADY}
+    runs = {name: {**both, **own} for name, own in runs.items()}
     launch(folder, runs, "--exact", processes=2)
     return runs
 
@@ -272,24 +258,12 @@ class Stop(TrainerCallback):
         control.should_training_stop = state.global_step == 4
 
 
-def stop(folder, settings):
-    """Train to step 4, and leave a checkpoint of it without its mark."""
-    train(folder, **settings, callbacks=[Stop()])
-    (folder / "checkpoint-4").mkdir()
-
-
-@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("name", [*RESUMED, *slow(MORE_RESUMED)])
 def test_resumed_equals_never_stopped(name, tmp_path):
-    settings = {**STOPPED, **RESUMED[name]}
-    stop(tmp_path / "run", settings)
-    assert_resumed_equals_never_stopped(settings, train(tmp_path / "whole", **settings), tmp_path / "run")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MORE_RESUMED)
-def test_resumed_equals_never_stopped_in_any_form(name, tmp_path):
-    settings = {**STOPPED, **MORE_RESUMED[name]}
-    stop(tmp_path / "run", settings)
+    """Stopped after step 4, with a checkpoint of that step that has no mark."""
+    settings = {**STOPPED, **(RESUMED | MORE_RESUMED)[name]}
+    train(tmp_path / "run", **settings, callbacks=[Stop()])
+    (tmp_path / "run" / "checkpoint-4").mkdir()
     assert_resumed_equals_never_stopped(settings, train(tmp_path / "whole", **settings), tmp_path / "run")
 
 

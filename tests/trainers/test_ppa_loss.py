@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from support.launch import STEADY, STEP, numbers, same_tensors, tensors
+from support.launch import STEADY, STEP, numbers, same_tensors, slow, tensors
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
@@ -140,11 +140,13 @@ def reference(trainer):
     return logged, model, key_model, slots, pointer
 
 
-def assert_five_steps_are_those_of_the_loops(folder, **settings):
-    settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **settings}
+@pytest.mark.numeric
+@pytest.mark.parametrize("form", [*FORMS, *slow(MORE_FORMS)])
+def test_five_steps_are_those_of_the_loops(form, tmp_path):
+    settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **(FORMS | MORE_FORMS)[form]}
     sizes = {"per_device_train_batch_size": BATCH, "gradient_accumulation_steps": ACCUMULATION}
     with exact():
-        trainer = make(folder, data=make_pairs(8), **sizes, **settings)
+        trainer = make(tmp_path, data=make_pairs(8), **sizes, **settings)
         trainer.model.double()
         assert (trainer.args.temperature, trainer.args.contrast == "moco") == (T, trainer.queue is not None)
         logged, model, key_model, slots, pointer = reference(trainer)
@@ -162,18 +164,6 @@ def assert_five_steps_are_those_of_the_loops(folder, **settings):
     for name, weight in tensors(trainer.momentum).items():
         name = name.removeprefix("encoder.") if name.startswith("encoder.") else f"alignment_head.sentence.{name[5:]}"
         assert_rounding(weight, averages[name], STEPS * STEP, 1 / T)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("form", FORMS)
-def test_five_steps_are_those_of_the_loops(form, tmp_path):
-    assert_five_steps_are_those_of_the_loops(tmp_path, **FORMS[form])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", MORE_FORMS)
-def test_five_steps_are_those_of_the_loops_in_any_form(form, tmp_path):
-    assert_five_steps_are_those_of_the_loops(tmp_path, **MORE_FORMS[form])
 
 
 def test_earlier_keys_of_a_pair_are_negatives_in_the_paper_alone(tmp_path):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from peft import PeftModel
 from support.adapters import TEXT, make_base, states
 from support.families import save_base
-from support.maps import by_hand, make_map
+from support.maps import assert_same_in_a_fresh_process, by_hand, make_map
 from support.numeric import assert_rounding
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
@@ -166,25 +163,14 @@ def test_merged_into_the_head(base):
 
 @pytest.mark.slow
 def test_in_a_fresh_process(tmp_path):
-    base = tmp_path / "base"
+    base, given = tmp_path / "base", {**TEXT, "language": "en"}
     save_base("bert", base)
     adapter = map_adapter(AutoModel.from_pretrained(base), {"en": make_map()}, pivot="de")
     adapter.save_pretrained(tmp_path / "adapter")
     task = with_alignment(make_task(base), tmp_path / "adapter").eval()
     task.save_pretrained(tmp_path / "task")
     expected = {
-        str(tmp_path / "adapter"): states(adapter.eval(), language="en"),
-        str(tmp_path / "task"): logits(task, language="en"),
+        tmp_path / "adapter": (given, states(adapter.eval(), language="en")),
+        tmp_path / "task": (given, logits(task, language="en")),
     }
-    torch.save((TEXT, expected), tmp_path / "expected.pt")
-    script = (
-        "import sys, torch, hf_xalign\n"
-        "text, expected = torch.load(sys.argv[1])\n"
-        "for folder, wanted in expected.items():\n"
-        "    with torch.no_grad():\n"
-        "        found = hf_xalign.load(folder)(**text, language='en')[0]\n"
-        "    assert torch.equal(found, wanted), folder\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "expected.pt")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert_same_in_a_fresh_process(tmp_path, "hf_xalign", "hf_xalign.load(path)(**given)[0]", expected)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from support.maps import conditioned, normal
+from support.maps import assert_same_in_a_fresh_process, conditioned, normal
 from support.numeric import assert_rounding
 
 from hf_xalign.errors import InputError
@@ -233,17 +231,9 @@ def test_a_fresh_process_maps_bitwise_alike(tmp_path):
     for k, one in enumerate(maps().values()):
         one.save(tmp_path / f"{k}.map")
         given = normal(5, *one.source.weight.shape[::2], seed=9).to(one.source.weight.dtype)
-        expected[f"{k}.map"] = (given, one.apply(given))
-    torch.save(expected, tmp_path / "expected.pt")
-    script = (
-        "import sys, pathlib, torch\n"
-        "from hf_xalign.mapping.maps import LanguageMap\n"
-        "folder = pathlib.Path(sys.argv[1])\n"
-        "for name, (given, found) in torch.load(folder / 'expected.pt').items():\n"
-        "    assert torch.equal(LanguageMap.load(folder / name).apply(given), found), name\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+        expected[tmp_path / f"{k}.map"] = given, one.apply(given)
+    call = "hf_xalign.mapping.maps.LanguageMap.load(path).apply(given)"
+    assert_same_in_a_fresh_process(tmp_path, "hf_xalign.mapping.maps", call, expected)
 
 
 def test_saving_again_replaces_whole(tmp_path, monkeypatch):

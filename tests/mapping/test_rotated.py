@@ -6,8 +6,6 @@ import copy
 import json
 import logging
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -16,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.adapters import TEXT, make_base
 from support.families import CONFIGS, save_base
-from support.maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
+from support.maps import LANGUAGES, assert_same_in_a_fresh_process, by_hand, make_map, make_maps, make_rotated, run
 from support.numeric import assert_rounding, tolerance
 from support.tiny import make_links, make_tokenizer
 from transformers import AutoModel
@@ -299,23 +297,14 @@ def test_it_starts_as_the_encoder(tmp_path, caplog):
 
 @pytest.mark.slow
 def test_in_a_fresh_process(tmp_path):
-    families, languages = ("bert", "xlm-roberta", "modernbert"), ["to", "de", "en"]
-    folders = {str(tmp_path / family): make_rotated(family, (1, -1)) for family in families}
-    for folder, model in folders.items():
-        model.save_pretrained(folder)
-    expected = {folder: run(model, language=languages).hidden_states for folder, model in folders.items()}
-    torch.save((TEXT, languages, expected), tmp_path / "expected.pt")
-    for first, load in (("hf_xalign", "hf_xalign.load"), ("hf_xalign.mapping.rotated", "AutoModel.from_pretrained")):
-        script = (
-            f"import sys, torch, {first}\n"
-            "from transformers import AutoModel\n"
-            "text, languages, expected = torch.load(sys.argv[1])\n"
-            "for folder, states in expected.items():\n"
-            f"    model = {load}(folder)\n"
-            "    with torch.no_grad():\n"
-            "        found = model(**text, language=languages, output_hidden_states=True).hidden_states\n"
-            "    assert all(map(torch.equal, found, states)), folder\n"
-        )
-        command = [sys.executable, "-c", script, str(tmp_path / "expected.pt")]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    expected, given = {}, {**TEXT, "language": ["to", "de", "en"], "output_hidden_states": True}
+    for family in ("bert", "xlm-roberta", "modernbert"):
+        rotated = make_rotated(family, (1, -1))
+        rotated.save_pretrained(tmp_path / family)
+        expected[tmp_path / family] = given, torch.stack(run(rotated, **given).hidden_states)
+    for module, load in (
+        ("hf_xalign", "hf_xalign.load"),
+        ("transformers, hf_xalign.mapping.rotated", "transformers.AutoModel.from_pretrained"),
+    ):
+        call = f"torch.stack({load}(path)(**given).hidden_states)"
+        assert_same_in_a_fresh_process(tmp_path, module, call, expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import torch
@@ -47,3 +49,25 @@ def run(model, **inputs):
 
 def by_hand(one, layer, states):
     return one.of([layer]).apply(states.flatten(0, 1)).view_as(states)
+
+
+def assert_same_in_a_fresh_process(folder, imports, call, expected):
+    """Require that a new process finds the same bits.
+
+    Args:
+        folder: an empty one, for what the processes exchange.
+        imports: modules to import there.
+        call: expression of `path` and `given` that finds a tensor.
+        expected: `path` to (`given`, the tensor to find).
+    """
+    torch.save({str(path): pair for path, pair in expected.items()}, folder / "expected.pt")
+    script = (
+        f"import sys, torch, {imports}\n"
+        "for path, (given, wanted) in torch.load(sys.argv[1]).items():\n"
+        "    with torch.no_grad():\n"
+        f"        found = {call}\n"
+        "    assert torch.equal(found, wanted), path\n"
+    )
+    command = [sys.executable, "-c", script, str(folder / "expected.pt")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

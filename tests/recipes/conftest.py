@@ -23,6 +23,7 @@ LABELLED = [
 LINES = {
     # Parallel text, dictionaries, and text in one language.
     "dict.txt": ["the\tdie", "the\tdas", "cat\tkatze", "dog\thund", "house\thaus", "open\töffnen"],
+    "en-de.txt": ["a\tä", "b\tö", "c\tc", "d\tü"],
     "german.txt": ["die katze schläft", "der hund ist groß"],
     "french.tsv": ["fr\ten", "le chat\tthe cat", "le chien\tthe dog"],
     "pairs.tsv": [f"{german} {k}\t{english} {k}" for k, (german, english, _) in enumerate(SENTENCES * 3)],

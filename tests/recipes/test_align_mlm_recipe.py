@@ -67,9 +67,8 @@ def test_other_objectives_on_some_layers_and_from_random_weights(objective, opti
 
 
 def test_real_languages_and_a_dictionary(files, tmp_path):
-    (tmp_path / "en-de.txt").write_text("a\tä\nb\tö\nc\tc\nd\tü\n")
     (tmp_path / "test.txt").write_text("a\tä\ne\tß\n")
-    options = ["--dictionary", f"de={tmp_path / 'en-de.txt'}", "--test_dictionary", f"de={tmp_path / 'test.txt'}"]
+    options = ["--dictionary", f"de={files / 'en-de.txt'}", "--test_dictionary", f"de={tmp_path / 'test.txt'}"]
     options += ["--dictionary_share", "1", "--max_steps", "2"]
     words = pretraining_command(files, *options, corpus=("en=en.txt", "de=de.txt"), out=tmp_path / "out")
     printed = output_of(main, words)

@@ -17,13 +17,11 @@ from hf_xalign.recipes.common import run
 
 def table(main, words, rows):
     """Rows of options and messages; each run would write into a folder `out` of its own."""
-    return {
-        " ".join(map(str, options)): (
-            lambda folder, options=options: main(words(*options, out=folder / "out")),
-            message,
-        )
-        for options, message in rows
-    }
+
+    def call(options):
+        return lambda folder: main(words(*options, out=folder / "out"))
+
+    return {f"{' '.join(options)} ({message})": (call(options), message) for options, message in rows}
 
 
 @pytest.fixture
@@ -32,7 +30,7 @@ def refused(tmp_path):
     assert list(tmp_path.glob("row*")) and not list(tmp_path.glob("row*/out"))
 
 
-def test_recipes_that_train(files, fao_run, mao_run, refused, tmp_path):
+def test_recipes_that_train(files, fao_run, refused, tmp_path):
     words = partial(command, files)
     sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
@@ -78,17 +76,19 @@ def test_finetuning(files, refused, tmp_path):
     label = r"bad\.jsonl, line 4 \(word 1, 'a'\): label 'B-C' is none of the 5 labels"
     tagger = ("--head", "tagger", "--tagger_lstm_size", "8")
     words = partial(task_command, files)
+    of_texts = [
+        ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
+        ((*tagger, *pairs), "head=tagger labels words, and the task is sequence"),
+    ]
+    of_words = [
+        (("--languages", "de", "bn"), "no evaluation text in bn"),
+        (tagger[2:], "tagger_lstm_size is of the tagger: add head=tagger"),
+    ]
     refused(
         table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])
-        | table(finetune.main, partial(words, **texts), [
-            ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
-            ((*tagger, *pairs), "head=tagger labels words, and the task is sequence"),
-        ])
-        | table(finetune.main, words, [
-            (("--languages", "de", "bn"), "no evaluation text in bn"),
-            (tagger[2:], "tagger_lstm_size is of the tagger: add head=tagger"),
-        ])
-    )  # fmt: skip
+        | table(finetune.main, partial(words, **texts), of_texts)
+        | table(finetune.main, words, of_words)
+    )
     missing = partial(finetune.main, ["--use_cpu", "true", "--output_dir", str(tmp_path / "out")])
     assert_refused({"no data": (missing, "--train_data is missing")})
 
@@ -96,7 +96,6 @@ def test_finetuning(files, refused, tmp_path):
 def test_pretraining(files, refused):
     derive = ("--derive", "inversion", "transliteration")
     known = files / "en-de.txt"
-    known.write_text("a\tä\nb\tö\nc\tc\nd\tü\n")
     rows = [
         ((), "needs a dictionary"),
         (("--derive", "syntax", "transliteration"), "order_of goes with derive syntax"),

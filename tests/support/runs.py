@@ -21,10 +21,10 @@ import torch
 from safetensors.torch import save_file
 from transformers import TrainerCallback
 
-from hf_xalign.trainers import FAOConfig, FAOTrainer
 from support import align_mlm, continual, mao, ppa
-from support.launch import SMALL, outcome
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.launch import outcome
+from support.search import searcher
+from support.tiny import make_encoder, make_links
 
 
 def two_languages(count):
@@ -32,57 +32,7 @@ def two_languages(count):
     return make_links(count).map(lambda row, k: {"source_lang": ["de", "nl"][k // 4 % 2]}, with_indices=True)
 
 
-def _fao(folder, encoder, count, callbacks, **settings):
-    return FAOTrainer(
-        make_encoder(layers=4, **encoder),
-        FAOConfig(output_dir=str(folder), **{**SMALL, "objective": "l2", "regularizer_weight": 1.0, **settings}),
-        train_dataset=two_languages(count),
-        processing_class=make_tokenizer(),
-        callbacks=callbacks,
-    )
-
-
-def _mao(folder, encoder, count, callbacks, **settings):
-    model = make_encoder(layers=4, **encoder)
-    return mao.make(folder, model, data=two_languages(count), callbacks=callbacks, **settings)
-
-
-def _align_mlm(folder, encoder, count, callbacks, **settings):
-    data = align_mlm.make_rows(count, pairs=settings.get("objective") == "xlm")
-    return align_mlm.make(folder, make_encoder(**encoder), data=data, callbacks=callbacks, **settings)
-
-
-def _ppa(folder, encoder, count, callbacks, **settings):
-    data = ppa.make_pairs(count)
-    return ppa.make(folder, make_encoder(**encoder), data=data, callbacks=callbacks, **settings)
-
-
-def _continual(folder, encoder, count, callbacks, task="tokens", pairs=7, **settings):
-    task = continual.TASKS[task]
-    model = continual.make_model(task, **encoder)
-    pairs = make_links(pairs)
-    return continual.make(folder, model, task=task, count=count, pairs=pairs, callbacks=callbacks, **settings)
-
-
-def _task(folder, encoder, count, callbacks, task="tokens", **settings):
-    task = continual.TASKS[task]
-    model = continual.make_model(task, **encoder)
-    return continual.make_task(folder, model, task=task, count=count, callbacks=callbacks, **settings)
-
-
-def _tagger(folder, encoder, count, callbacks, **settings):
-    return continual.make_tagger(folder, count=count, callbacks=callbacks, **encoder, **settings)
-
-
-TRAINERS = {
-    "fao": _fao,
-    "mao": _mao,
-    "align_mlm": _align_mlm,
-    "continual": _continual,
-    "ppa": _ppa,
-    "task": _task,
-    "tagger": _tagger,
-}
+TRAINERS = ("fao", "mao", "align_mlm", "continual", "ppa", "task", "tagger")
 
 
 @contextlib.contextmanager
@@ -106,9 +56,29 @@ def exact():
         torch.set_default_dtype(torch.float32)
 
 
-def make(folder, trainer, *, seed=0, dropout=0.0, count=16, callbacks=None, **settings):
-    """Make a trainer of [`TRAINERS`]; within [`exact`] in float64."""
-    made = TRAINERS[trainer](folder, {"seed": seed, "dropout": dropout}, count, callbacks, **settings)
+def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, **settings):
+    """Make a trainer of [`TRAINERS`] with `count` rows; within [`exact`] in float64.
+
+    `seed` and `dropout` are the encoder's, or the tagger's.
+    """
+    settings["callbacks"] = callbacks
+    encoder = {"seed": seed, "dropout": dropout}
+    if trainer == "fao":
+        settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
+        made = searcher(folder, None, make_encoder(layers=4, **encoder), two_languages(count), **settings)
+    elif trainer == "mao":
+        made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)
+    elif trainer == "align_mlm":
+        rows = align_mlm.make_rows(count, pairs=settings.get("objective") == "xlm")
+        made = align_mlm.make(folder, make_encoder(**encoder), data=rows, **settings)
+    elif trainer == "ppa":
+        made = ppa.make(folder, make_encoder(**encoder), data=ppa.make_pairs(count), **settings)
+    elif trainer == "tagger":
+        made = continual.make_tagger(folder, count=count, **encoder, **settings)
+    else:
+        task = continual.TASKS[task]
+        make_trainer = continual.make if trainer == "continual" else continual.make_task
+        made = make_trainer(folder, continual.make_model(task, **encoder), task=task, count=count, **settings)
     if torch.get_default_dtype() == torch.float64:
         made.model.double()
     return made

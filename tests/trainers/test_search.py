@@ -14,7 +14,7 @@ import yaml
 from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
 from support.search import searcher
-from support.tiny import make_encoder
+from support.tiny import make_encoder, make_links
 
 import hf_xalign.recipes
 from hf_xalign.config import parse
@@ -108,7 +108,7 @@ def maker(folder, made, **settings):
             "objective": "infonce",
             **settings,
         }
-        trainer = searcher(folder / str(trial.number), None, make_encoder(), count=24, **trial_settings)
+        trainer = searcher(folder / str(trial.number), None, make_encoder(), make_links(24), **trial_settings)
         made.append(sum(p.numel() for p in trainer.model.parameters() if p.requires_grad))
         return trainer
 

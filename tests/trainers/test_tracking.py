@@ -28,7 +28,7 @@ PICKLED = (".bin", ".pt", ".pth", ".pkl")
 
 def make(folder, **settings):
     settings = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 3, "learning_rate": 1e-4, **settings}
-    return searcher(folder, None, make_encoder(), count=24, **settings)
+    return searcher(folder, None, make_encoder(), make_links(24), **settings)
 
 
 @pytest.fixture(scope="module")

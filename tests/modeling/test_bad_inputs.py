@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 
 import torch
-from peft import PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
@@ -15,11 +16,13 @@ from support.maps import make_rotated
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
 from support.tagger import BIO, INPUTS, LABELS, make_tagger
-from transformers import AutoModel, BertForTokenClassification, BertModel
+from support.task_models import FULL, make_aligned, make_module, make_task, outputs, save_module
+from transformers import AutoModel, AutoModelForSequenceClassification, BertForTokenClassification, BertModel
 
-from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
+from hf_xalign.modeling.insertion import adopt
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.momentum import load_momentum, save_momentum
@@ -308,3 +311,107 @@ def test_taggers():
     )
     assert base.pooler is not None and all(p.requires_grad for p in base.parameters())
     assert tagger(**INPUTS, labels=forbidden).loss.isfinite()
+
+
+def test_modules_in_task_models(tmp_path):
+    wide, three_layers = CONFIGS["bert"](), CONFIGS["bert"]()
+    wide.hidden_size, three_layers.num_hidden_layers = 32, 3
+    encoder = AutoModel.from_config(CONFIGS["bert"]())
+    get_peft_model(encoder, LoraConfig(target_modules=["query"])).save_pretrained(tmp_path / "lora")
+    good = save_module(tmp_path / "good")
+    for folder in ("pickled", "unknown"):
+        shutil.copytree(good, tmp_path / folder)
+    os.rename(tmp_path / "pickled/adapter_model.safetensors", tmp_path / "pickled/adapter_model.bin")
+    text = (tmp_path / "unknown/adapter_config.json").read_text()
+    (tmp_path / "unknown/adapter_config.json").write_text(text.replace("XALIGN", "NOVEL"))
+    bad = {
+        "hidden size 32": make_module(config=wide),
+        "does not fit Bert.*missing": make_module(config=three_layers, adapters="pfeiffer", reduction_factor=4),
+        "of kind LORA, not XALIGN": tmp_path / "lora",
+        "a .bin is a pickle": tmp_path / "pickled",
+        "NOVEL": tmp_path / "unknown",
+        "nowhere: no adapter_config.json": tmp_path / "nowhere",
+    }
+    model = make_task()
+    before = outputs(model)
+    table = {
+        words: (lambda given=given: unchanged(model, lambda: with_alignment(model, given)), words)
+        for words, given in bad.items()
+    }
+    assert_refused(table)
+    assert torch.equal(outputs(model), before) and all(p.requires_grad for p in model.parameters())
+
+    make_aligned(**FULL).save_pretrained(tmp_path / "one")
+    broken = AutoModelForSequenceClassification.from_pretrained(tmp_path / "one")
+    make_module(top="transformer", num_heads=4, feedforward_size=32).save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other/adapter_model.safetensors", tmp_path / "one")
+    spoken = make_aligned(languages=["de", "bn"], pivot="en")
+    set_language(spoken, None)
+    aligned = with_alignment(model, good)
+    assert_refused(
+        {
+            "no head": (lambda: with_alignment(AutoModel.from_config(CONFIGS["bert"]()), good), "has no task head"),
+            "two": (lambda: with_alignment(aligned, good), "has adapters already"),
+            "no language": (lambda: outputs(spoken), "say which one the text is in"),
+            "no owner": (lambda: aligned.push_to_hub("aligned"), "with its owner"),
+            "push": (lambda: aligned.save_pretrained(tmp_path / "x", push_to_hub=True), "uploads no adapters"),
+            "damaged": (lambda: adopt(broken, tmp_path / "one"), "weights are missing"),
+        }
+    )
+
+
+class SecondReader(torch.nn.Module):
+    """A head that reads the last hidden state through something that no map can go into."""
+
+    def __init__(self, dense):
+        super().__init__()
+        self.dense = dense
+
+    def forward(self, states):
+        return torch.tanh(self.dense(states[:, 0])) + states[:, 0].abs()
+
+
+def test_merging_what_is_not_exact():
+    spoken = make_aligned(languages=["de", "bn"], pivot="en")
+    virtual = PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2)
+    second, unbiased = make_task(), make_task()
+    second.bert.pooler = SecondReader(second.bert.pooler.dense)
+    unbiased.bert.pooler.dense = torch.nn.Linear(16, 16, bias=False)
+    bad = {
+        "bare": (make_module(), None, "bare encoder ends in a layer norm"),
+        "bare transformer": (
+            make_module(top="transformer", num_heads=4),
+            None,
+            "transformer layer on top is no linear map",
+        ),
+        "transformer": (
+            make_aligned(top="transformer", num_heads=4),
+            None,
+            "transformer layer on top is no linear map",
+        ),
+        "bottlenecks": (
+            make_aligned(adapters="pfeiffer", reduction_factor=4),
+            None,
+            "bottleneck adapters are no linear maps",
+        ),
+        "plain": (make_task(), None, "no adapters"),
+        "prompt": (get_peft_model(make_task(), virtual), None, "a longer input"),
+        "no language": (spoken, None, r"say which map to fold in.*de, bn, en"),
+        "unknown": (spoken, "fr", r"say which map to fold in.*de, bn, en"),
+        "one map": (make_aligned(), "de", "one map for all languages"),
+        "another reader": (with_alignment(second, make_module()), None, r"outputs differ by \d.*of the largest"),
+        "half precision": (make_aligned().bfloat16(), None, r"outputs differ by \d.*of the largest"),
+        "no bias": (with_alignment(unbiased, make_module()), None, "linear_bias=False"),
+    }
+    set_language(spoken, "de")
+    kept = {name: [p.requires_grad for p in model.parameters()] for name, (model, _, _) in bad.items()}
+    before = {name: outputs(bad[name][0]) for name in ("another reader", "half precision", "no bias", "unknown")}
+    assert_refused(
+        {
+            name: (lambda m=model, given=language: unchanged(m, lambda: merge(m, language=given)), words)
+            for name, (model, language, words) in bad.items()
+        }
+    )
+    for name, (model, _, _) in bad.items():
+        assert [p.requires_grad for p in model.parameters()] == kept[name], name
+        assert name not in before or torch.equal(outputs(model), before[name]), name

@@ -8,14 +8,17 @@ from functools import partial
 import pytest
 import torch
 from huggingface_hub.errors import OfflineModeIsEnabled
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from support.card import make_record
 from support.refusals import assert_refused
+from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError
 from hf_xalign.hub_files import Contents
 from hf_xalign.record import write_record
+from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 WEIGHTS = {"w": torch.zeros(2)}
 CARD = "---\nbase_model: /home/me/base\n---\n"
@@ -78,6 +81,19 @@ def test_folders(tmp_path):
     for base in ("/home/me/base", "../base", "runs/fao"):  # the last one looks like an id, and was none
         table[f"run of {base}"] = (partial(push_record, base), of_run.format(base))
     assert_refused(table, tmp_path)
+
+
+def test_trainer_of_an_adapter_of_a_local_base(tmp_path):
+    """Refused before training, and before any request."""
+    settings = {"hub_model_id": "me/model", "push_to_hub": True, "use_cpu": True, "report_to": "none"}
+
+    def train(folder):
+        model = get_peft_model(make_encoder(), LoraConfig(target_modules=["query"]))
+        args = FAOConfig(output_dir=str(folder), **settings)
+        return FAOTrainer(model, args, train_dataset=make_links(), processing_class=make_tokenizer())
+
+    message = "push_to_hub: the base model, .*, is no model of the Hub"
+    assert_refused({"adapter": (train, message)}, tmp_path)
 
 
 def test_a_base_by_its_id_leads_to_the_hub(tmp_path):

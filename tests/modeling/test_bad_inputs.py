@@ -17,7 +17,15 @@ from support.momentum import trained_momentum
 from support.refusals import assert_refused
 from support.tagger import BIO, INPUTS, LABELS, make_tagger
 from support.task_models import FULL, make_aligned, make_module, make_task, outputs, save_module
-from transformers import AutoModel, AutoModelForSequenceClassification, BertForTokenClassification, BertModel
+from support.tiny import make_encoder, make_tokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+)
 
 from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
@@ -25,7 +33,9 @@ from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.insertion import adopt
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.momentum import load_momentum, save_momentum
+from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.top import LinearTop
 
@@ -415,3 +425,55 @@ def test_merging_what_is_not_exact():
     for name, (model, _, _) in bad.items():
         assert [p.requires_grad for p in model.parameters()] == kept[name], name
         assert name not in before or torch.equal(outputs(model), before[name]), name
+
+
+def test_exports_for_sentence_transformers(tmp_path):
+    lora = get_peft_model(make_base(), LoraConfig(target_modules=["query"], init_lora_weights=False))
+    bad = {
+        "PEFT": (lora, {}, "merge"),
+        "PEFT inside": (lora.get_base_model(), {}, "merge"),
+        "maps": (make_rotated(), {}, "map for each language"),
+        "a linear map": (adapt(make_base(), "linear"), {}, "only hf_xalign loads"),
+        "maps on top": (adapt(make_base(), "languages"), {}, "only hf_xalign loads"),
+        "bottlenecks": (adapt(make_base(), "houlsby"), {}, "has adapters"),
+        "a task head": (make_task(), {}, "task head: export its encoder, model.bert"),
+        "pooling": (make_encoder(), {"pooling": "max"}, "mean or cls"),
+        "too long": (make_encoder(), {"max_length": 65}, "1 to 64 tokens"),
+        "too short": (make_encoder(), {"max_length": 0}, "1 to 64 tok"),
+    }
+
+    def save(folder, model=None, **options):
+        return save_sentence_transformer(model or make_encoder(), make_tokenizer(), folder, **options)
+
+    assert_refused(
+        {
+            name: (lambda model=model, options=options: save(tmp_path / "out", model, **options), words)
+            for name, (model, options, words) in bad.items()
+        }
+    )
+    assert list(tmp_path.iterdir()) == []
+    save(tmp_path / "mine")
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    make_encoder().save_pretrained(tmp_path / "checkpoint")
+    (tmp_path / "file").touch()
+    kept = {path: path.read_bytes() for path in tmp_path.glob("**/*") if path.is_file()}
+    occupied = {
+        "mine": r"holds notes.txt, which is of no earlier export",
+        "checkpoint": r"holds config.json",
+        "file": "is a file",
+    }
+    assert_refused({name: (lambda name=name: save(tmp_path / name), words) for name, words in occupied.items()})
+    assert {path: path.read_bytes() for path in tmp_path.glob("**/*") if path.is_file()} == kept
+
+
+def test_encoders_without_an_mlm_head():
+    untied = make_encoder()
+    untied.config.tie_word_embeddings = False
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    clip = CLIPTextModel(CLIPTextConfig(vocab_size=50, **small))
+    assert_refused(
+        {
+            "untied": (lambda: mlm_head(untied), "tie_word_embeddings is false"),
+            "CLIP": (lambda: mlm_head(clip), "no masked language model of type clip_text_model"),
+        }
+    )

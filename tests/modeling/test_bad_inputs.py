@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
 from support.families import CONFIGS, save_base
+from support.features import cache, pairs
 from support.maps import make_rotated
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
@@ -477,3 +478,58 @@ def test_encoders_without_an_mlm_head():
             "CLIP": (lambda: mlm_head(clip), "no masked language model of type clip_text_model"),
         }
     )
+
+
+def test_feature_caches(tmp_path):
+    relu = make_encoder()
+    relu.config.hidden_act = "relu"
+    fewer = pairs().map(lambda row: {"links": row["links"][:1]})
+    two = "of another encoder and another text and other settings (layers is [2] there and [1] here)"
+    bad = [
+        ({"model": make_encoder(seed=1)}, "of another encoder. Give", "text"),
+        ({"model": relu}, "of another encoder. Give", "text"),
+        ({"links": pairs(7)}, "of another text. Give", "encoder"),
+        ({"pooling": "last"}, "of other settings (pooling is mean there and last here). Give", "text"),
+        ({"dtype": torch.bfloat16}, "(dtype is float32 there and bfloat16 here)", "encoder"),
+        ({"links": fewer}, "of other word links. Give", "settings"),
+        ({"model": make_encoder(seed=1), "links": pairs(7), "layers": (1,)}, two, "links"),
+    ]
+    vectors, _ = cache(tmp_path)
+    whole, text = vectors.path.read_bytes(), (tmp_path / "cache.json").read_text()
+    assert_refused(
+        {
+            said: (
+                lambda change=change: cache(tmp_path, **change),
+                # Nothing of what is the same is named behind "holds".
+                rf"{re.escape(str(tmp_path))}.*holds((?!{unsaid}).)*{re.escape(said)}((?!{unsaid}).)*remove((?!{unsaid}).)*$",
+            )
+            for change, said, unsaid in bad
+        }
+    )
+    assert vectors.path.read_bytes() == whole and cache(tmp_path)[0].path == vectors.path
+
+    def damaged(content, json_text):
+        def call():
+            vectors.path.write_bytes(content)
+            (tmp_path / "cache.json").unlink(missing_ok=True)
+            if json_text is not None:
+                (tmp_path / "cache.json").write_text(json_text)
+            try:
+                cache(tmp_path)
+            finally:
+                assert vectors.path.read_bytes() == content
+
+        return call
+
+    sizes = {
+        f"{len(content)} bytes": (
+            damaged(content, text),
+            rf"has {len(content):,} bytes where {len(whole):,} are due.*remove",
+        )
+        for content in (whole[:-1], whole + b"x", b"")
+    }
+    no_json = {
+        "no JSON": (damaged(whole, "{"), "is no JSON"),
+        "none": (damaged(whole, None), r"without the cache\.json"),
+    }
+    assert_refused(sizes | no_json)

@@ -43,9 +43,9 @@ def test_vectors_that_tie_against_brute_force(source, target, k, similarity, til
     assert found.source_to_target.dtype == found.target_to_source.dtype == torch.int64
 
 
-def check(source, target, found, similarity="csls", k=10, table=None):
-    table = scores(source, target, similarity, k) if table is None else table
-    bound = rounding(source.shape[1], k)
+def check(source, target, found, similarity="csls", k=10):
+    table = scores(source, target, similarity, k)
+    bound = rounding(source.shape[1], k, scale=8.0 if similarity == "margin" else 4.0)
     assert_nearest(found.source_to_target, table, bound)
     assert_nearest(found.target_to_source, table.T, bound)
 
@@ -57,7 +57,9 @@ def test_vectors_of_many_directions_against_brute_force(tile, monkeypatch):
         for hubs in (False, True):
             source, target = vectors(1, rows, hubs=hubs), vectors(2, others, hubs=hubs)
             check(source, target, nearest_neighbours(source, target, k=k), k=k)
-            check(source, target, nearest_neighbours(source, target, similarity="cosine"), "cosine")
+            for similarity in ("cosine", "margin") if hubs else ("cosine",):
+                found = nearest_neighbours(source, target, k=k, similarity=similarity)
+                check(source, target, found, similarity, k)
     # Every later tile is nearer than all before it: the running k best are replaced over and over.
     angle = torch.linspace(1.5, 0.0, 150)
     source = torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
@@ -76,12 +78,11 @@ def legacy_scores(source, target, k):
 @pytest.mark.parametrize("tile", [4096, 32])
 def test_legacy_is_the_published_variant(tile, monkeypatch):
     monkeypatch.setattr(csls, "_TILE", tile)
-    for scale, rows, k in ((1.0, 60, 10), (1e25, 40, 1), (1e-25, 21, 3), (1.0, 5, 100)):
-        # Of nearly one length: r is then as large as the differences of the products it is taken from.
-        source, target = (
-            (0.3 * side / side.norm(dim=1, keepdim=True) + 0.7) * scale
-            for side in (torch.randn(n, 6, generator=torch.Generator().manual_seed(n)) for n in (rows, 75))
-        )
+    for scale, rows, k in ((1.0, 60, 10), (1e25, 40, 1), (1e-25, 21, 3), (1.0, 5, 100), (1.0, 3, 1), (1.0, 2, 1)):
+        source, target = vectors(rows, rows, dim=6) * scale, vectors(9, 75, dim=6) * scale
+        # Near to their whole matrix's norm, so that r is as large as the products.
+        source[0] *= 10
+        target[::5] = target[0] + 0.01 * target[::5]
         found = nearest_neighbours(source, target, k=k, legacy=True)
         forward, backward = legacy_scores(source, target, k)
         assert_nearest(found.source_to_target, forward, rounding(6, k, scale=0.5))

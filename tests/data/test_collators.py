@@ -17,32 +17,33 @@ from hf_xalign.data.streams import PairedRow
 from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.modeling.feature_cache import CachedVectors
 
+
+def make_row(ids, spans, links, lang, stored):
+    """Return an encoded pair; ids, word spans and rows of stored vectors are (source, target) each."""
+    row = {"links": links, "source_lang": lang}
+    for side, own, words, rows in zip(SIDES, ids, spans, stored, strict=True):
+        row |= {f"{side}_ids": own, f"{side}_rows": rows}
+        row |= {f"{side}_{end}": list(places) for end, places in zip(("starts", "ends"), zip(*words), strict=True)}
+    return row
+
+
 # Truncation cut the last source word of the first pair and a word inside the target of the second.
+CUT = (0, 0)
 ROWS = [
-    {
-        "source_ids": [2, 10, 11, 12, 3],
-        "target_ids": [2, 20, 21, 3],
-        "source_starts": [1, 2, 0],
-        "source_ends": [2, 4, 0],
-        "target_starts": [1, 2],
-        "target_ends": [2, 3],
-        "links": [[0, 1], [1, 0]],
-        "source_lang": "de",
-        "source_rows": [10, 11, -1, 12, 13],
-        "target_rows": [14, 15, 16, 17],
-    },
-    {
-        "source_ids": [2, 13, 3],
-        "target_ids": [2, 22, 23, 24, 25, 3],
-        "source_starts": [1],
-        "source_ends": [2],
-        "target_starts": [1, 2, 0, 4],
-        "target_ends": [2, 4, 0, 5],
-        "links": [[0, 3]],
-        "source_lang": "nl",
-        "source_rows": [18, 19, 20],
-        "target_rows": [21, 22, -1, 23, 24, 25],
-    },
+    make_row(
+        ([2, 10, 11, 12, 3], [2, 20, 21, 3]),
+        ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]),
+        [[0, 1], [1, 0]],
+        "de",
+        ([10, 11, -1, 12, 13], [14, 15, 16, 17]),
+    ),
+    make_row(
+        ([2, 13, 3], [2, 22, 23, 24, 25, 3]),
+        ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]),
+        [[0, 3]],
+        "nl",
+        ([18, 19, 20], [21, 22, -1, 23, 24, 25]),
+    ),
 ]
 NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
 NUMBERS = {"en": 0, "de": 1, "nl": 2}
@@ -67,44 +68,28 @@ def vectors(*rows):
 
 
 def test_pair_batch_by_hand():
-    expected = {
-        "input_ids": IDS,
-        "attention_mask": MASK,
-        "links": [[0, 4], [1, 3], [2, 7]],
-        "link_pairs": [0, 0, 1],
+    bare = {"input_ids": IDS, "attention_mask": MASK, "links": [[0, 4], [1, 3], [2, 7]], "link_pairs": [0, 0, 1]}
+    bare |= {
         "kept_words": [3, 4, 5, 6, 7],
         "kept_links": [1, 0, 4],
         "token_index": [1, 2, 3, 7, 13, 14, 19, 20, 21, 22],
-        "token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7],
-        "token_counts": [1, 2, 1, 1, 1, 1, 2, 1],
-        "kept_ids": IDS[2:],
-        "kept_mask": MASK[2:],
-        "kept_index": [1, 2, 7, 8, 9, 10],
-        "kept_word": [0, 1, 2, 3, 3, 4],
-        "kept_counts": [1, 1, 1, 2, 1],
     }
+    bare |= {"token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7], "token_counts": [1, 2, 1, 1, 1, 1, 2, 1]}
+    expected = {**bare, "kept_ids": IDS[2:], "kept_mask": MASK[2:], "kept_index": [1, 2, 7, 8, 9, 10]}
+    expected |= {"kept_word": [0, 1, 2, 3, 3, 4], "kept_counts": [1, 1, 1, 2, 1]}
     assert_batch(PairCollator(9)(ROWS), expected)
-    bare = {
-        name: value for name, value in expected.items() if name[:5] != "kept_" or name in ("kept_words", "kept_links")
-    }
     assert_batch(PairCollator(9, needs_reference=False)(ROWS), bare)
 
 
 def test_pair_batch_of_special_tokens_with_a_regularized_source():
     options = {"linked_tokens": "all", "regularized_side": "source", "regularized_words": "linked"}
     batch = PairCollator(9, "first", **options)(NUMBERED)
-    expected = {
-        "input_ids": IDS,
-        "attention_mask": MASK,
-        "links": [[0, 8], [1, 7], [2, 9], [3, 10], [4, 11], [5, 12], [6, 13]],
-        "link_pairs": [4, 4, 4, 4, 2, 2, 2],
-        "kept_words": list(range(7)),
-        "kept_links": list(range(7)),
-        "token_index": [1, 2, 0, 4, 7, 6, 8, 13, 14, 12, 15, 22, 18, 23],
-        "kept_ids": [row[:5] for row in IDS[:2]],
-        "kept_mask": [row[:5] for row in MASK[:2]],
-        "kept_index": [1, 2, 0, 4, 6, 5, 7],
-    }
+    links = [[0, 8], [1, 7], [2, 9], [3, 10], [4, 11], [5, 12], [6, 13]]
+    expected = {"input_ids": IDS, "attention_mask": MASK, "links": links, "link_pairs": [4, 4, 4, 4, 2, 2, 2]}
+    expected |= {"kept_words": list(range(7)), "kept_links": list(range(7))}
+    expected |= {"token_index": [1, 2, 0, 4, 7, 6, 8, 13, 14, 12, 15, 22, 18, 23]}
+    expected |= {"kept_ids": [row[:5] for row in IDS[:2]], "kept_mask": [row[:5] for row in MASK[:2]]}
+    expected |= {"kept_index": [1, 2, 0, 4, 6, 5, 7]}
     assert_batch(batch, expected)
     assert batch["kept_ids"].is_contiguous() and batch["kept_mask"].is_contiguous()
     batch["kept_ids"].fill_(7)  # a copy: the trained encoder's input must not change with it
@@ -122,12 +107,11 @@ def test_reference_vectors_are_read_for_the_kept_words(features):
 def test_words_of_a_row():
     found = {name: (pair_links(ROWS[0], name), all_words(ROWS[0], "source", name)) for name in SPECIAL}
     assert all(array.dtype == np.int64 for pair in found.values() for array in pair)
-    assert {name: [array.tolist() for array in pair] for name, pair in found.items()} == {
-        "words": [[[0, 1], [1, 0]], [0, 1]],
-        "cls": [[[3, 2]], [0, 1, 3]],
-        "cls_sep": [[[3, 2], [4, 3]], [0, 1, 3, 4]],
-        "all": [[[0, 1], [1, 0], [3, 2], [4, 3]], [0, 1, 3, 4]],
-    }
+    words, cls, sep = [[0, 1], [1, 0]], [[3, 2]], [[4, 3]]
+    links = {"words": words, "cls": cls, "cls_sep": cls + sep, "all": words + cls + sep}
+    numbers = {"words": [0, 1], "cls": [0, 1, 3], "cls_sep": [0, 1, 3, 4], "all": [0, 1, 3, 4]}
+    expected = {name: [links[name], numbers[name]] for name in SPECIAL}
+    assert {name: [array.tolist() for array in pair] for name, pair in found.items()} == expected
     assert spans_with_specials(ROWS[1], "target").tolist() == [[1, 2], [2, 4], [0, 0], [4, 5], [0, 1], [5, 6]]
     empty = {"links": [], "source_starts": [], "source_ends": [], "target_starts": [], "source_ids": [2, 3]}
     assert pair_links(empty, "words").shape == (0, 2) and pair_links(empty, "cls").tolist() == [[0, 0]]
@@ -230,17 +214,16 @@ FLAT = {"links": [[0, 9], [1, 8], [4, 15]], "link_pairs": [0, 0, 1], "kept_words
 
 
 def test_word_batch_of_tokens_by_hand():
-    none = [0, 0]
+    no = [0, 0]
     word_spans = [
-        [[1, 2], [2, 4], none, none],
-        [[1, 2], none, none, none],
-        [[1, 2], [2, 3], none, none],
-        [[1, 2], [2, 4], none, [4, 5]],
+        [[1, 2], [2, 4], no, no],
+        [[1, 2], no, no, no],
+        [[1, 2], [2, 3], no, no],
+        [[1, 2], [2, 4], no, [4, 5]],
     ]
     expected = {"input_ids": IDS, "attention_mask": MASK, "word_spans": word_spans, **FLAT}
     assert_batch(WordCollator(9)(ROWS), expected)
-    language = {"language": [1, 2, 0, 0]}
-    numbered = {**expected, "link_pairs": [4, 4, 2], **language}
+    numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}
     assert_batch(WordCollator(9, languages=NUMBERS, pivot="en")(NUMBERED), numbered)
     special = WordCollator(9, "cls_sep")(ROWS[:1])
     assert special["word_spans"][0].tolist() == [[1, 2], [2, 4], [0, 0], [0, 1], [4, 5]]
@@ -248,12 +231,7 @@ def test_word_batch_of_tokens_by_hand():
 
 
 def test_word_batches_of_stored_vectors_by_hand(features):
-    mask = [
-        [True, True, False, False],
-        [True, False, False, False],
-        [True, True, False, False],
-        [True, True, False, True],
-    ]
+    mask = [[word in own for word in range(4)] for own in ((0, 1), (0,), (0, 1), (0, 1, 3))]
     stored = iter(vectors(10, 11, 18, 14, 15, 21, 22, 23))
     sentences = [[next(stored) if inside else [0.0, 0.0] for inside in row] for row in mask]
     batch = WordCollator(9, features=features, context=True)(ROWS)
@@ -261,14 +239,9 @@ def test_word_batches_of_stored_vectors_by_hand(features):
     special = WordCollator(9, "all", features=features, context=True)(ROWS)
     assert special["word_mask"].sum(1).tolist() == [4, 3, 4, 5] and special["word_mask"].shape == (4, 6)
 
-    expected = {
-        "word_vectors": [vectors(10, 11, 18, 14, 15, 23)],
-        "links": [[0, 4], [1, 3], [2, 5]],
-        "link_pairs": [0, 0, 1],
-        "kept_words": [3, 4, 5],
-        "kept_links": [1, 0, 2],
-        "language": [[1, 1, 2, 0, 0, 0]],
-    }
+    expected = {"word_vectors": [vectors(10, 11, 18, 14, 15, 23)], "links": [[0, 4], [1, 3], [2, 5]]}
+    expected |= {"link_pairs": [0, 0, 1], "kept_words": [3, 4, 5], "kept_links": [1, 0, 2]}
+    expected["language"] = [[1, 1, 2, 0, 0, 0]]
     assert_batch(WordCollator(9, features=features, languages=NUMBERS, pivot="en")(ROWS), expected)
     del expected["language"]
     assert_batch(WordCollator(9, features=features)(ROWS), expected)
@@ -284,11 +257,9 @@ def test_rows_of_links():
     dataset = Dataset.from_list(ROWS)
     flat = [(0, 0), (0, 1), (1, 0)]
     lone = link_rows(dataset, alone=True)
-    assert lone.to_list() == [
-        {"pair": 0, "length": 1, "source_lang": "de", "source_row": 10, "target_row": 15},
-        {"pair": 0, "length": 1, "source_lang": "de", "source_row": 11, "target_row": 14},
-        {"pair": 1, "length": 1, "source_lang": "nl", "source_row": 18, "target_row": 23},
-    ]
+    found = [(row["pair"], row["length"], row["source_lang"], row["source_row"], row["target_row"]) for row in lone]
+    assert found == [(0, 1, "de", 10, 15), (0, 1, "de", 11, 14), (1, 1, "nl", 18, 23)]
+    assert set(lone.column_names) == {"pair", "length", "source_lang", "source_row", "target_row"}
     whole = link_rows(dataset.add_column("length", [5, 6]), alone=False)
     assert set(whole.column_names) == {*ROWS[0], "pair", "length"}
     assert whole.to_list() == [{**ROWS[k], "links": [ROWS[k]["links"][n]], "pair": k, "length": 1} for k, n in flat]
@@ -300,13 +271,8 @@ def test_links_alone_by_hand_and_as_the_word_collator_has_them(features):
     dataset = Dataset.from_list(ROWS)
     lone, whole = (link_rows(dataset, alone=alone) for alone in (True, False))
     drawn = (2, 0, 1)
-    expected = {
-        "word_vectors": [vectors(18, 10, 11, 23, 15, 14)],
-        "links": [[0, 3], [1, 4], [2, 5]],
-        "link_pairs": [1, 0, 0],
-        "kept_words": [3, 4, 5],
-        "kept_links": [0, 1, 2],
-    }
+    expected = {"word_vectors": [vectors(18, 10, 11, 23, 15, 14)], "links": [[0, 3], [1, 4], [2, 5]]}
+    expected |= {"link_pairs": [1, 0, 0], "kept_words": [3, 4, 5], "kept_links": [0, 1, 2]}
     assert_batch(CachedLinkCollator(features)([lone[k] for k in drawn]), expected)
     for side, languages in itertools.product(SIDES, (None, NUMBERS)):
         fast = CachedLinkCollator(features, side, languages, "en")([lone[k] for k in drawn])

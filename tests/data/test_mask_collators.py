@@ -49,15 +49,13 @@ def renamed(shares):
 
 def make_pairs(n):
     rng = np.random.default_rng(0)
-    return [
-        {
-            "source_ids": rng.integers(5, 60, size=rng.integers(1, 9)).tolist(),
-            "target_ids": rng.integers(55, 111, size=rng.integers(1, 9)).tolist(),
-            "source_lang": "de" if k % 3 else "bn",
-            "pair": 100 + 7 * k,
-        }
-        for k in range(n)
-    ]
+    rows = []
+    for k in range(n):
+        source, target = (rng.integers(low, low + 55, size=rng.integers(1, 9)).tolist() for low in (5, 56))
+        rows.append(
+            {"source_ids": source, "target_ids": target, "source_lang": "de" if k % 3 else "bn", "pair": 100 + 7 * k}
+        )
+    return rows
 
 
 def slow_ppa(rows, between=(3,), seed=0, epoch=0, order="random", words="tlm", **shares):
@@ -103,31 +101,24 @@ def test_ppa_batch_by_hand():
         {"source_ids": [10, 11, 12], "target_ids": [50, 51], "source_lang": "de", "pair": 7},
         {"source_ids": [13], "target_ids": [52, 1, 54, 55], "source_lang": "bn", "pair": 3},
     ]
-    expected = {
-        "pairs": [7, 3],
-        "language": [1, 0],
-        "query_is_target": [False, False],
-        "input_ids": [[2, 10, 11, 12, 3], [2, 13, 3, 0, 0]],
-        "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],
-        "key_input_ids": [[2, 50, 51, 3, 0, 0], [2, 52, 1, 54, 55, 3]],
-        "key_attention_mask": [[1, 1, 1, 1, 0, 0], [1] * 6],
+    sources, targets = [[2, 10, 11, 12, 3], [2, 13, 3, 0, 0]], [[2, 50, 51, 3, 0, 0], [2, 52, 1, 54, 55, 3]]
+    expected = {"pairs": [7, 3], "language": [1, 0], "query_is_target": [False, False]}
+    expected |= {"input_ids": sources, "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]}
+    expected |= {"key_input_ids": targets, "key_attention_mask": [[1, 1, 1, 1, 0, 0], [1] * 6]}
+    expected |= {
         "mlm_input_ids": [[2, 4, 4, 4, 3, 4, 4, 3], [2, 4, 3, 4, 1, 4, 4, 3]],
         "mlm_attention_mask": [[1] * 8] * 2,
-        "mlm_positions": [1, 2, 3, 5, 6, 9, 11, 13, 14],
-        "mlm_labels": [10, 11, 12, 50, 51, 13, 52, 54, 55],
     }
+    expected["mlm_positions"] = [1, 2, 3, 5, 6, 9, 11, 13, 14]
+    expected["mlm_labels"] = [10, 11, 12, 50, 51, 13, 52, 54, 55]
     assert_batch(make_ppa(order="source", **ALL)(rows), expected)
     turned = make_ppa(make_two_separator_tokenizer(), order="target", **NONE)(rows)
     assert turned["query_is_target"].tolist() == [True, True]
-    assert turned["input_ids"].tolist() == expected["key_input_ids"]
-    assert turned["key_input_ids"].tolist() == expected["input_ids"]
+    assert turned["input_ids"].tolist() == targets and turned["key_input_ids"].tolist() == sources
     joined = [[2, 50, 51, 3, 3, 10, 11, 12, 3], [2, 52, 1, 54, 55, 3, 3, 13, 3]]
     assert turned["mlm_input_ids"].tolist() == joined and turned["mlm_labels"].tolist() == []
     apart = make_ppa(order="target", words="mlm", **NONE)(rows)
-    assert apart["mlm_input_ids"].tolist() == [
-        *expected["key_input_ids"],
-        *(row + [0] * (6 - len(row)) for row in expected["input_ids"]),
-    ]
+    assert apart["mlm_input_ids"].tolist() == [*targets, *(row + [0] * (6 - len(row)) for row in sources)]
 
 
 def test_ppa_batches_against_loops():
@@ -239,21 +230,12 @@ def test_pretraining_batch_by_hand():
         {"input_ids": [2, 10, 11, 3, 30, 3], "languages": ["en", "de"], "parts": [4, 2], "example": 0},
         {"input_ids": [2, 12, 3], "languages": ["de"], "parts": [3], "example": 1},
     ]
-    attention = [[1] * 6, [1, 1, 1, 0, 0, 0]]
-    plain = {
-        "input_ids": [[2, 10, 11, 3, 30, 3], [2, 12, 3, 0, 0, 0]],
-        "attention_mask": attention,
-        "mlm_positions": [],
-        "mlm_labels": [],
-        "token_type_ids": [[2, 2, 2, 2, 1, 1], [1, 1, 1, 0, 0, 0]],
-    }
+    mask = {"attention_mask": [[1] * 6, [1, 1, 1, 0, 0, 0]]}
+    plain = {"input_ids": [[2, 10, 11, 3, 30, 3], [2, 12, 3, 0, 0, 0]], **mask, "mlm_positions": [], "mlm_labels": []}
+    plain["token_type_ids"] = [[2, 2, 2, 2, 1, 1], [1, 1, 1, 0, 0, 0]]
     assert_batch(make_pretraining(language_ids=IDS, **NONE)(rows), plain)
-    masked = {
-        "input_ids": [[2, 4, 4, 3, 4, 3], [2, 4, 3, 0, 0, 0]],
-        "attention_mask": attention,
-        "mlm_positions": [1, 2, 4, 7],
-        "mlm_labels": [10, 11, 30, 12],
-    }
+    masked = {"input_ids": [[2, 4, 4, 3, 4, 3], [2, 4, 3, 0, 0, 0]], **mask}
+    masked |= {"mlm_positions": [1, 2, 4, 7], "mlm_labels": [10, 11, 30, 12]}
     assert_batch(make_pretraining(**ALL)(rows), masked)
     translated = make_pretraining(entries=ENTRIES, dict_probability=1.0, **ALL)(rows)
     first = translated["mlm_labels"][0].item()

@@ -6,7 +6,6 @@ from huggingface_hub import ModelCard
 from support.card import MBERT, ON_HUB, RECORDS, front_matter_and_body, make_record, misfits
 
 from hf_xalign.model_cards import render_card
-from hf_xalign.model_cards.metadata import card_data
 
 FAULTS = [
     ({"language": "no-x-rev"}, "metadata.language: 'no-x-rev' is not"),
@@ -72,15 +71,3 @@ def test_what_is_not_on_the_hub_is_not_named():
     assert not {"base_model", "base_model_relation", "datasets"} & front_matter_and_body(card)[0].keys()
     assert "/home/someone" not in card and "the local model `mine`" in card
     assert not {"base_model", "base_model_relation"} & front_of(RECORDS["mao_languages"]()).keys()
-
-
-def test_metadata_of_a_task_model():
-    """An aligned encoder that is nowhere else stands for the model that it was made from."""
-    data = card_data(RECORDS["finetune"]())
-    assert (data.base_model, data.base_model_relation) == ("intfloat/multilingual-e5-small", "finetune")
-    english, hindi = [r for r in data.eval_results if r.metric_type == "f1"]
-    assert english.metric_name == "span_f1 (en)" and hindi.metric_name == "span_f1 (hi, zero-shot)"
-    assert (hindi.dataset_type, hindi.dataset_config, hindi.dataset_split) == ("owner/slots", "hi", "validation")
-    assert hindi.dataset_revision == "1e5" and hindi.metric_value == 0.61234
-    pipelines = {kind: card_data(RECORDS[kind]()).pipeline_tag for kind in ("finetune", "continual", "questions")}
-    assert list(pipelines.values()) == ["token-classification", "text-classification", "question-answering"]

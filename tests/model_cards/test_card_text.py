@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 from support.card import ON_HUB, RECORDS, SETTINGS, front_matter_and_body, make_record
 
-from hf_xalign.model_cards import interval_rows, render_card, write_card
+from hf_xalign.model_cards import render_card, write_card
 from hf_xalign.trainers import PPAConfig
 
 # Paths of a record, and what a card shows of them.
@@ -109,10 +109,6 @@ def test_worse_scores_and_energy_are_shown_where_they_are_known():
     assert "\n- Worse than before in the scores above: `de` `retrieval_mean` -8.1.\n" in render_card(record)
     record["energy"] = {"kwh": 0.01234, "measured": "by the GPU's own counter"}
     assert "\n- energy: 0.0123 kWh (by the GPU's own counter)\n" in render_card(record)
-
-
-def test_intervals_of_a_map():
-    assert interval_rows(RECORDS["mapping"]()) == [("de", "bli_p@1_to_pivot, layer -1", "-", "25.0 to 35.0")]
 
 
 def test_task_models_on_another_base():

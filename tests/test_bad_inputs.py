@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -80,38 +81,27 @@ OPTIONS = {
 FILES = {
     b"rate: 1\nsteps: [1\n": ":3: not valid YAML",
     b"- 1\n": ":1: expected lines of the form 'field: value'$",
-    b"rate: 1\nsteps: 1\nrate: 2\n": ":3: rate is given twice, first at .*run.yaml:1$",
+    b"rate: 1\nsteps: 1\nrate: 2\n": ":3: rate is given twice, first at .*yaml:1$",
     b"preset: m\xe4o\n": r": not UTF-8 \(byte 9\)",
 }
 
 
 def test_settings(tmp_path):
     """Each message is one line that begins with the place."""
-    path = tmp_path / "run.yaml"
-
-    def read(types, text):
+    texts = {
+        f"# a comment\n{line}\n".encode(): f":2: .*{message}" for line, message in (LINES | TRAINING_LINES).items()
+    }
+    table = {}
+    for k, (text, message) in enumerate((texts | FILES).items()):
+        path = tmp_path / f"{k}.yaml"
         path.write_bytes(text)
-        return parse(types, ["--config", str(path)])
-
-    rows = {f"line {line}": ((Data, Small), line, message) for line, message in LINES.items()}
-    rows |= {f"line {line}": ((Training,), line, message) for line, message in TRAINING_LINES.items()}
-    table = {
-        name: (
-            lambda types=types, line=line: read(types, f"# a comment\n{line}\n".encode()),
-            rf"\A(?=.*\Z){re.escape(str(path))}:2: .*{message}",
-        )
-        for name, (types, line, message) in rows.items()
-    }
-    table |= {
-        repr(text): (lambda text=text: read((Small,), text), rf"\A(?=.*\Z){re.escape(str(path))}{message}")
-        for text, message in FILES.items()
-    }
-    table |= {
-        name: (lambda types=types, words=words: parse(types, words.split()), rf"\A(?=.*\Z){message}")
-        for name, (types, words, message) in OPTIONS.items()
-    }
+        types = (Training,) if k in range(len(LINES), len(texts)) else (Data, Small)
+        call = partial(parse, types, ["--config", str(path)])
+        table[repr(text)] = (call, rf"\A(?=.*\Z){re.escape(str(path))}{message}")
+    for name, (types, words, message) in OPTIONS.items():
+        table[name] = (partial(parse, types, words.split()), rf"\A(?=.*\Z){message}")
     table["nested lists"] = (
-        lambda: coerce(5, list[list[str]], "x"),
+        partial(coerce, 5, list[list[str]], "x"),
         r"^x: expected a list \[a list \[text, ...\], ...\]",
     )
     assert_refused(table)
@@ -119,18 +109,12 @@ def test_settings(tmp_path):
 
 def test_credentials(tmp_path):
     """They are not echoed."""
-    path = tmp_path / "run.yaml"
     table = {}
     for name in ("hub_token", "hub-token", "push_to_hub_token", "api_key"):
-
-        def read(name=name):
-            path.write_text(f"{name}: hf_abc")
-            return parse((Small, Data), ["--model_name", "m", "--config", str(path)])
-
-        for row, words in {"value": [f"--{name}", "hf_abc"], "joined": [f"--{name}=hf_abc"]}.items():
-            call = lambda words=words: parse((Small, Data), ["--model_name", "m", *words])  # noqa: E731
-            table[f"{name}, {row}"] = (call, r"\A(?!.*hf_abc).*HF_TOKEN")
-        table[f"{name}, in a file"] = (read, r"\A(?!.*hf_abc).*HF_TOKEN")
+        (tmp_path / name).write_text(f"{name}: hf_abc")
+        for words in ([f"--{name}", "hf_abc"], [f"--{name}=hf_abc"], ["--config", str(tmp_path / name)]):
+            call = partial(parse, (Small, Data), ["--model_name", "m", *words])
+            table[str(words)] = (call, r"\A(?!.*hf_abc).*HF_TOKEN")
     assert_refused(table)
 
 

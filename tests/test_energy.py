@@ -92,22 +92,17 @@ def test_nothing_where_an_end_cannot_be_read(tmp_path):
         assert meter.result() is None, broken
 
 
-def test_gpus_are_those_that_torch_sees(gpus, tmp_path):
-    with EnergyMeter(gpus=1, powercap=tmp_path) as meter:
+def test_gpus_are_those_that_torch_sees_and_are_added_to_processors(gpus, tmp_path):
+    with EnergyMeter(gpus=1, powercap=tmp_path / "none") as meter:
         gpus.update({"GPU-a": 9000, "GPU-b": 75})
-    found = meter.result()
-    assert_rounding(found["kwh"], 5000 / 3.6e12, 2)
-    assert found["measured"].startswith("while training: 1 GPU by NVML, without the CPU;")
-
-
-def test_processors_and_gpus_are_summed(gpus, tmp_path):
+    assert_rounding(meter.result()["kwh"], 5000 / 3.6e12, 2)
+    assert meter.result()["measured"].startswith("while training: 1 GPU by NVML, without the CPU;")
     counter = zone(tmp_path, "0", "package-0", 0)
     with EnergyMeter(gpus=2, powercap=tmp_path) as meter:
         counter.write_text("1234")
-        gpus.update({"GPU-a": 5001, "GPU-b": 72})
-    found = meter.result()
-    assert_rounding(found["kwh"], (1234 + 1000 + 2000) / 3.6e12, 2)
-    assert found["measured"].startswith("while training: CPU packages by RAPL, 2 GPUs by NVML;")
+        gpus.update({"GPU-a": 9001, "GPU-b": 77})
+    assert_rounding(meter.result()["kwh"], (1234 + 1000 + 2000) / 3.6e12, 2)
+    assert meter.result()["measured"].startswith("while training: CPU packages by RAPL, 2 GPUs by NVML;")
 
 
 def test_a_gpu_that_cannot_be_read_or_was_reset_is_left_out(gpus, tmp_path):

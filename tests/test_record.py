@@ -163,16 +163,14 @@ def test_phase_adds_up_also_when_it_raises(run, monkeypatch):
     assert run["times"]["seconds"] == {"train": 2.75}
 
 
-def test_table():
-    run = {
-        "scores": {
-            "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456.5}, "bn": {"retrieval_mean": 0.9}},
-            "after": {"de": {"retrieval_mean": 0.8661, "pool": 3456.5}, "bn": {"retrieval_mean": 0.85, "new": None}},
-        },
-        "saved_to": {"model": "out", "record": "out/results.json"},
+def test_table(run):
+    run["scores"] |= {
+        "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456.5}, "bn": {"retrieval_mean": 0.9}},
+        "after": {"de": {"retrieval_mean": 0.8661, "pool": 3456.5}, "bn": {"retrieval_mean": 0.85, "new": None}},
     }
+    run["saved_to"] = {"model": "out", "record": "out/results.json"}
     assert score_rows(run)[0] == ("de", "retrieval_mean", "78.1", "86.6", "+8.5")
-    assert format_table(run).splitlines() == [
+    table = [
         "language  metric          before  after  change",
         "-----------------------------------------------",
         "de        retrieval_mean    78.1   86.6    +8.5",
@@ -183,6 +181,11 @@ def test_table():
         "model:  out",
         "record: out/results.json",
     ]
+    assert format_table(run).splitlines() == table
+    # An older record.
+    del run["scores"]["untrained"], run["trainable"], run["adapter"], run["comparison"]
+    assert cost_lines(run) == []
+    assert format_table(run).splitlines() == table
     assert format_table({"scores": {}, "saved_to": "out"}) == "no scores were taken\n\nmodel: out"
 
 
@@ -207,13 +210,3 @@ def test_table_with_the_untrained_module_and_costs(run):
     ]
     run["comparison"] |= {"same_hardware": False, "own_seconds": 3000}
     assert cost_lines(run)[1] == "time: 3,000 s, 210% of the 1,430 s of fao on the same pairs (on other hardware)"
-
-
-def test_an_older_record_gives_its_table(run):
-    """Those had no `untrained`, `trainable`, `adapter` and `comparison`."""
-    run["scores"]["after"] = {"de": {"retrieval_mean": 0.5}}
-    new = format_table(run)
-    del run["scores"]["untrained"], run["trainable"], run["adapter"], run["comparison"]
-    assert cost_lines(run) == []
-    assert format_table(run) == new
-    assert new.splitlines()[0].split() == ["language", "metric", "before", "after", "change"]

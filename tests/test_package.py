@@ -16,6 +16,7 @@ FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 checkout_only = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")
 
 
+@pytest.mark.slow
 def test_import_is_light():
     heavy = ("torch", "transformers", "datasets", "numpy", "peft", "evaluate")
     code = f"import sys, hf_xalign; print(hf_xalign.__version__, [m for m in {heavy} if m in sys.modules])"

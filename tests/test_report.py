@@ -7,13 +7,15 @@ import html
 import json
 import re
 from collections import Counter
+from functools import partial
 from html.parser import HTMLParser
 
 import pytest
 from support.card import EVIL, make_record
 from support.headless_browser import needs_browser, show
+from support.refusals import assert_refused
+from support.results import make_grid
 
-from hf_xalign.errors import InputError
 from hf_xalign.record import score_rows, write_record
 from hf_xalign.report import charts, render_report, write_report
 
@@ -37,6 +39,7 @@ class Page(HTMLParser):
         self.close()
         assert self.open == []
         self.tags = set(self.counts)
+        self.words = " ".join(self.text.split())
 
     def handle_starttag(self, tag, attrs):
         self.counts[tag] += 1
@@ -64,32 +67,6 @@ class Page(HTMLParser):
             assert "url(" not in (value or "") and "://" not in (value or ""), (tag, name, value)
 
 
-def words(text):
-    return " ".join(text.split())
-
-
-def make_grid(stages=("base", "tuned")):
-    cell = {"mean": 0.4, "sd": 0.1, "median": 0.4}
-    cells = [
-        {
-            "stage": stage,
-            "language": "de",
-            "layer": -1,
-            "measure": measure,
-            "pairs": 6,
-            "auc": 0.9 - 0.1 * n,
-            "overlap": 0.2,
-            "edges": [0.0, 0.5, 1.0],
-            "linked": {**cell, "counts": [5, 1]},
-            "random": {**cell, "counts": [2, 4]},
-        }
-        for n, stage in enumerate(stages)
-        for measure in ("l2", "cosine")
-    ]
-    named = {stage: f"runs/{stage}" for stage in stages}
-    return {"stages": named, "languages": ["de"], "layers": [-1], "measures": ["l2", "cosine"], "cells": cells}
-
-
 def make_log():
     rows = [{"step": n, "loss": 3.0 / n, "loss/align": 2.0 / n, "learning_rate": 1e-4} for n in (10, 20, 30)]
     rows.insert(2, {"step": 20, "eval_retrieval": 0.5, "eval_de_retrieval_mean": 0.5, "eval_runtime": 3.0})
@@ -98,25 +75,24 @@ def make_log():
 
 
 def make_retrievals(word="katze"):
-    before, after = (
-        {"word": "dog", "right": False, "elsewhere": True},
-        {"word": "cat", "right": True, "elsewhere": False},
-    )
+    before = {"word": "dog", "right": False, "elsewhere": True}
+    after = {"word": "cat", "right": True, "elsewhere": False}
     example = {"source_words": ["die", word, "schläft"], "word": 1, "target_words": ["the", "cat", "sleeps"]}
-    own = {"queries": 1200, "gained": 30, "lost": 4, "other": 12}
     examples = [{**example, "linked": "cat", "before": before, "after": after}]
-    return {"seed": 5, "languages": {"de": {**own, "examples": examples}}}
+    own = {"queries": 1200, "gained": 30, "lost": 4, "other": 12, "examples": examples}
+    return {"seed": 5, "languages": {"de": own}}
 
 
-def fill(folder, record=None, **files):
+def fill(folder, record=None, *, log=None, step=30, **files):
     """A run's folder; `log` is put into a checkpoint, anything else into a JSON file of its name."""
-    write_record(folder, make_record() if record is None else record)
-    if "log" in files:
-        (folder / "checkpoint-30").mkdir()
-        state = {"log_history": files.pop("log")}
-        (folder / "checkpoint-30" / "trainer_state.json").write_text(json.dumps(state))
+    if record is not None or not (folder / "results.json").exists():
+        write_record(folder, make_record() if record is None else record)
+    if log is not None:
+        files[f"checkpoint-{step}/trainer_state"] = {"log_history": log}
     for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content, ensure_ascii=True))
+        path = folder / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
     return folder
 
 
@@ -128,15 +104,13 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
     assert path == folder / "report.html" and path.read_text("utf-8") == render_report(folder)
     page = Page(path.read_text("utf-8"))
     page.check_stays_at_home()
-    text = words(page.text)
-    for row in score_rows(record):
-        assert " ".join(row[1:]) in text
     for said in (
+        *(" ".join(row[1:]) for row in score_rows(record)),
         "From checkpoint-30/trainer_state.json, up to step 30.",
         "loss/align",
         "de_retrieval_mean",
         "base, de: l2, layer -1",
-        "AUC 0.800, 6 pairs",
+        "AUC 0.800, 10 pairs",
         "1,200 linked words: 30 are right after training only, 4 were right before only, 12 were wrong",
         "(seed 5)",
         "die katze schläft the cat sleeps cat dog (in another sentence) cat",
@@ -152,49 +126,51 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
         "cosine 0.9877",
         "@inproceedings{cao2020",
     ):
-        assert said in text, said
-    assert "eval_runtime" not in text and "wandb" not in text
-
-
-def test_what_is_not_there_is_said(tmp_path):
-    record = make_record()
-    record["scores"] = {"before": {}, "after": {}}
-    text = words(Page(render_report(fill(tmp_path, record))).text)
-    assert "No scores were taken." in text
-    assert "The folder holds no log of training steps" in text
-    assert "The folder holds no distances.json" in text
-    assert "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 makes it." in text
+        assert said in page.words, said
+    assert "eval_runtime" not in page.words and "wandb" not in page.words
+    for step in (9, 100, 20):
+        fill(folder, log=[{"step": step, "loss": 1.0}], step=step)
+    (folder / "checkpoint-old").mkdir()
+    assert "checkpoint-100/trainer_state.json, up to step 100" in Page(render_report(folder)).words, "the last one"
 
 
 def test_records_of_every_kind(tmp_path):
     """Adapters with a random start, maps with intervals, pretraining with losses; and records before those fields."""
     record = make_record()
-    score = {"de": {"retrieval_last": 0.114}}
-    record["scores"]["untrained"] = score
+    record["scores"]["untrained"] = {"de": {"retrieval_last": 0.114}}
     record["adapter"] = {"peft_type": "XALIGN", "languages": None, "pivot": None}
     record["trainable"] = {"parameters": 589_824, "share": 0.0033}
     record["comparison"] = {"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": True}
     record["intervals"] = {"before": {}, "after": {"de": {"bli_p@1_to_pivot": [0.4, 0.5]}}}
     record["losses"] = {"before": {"de": 3.5}, "after": {"de": 2.25}}
-    text = words(Page(render_report(fill(tmp_path, record))).text)
-    assert "metric before untrained after change" in text and "retrieval_last - 11.4 - -" in text
-    assert "XALIGN" in text and "589,824" in text and "12% of the 430 s of fao" in text
-    assert "bli_p@1_to_pivot - 40.0 to 50.0" in text and "de 3.5000 2.2500" in text
+    text = Page(render_report(fill(tmp_path, record))).words
+    for said in (
+        "metric before untrained after change",
+        "retrieval_last - 11.4 - -",
+        "XALIGN",
+        "589,824",
+        "12% of the 430 s of fao",
+        "bli_p@1_to_pivot - 40.0 to 50.0",
+        "de 3.5000 2.2500",
+        "The folder holds no log of training steps",
+        "The folder holds no distances.json",
+        "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 makes it.",
+    ):
+        assert said in text, said
     for name in ("trainable", "adapter", "comparison"):
         del record[name]
     record["paper"] = record["git"] = record["objective"] = record["license"] = None
-    Page(render_report(fill(tmp_path, record)))
+    record["scores"] = {"before": {}, "after": {}}
+    assert "No scores were taken." in Page(render_report(fill(tmp_path, record))).words
 
 
-def poison(value, key=EVIL):
-    """A copy with every text replaced, and a hostile key in every mapping of free keys."""
-    if isinstance(value, str):
-        return EVIL
+def poison(value):
+    """A copy with every text replaced."""
     if isinstance(value, list):
         return [poison(item) for item in value]
     if isinstance(value, dict):
         return {name: poison(item) for name, item in value.items()}
-    return value
+    return EVIL if isinstance(value, str) else value
 
 
 def test_hostile_text_stays_text(tmp_path):
@@ -207,14 +183,10 @@ def test_hostile_text_stays_text(tmp_path):
     record["links"], record["settings"], record["drift"] = {evil: {evil: evil}}, {evil: [evil]}, {evil: 0.5}
     record["versions"] = {evil: evil}
     record["base_model"]["name"], record["paper"]["bibtex"], record["objective"] = f"a/{evil}", evil, evil
-    log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]
-    grid = make_grid(stages=(evil,))
     (tmp_path / "results.json").write_text(json.dumps(record))  # the library itself masks some of it on writing
-    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}))
-    (tmp_path / "distances.json").write_text(json.dumps(grid))
-    (tmp_path / "retrievals.json").write_text(json.dumps(make_retrievals(word=evil)))
-    path = write_report(tmp_path)
-    page = Page(path.read_text("utf-8"))
+    log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]
+    fill(tmp_path, log=log, distances=make_grid(stages=(evil,)), retrievals=make_retrievals(evil))
+    page = Page(write_report(tmp_path).read_text("utf-8"))
     page.check_stays_at_home()
     (tmp_path / "benign").mkdir()
     benign = fill(tmp_path / "benign", log=make_log(), distances=make_grid(), retrievals=make_retrievals())
@@ -223,51 +195,38 @@ def test_hostile_text_stays_text(tmp_path):
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.text)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
+def test_other_files_of_these_names_are_refused(tmp_path):
+    def render(name, content, folder):
+        return render_report(fill(folder, **{name: content}))
+
+    table = {}
+    for name, content, said in (
         ("distances", "{}", "distances.json: has no field 'cells'"),
         ("distances", '{"cells": [{"measure": "l2"}], "stages": {}}', "make it anew"),
         ("distances", json.dumps(make_grid()).replace("0.5,", '"<b>",'), "make it anew"),
         ("retrievals", "[]", "retrievals.json: has no field 'languages'"),
         ("retrievals", '{"languages": {"de": {}}}', "make it anew"),
         ("trainer_state", "{", "trainer_state.json: not JSON"),
-    ],
-)
-def test_other_files_of_these_names_are_refused(tmp_path, name, content, said):
-    fill(tmp_path)
-    (tmp_path / f"{name}.json").write_text(content)
-    with pytest.raises(InputError, match=re.escape(said)):
-        render_report(tmp_path)
+    ):
+        table[f"{name} {content:.60}"] = (partial(render, name, content), re.escape(said))
+    assert_refused(table, tmp_path)
 
 
-def test_the_last_checkpoint_is_read(tmp_path):
-    fill(tmp_path)
-    for step in (9, 100, 20):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        state = {"log_history": [{"step": step, "loss": 1.0}]}
-        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps(state))
-    (tmp_path / "checkpoint-old").mkdir()
-    assert "checkpoint-100/trainer_state.json, up to step 100" in words(Page(render_report(tmp_path)).text)
-
-
-def test_curves_are_where_their_numbers_are():
+def test_charts_are_where_their_numbers_are():
     points = [(0.0, 0.5), (50.0, float("nan")), (100.0, 1.0)]
     page = Page(charts.lines({"a": points, "b": [(0.0, 0.75)]}, title="t"))
     found = [value for tag, name, value in page.attributes if tag == "polyline" and name == "points"]
     (x0, y0), (x1, y1), (x2, y2) = ([float(n) for n in run.split(",")] for run in found)
-    assert x0 == x2 < x1 and y1 < y2 < y0 and y2 == pytest.approx((y0 + y1) / 2, abs=0.1)
+    assert x0 == x2 < x1 and y1 < y2 < y0
+    assert abs(y2 - (y0 + y1) / 2) <= 0.1 + 1e-9, "written with one place, so each is off by 0.05"
     assert Page(charts.lines({"flat": [(1.0, 0.0)]}, title="one point")).tags >= {"circle"}
-
-
-def test_bars_are_as_long_as_their_scores():
     page = Page(charts.bars(0.25, 1.5, width=200))
     assert [value for tag, name, value in page.attributes if (tag, name) == ("rect", "width")] == ["50.0", "200.0"]
     assert "rect" not in Page(charts.bars(None, None)).tags
 
 
-def fill_tricky(folder):
-    """A run's folder with everything in it, and hostile text wherever a page has a place for some; its report."""
+def write_tricky(folder):
+    """The report of a run's folder with everything in it, and hostile text wherever a page has a place for some."""
     record = make_record()
     record["base_model"]["name"] = record["objective"] = record["hardware"]["cpu"] = TRICK
     record["settings"], record["versions"] = {TRICK: [TRICK]}, {TRICK: TRICK}
@@ -276,11 +235,12 @@ def fill_tricky(folder):
     return write_report(folder)
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_browser_shows_it(tmp_path):
     """The tables and charts are there, in their colours; hostile text is text; nothing is said, blocked or loaded."""
     image = pytest.importorskip("matplotlib.image")
-    path = fill_tricky(tmp_path)
+    path = write_tricky(tmp_path)
     shown = show(path, tmp_path)
     assert shown.console == [] and shown.requests == []
     source, page = Page(path.read_text("utf-8")), Page(shown.dom)
@@ -288,7 +248,7 @@ def test_a_browser_shows_it(tmp_path):
     del page.counts["tbody"]  # which it adds to every table
     assert page.counts == source.counts
     assert page.counts["table"] >= 4 and page.counts["svg"] >= 6 and page.counts["polyline"] >= 3
-    assert words(page.text) == words(source.text) and words(TRICK) in words(page.text)
+    assert page.words == source.words and " ".join(TRICK.split()) in page.words
     page.check_stays_at_home()
     pixels = (image.imread(shown.picture)[..., :3] * 255).round().astype(int)
     for colour in (charts.AFTER, charts.BEFORE, charts.COLOURS[1]):
@@ -296,10 +256,11 @@ def test_a_browser_shows_it(tmp_path):
         assert (pixels == wanted).all(-1).sum() > 50, colour
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_browser_tells_of_a_broken_page(tmp_path):
     """Without escapes and without its policy the same report runs, asks for and shows what the names hold."""
-    path = fill_tricky(tmp_path)
+    path = write_tricky(tmp_path)
     policy = re.search("<meta http-equiv=.*>\n", path.read_text("utf-8"))[0]
     text = html.unescape(path.read_text("utf-8").replace(policy, ""))
     path.write_text(text.replace("alert(1)", ""), "utf-8")  # a dialog waits for somebody

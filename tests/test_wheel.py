@@ -20,7 +20,10 @@ ROOMS = ("trainers", "recipes", "model_cards")  # of the package, beside its own
 BESIDE = ("tests", "benchmarks")  # not of it
 CONFIGS = sorted(path.name for path in (ROOT / "recipes" / "configs").glob("*.yaml"))
 
-pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +113,6 @@ def test_it_runs_in_an_empty_folder(call, installed, tmp_path):
     assert os.listdir(tmp_path / "empty") == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", [*packaged.METHODS, "distances"])
 def test_every_recipe_starts(call, method):
     """It lists its settings, which takes all of its imports but the material's."""
@@ -119,7 +121,6 @@ def test_every_recipe_starts(call, method):
     assert "usage: " in text and "--output_dir" in text
 
 
-@pytest.mark.slow
 def test_the_launcher_finds_the_recipe(call, tmp_path):
     make_files(tmp_path)
     words = command(tmp_path, "--max_steps", "2", "--bf16", "false")

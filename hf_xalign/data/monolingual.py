@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import datasets
@@ -72,7 +73,16 @@ def _read(path: Path) -> Dataset:
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty; there is to be a sentence a line")
     try:
+        # Arrow crashes the process where the first value of a JSON file is null.
+        if kind == "json" and _begins_with(path, b"null"):
+            raise ValueError("its first row is null")
         return datasets.load_dataset(kind, data_files=str(path), split="train")
-    except (datasets.exceptions.DatasetGenerationError, UnicodeDecodeError) as error:
-        reason = error.__cause__ or error
+    except Exception as error:  # of a damaged file, `datasets` lets many types through, StopIteration among them
+        reason = error.__cause__ or str(error) or repr(error)
         raise InputError(f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({reason})") from error
+
+
+def _begins_with(path: Path, value: bytes) -> bool:
+    """Whether the first line with anything on it begins with `value`."""
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as lines:
+        return next((line for line in map(bytes.strip, lines) if line), b"").startswith(value)

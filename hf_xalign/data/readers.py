@@ -190,6 +190,8 @@ def _jsonl(path: Path) -> Rows:
             raise InputError(f"{path}, row {row}: not JSON ({error.msg} at column {error.colno})") from error
         except UnicodeEncodeError as error:
             raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets in brackets
+            raise InputError(f"{path}, row {row}: JSON that Python cannot hold ({error})") from error
         if not isinstance(record, dict):
             raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
         yield row, record
@@ -206,8 +208,8 @@ def _parquet(path: Path, columns: Columns) -> Rows:
                 for record in batch.to_pylist():
                     row += 1
                     yield row, record
-    except pyarrow.ArrowException as error:
-        raise InputError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow has no error of its own for these
+        raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:

@@ -46,6 +46,10 @@ def read_tmx(stream: IO[bytes], path: Path, source_lang: str, target_lang: str) 
         raise InputError(f"{path}: not well-formed XML ({error})") from error
     except DefusedXmlException as error:
         raise InputError(f"{path}: declares XML entities, which are refused; remove its DTD ({error})") from error
+    except (LookupError, ValueError) as error:
+        raise InputError(f"{path}: its encoding cannot be read ({error}); save it as UTF-8") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
     if not found:
         there = ", ".join(sorted(seen)) or "none"
         raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}; its languages: {there}")

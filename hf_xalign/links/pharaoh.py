@@ -9,7 +9,7 @@ import regex
 
 from hf_xalign.errors import InputError
 
-_TOKEN = regex.compile(r"([0-9]+)-([0-9]+)")
+_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
@@ -18,6 +18,7 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
     Raises:
         InputError: the file cannot be read or is not UTF-8, or a line holds something else than `i-j` tokens.
     """
+    row = 0
     try:
         with open(path, encoding="utf-8") as lines:
             for row, line in enumerate(lines, start=1):
@@ -26,7 +27,7 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: not UTF-8 ({error.reason}); a Pharaoh file holds only digits, '-' and blanks"
+            f"{path}: not UTF-8 after row {row} ({error.reason}); a Pharaoh file holds only digits, '-' and blanks"
         ) from error
 
 

@@ -43,9 +43,10 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
     start, end = spans.unbind(-1)
     states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
     if pooling != "mean":
-        chosen = (start if pooling == "first" else end - 1).clamp(min=0)
+        empty = end <= start  # and may begin behind the last token
+        chosen = (start if pooling == "first" else end - 1).masked_fill(empty, 0)
         words = states.gather(1, chosen.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
-        return words.masked_fill((end <= start).unsqueeze(-1), 0.0)
+        return words.masked_fill(empty.unsqueeze(-1), 0.0)
     position = torch.arange(hidden.shape[1], device=hidden.device)
     inside = (position >= start.unsqueeze(-1)) & (position < end.unsqueeze(-1))
     # A weight of zero does not keep out a token that is not finite, as padding may be.

@@ -19,16 +19,12 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from hf_xalign.cli import packaged
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
-from hf_xalign.recipes.align_mlm_grid import GridArguments
-from hf_xalign.recipes.common import DataArguments
-from hf_xalign.recipes.finetune import TaskArguments
-from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.recipes.pretraining_arguments import PretrainingArguments
-from hf_xalign.recipes.sentences import PPAArguments
+from hf_xalign.recipes import align_mlm_grid, common, finetune, mapping_arguments, pretraining_arguments, sentences
 from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 CLASSES = [
-    *(DataArguments, PPAArguments, TaskArguments, PretrainingArguments, MappingArguments, GridArguments),
+    *(common.DataArguments, sentences.PPAArguments, finetune.TaskArguments, align_mlm_grid.GridArguments),
+    *(pretraining_arguments.PretrainingArguments, mapping_arguments.MappingArguments),
     *(FAOConfig, MAOConfig, PPAConfig, AlignMLMConfig, TaskConfig),
 ]
 
@@ -46,9 +42,8 @@ def launched(monkeypatch, tmp_path):
 def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--learning_rate", "-1e-3", "--train_data", "de=a b.tsv", "bn=b", "--bf16=true"]
-    assert (
-        main(["train", "fao", "--processes", "2", *words, "--", "--processes", "9", "--config=mao_mbert_linear"]) == 0
-    )
+    passed = ["--processes", "9", "--config=mao_mbert_linear"]
+    assert main(["train", "fao", "--processes", "2", *words, "--", *passed]) == 0
     (args,) = launched
     assert Path(args.training_script) == packaged.script("fao") and packaged.script("fao").is_file()
     config = packaged.FOLDER / "configs" / "mao_mbert_linear.yaml"
@@ -56,57 +51,34 @@ def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
     assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
 
 
-@pytest.mark.parametrize(("gpus", "asked", "processes"), [(0, None, 1), (0, 3, 3), (4, None, 4), (4, 1, 1)])
-def test_one_process_a_gpu(launched, monkeypatch, gpus, asked, processes):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert main(["train", "mao", *(["--processes", str(asked)] if asked else [])]) == 0
-    (args,) = launched
-    assert (args.num_processes, args.multi_gpu) == (processes, processes > 1)
-    assert args.num_cpu_threads_per_process is None  # left to the recipe
-
-
-def test_ones_own_accelerate_configuration_decides(launched, monkeypatch, tmp_path):
-    own = tmp_path / "own.yaml"
-    own.write_text("num_processes: 3\n")
-    monkeypatch.setattr(config_args, "default_config_file", str(own))
-    assert main(["train", "fao"]) == 0
-    assert main(["train", "mapping"]) == 0
-    assert main(["train", "align_mlm_grid"]) == 0
-    assert main(["train", "fao", "--accelerate_config", "ddp_2gpu"]) == 0
-    assert main(["train", "fao", "--accelerate_config", str(own)]) == 0
-    assert [args.num_processes for args in launched] == [None, 1, 1, None, None]
-    packaged_file = str(packaged.FOLDER / "accelerate" / "ddp_2gpu.yaml")
-    assert [args.config_file for args in launched] == [None, None, None, packaged_file, str(own)]
-
-
-def test_configs_are_files_of_ones_own_or_packaged(launched, tmp_path, monkeypatch):
+def test_processes_and_configurations(launched, monkeypatch, tmp_path):
+    """One process a GPU, unless words or the user's own configuration say otherwise; names or paths of files."""
     monkeypatch.chdir(tmp_path)
-    Path("fao_embedded.yaml").write_text("seed: 3\n")
-    packaged_file = str(packaged.FOLDER / "configs" / "mao_linear_embedded.yaml")
-    for name in ("fao_embedded.yaml", "mao_linear_embedded", "mao_linear_embedded.yaml"):
-        assert main(["train", "fao", "--config", name]) == 0
-    assert [args.training_script_args[1] for args in launched] == ["fao_embedded.yaml", packaged_file, packaged_file]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["--config", "fao_embeded"],
-            "--config fao_embeded: no such file here or in the package; did you mean fao",
-        ),
-        (["--config=qqq"], "no such file here or in the package; the package has "),
-        (["--accelerate_config", "ddp"], "--accelerate_config ddp: no such file"),
-        (["--processes", "0"], "--processes 0: at least one is needed"),
-        (["--processes", "2", "--accelerate_config", "ddp_2gpu"], "give one of them"),
-    ],
-)
-def test_refused_before_anything_starts(launched, capsys, words, said):
-    assert main(["train", "fao", *words]) == 2
-    assert said in capsys.readouterr().err and not launched
-    for method in ("mapping", "align_mlm_grid"):
-        assert main(["train", method, "--processes", "2"]) == 2
-        assert f"{method} runs in one process" in capsys.readouterr().err and not launched
+    for gpus, words, processes in [(0, "", 1), (0, "--processes 3", 3), (4, "", 4), (4, "--processes 1", 1)]:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        assert main(["train", "mao", *words.split()]) == 0
+        args = launched.pop()
+        assert (args.num_processes, args.multi_gpu) == (processes, processes > 1), (gpus, words)
+        assert args.num_cpu_threads_per_process is None  # left to the recipe
+    for name in ("own.yaml", "fao_embedded.yaml"):
+        Path(name).write_text("num_processes: 3\n")
+    monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
+    ddp = str(packaged.FOLDER / "accelerate" / "ddp_2gpu.yaml")
+    mao = str(packaged.FOLDER / "configs" / "mao_linear_embedded.yaml")
+    for words, processes, accelerate, config in [
+        ("fao", None, None, []),
+        ("mapping", 1, None, []),
+        ("align_mlm_grid", 1, None, []),
+        ("fao --accelerate_config ddp_2gpu", None, ddp, []),
+        ("fao --accelerate_config own.yaml", None, "own.yaml", []),
+        ("fao --config fao_embedded.yaml", None, None, ["fao_embedded.yaml"]),
+        ("fao --config mao_linear_embedded", None, None, [mao]),
+        ("fao --config mao_linear_embedded.yaml", None, None, [mao]),
+    ]:
+        assert main(["train", *words.split()]) == 0
+        args = launched.pop()
+        found = (args.num_processes, args.config_file, args.training_script_args[1:])
+        assert found == (processes, accelerate, config), words
 
 
 def test_the_status_is_the_recipes(launched, monkeypatch, capsys):
@@ -117,13 +89,15 @@ def test_the_status_is_the_recipes(launched, monkeypatch, capsys):
         monkeypatch.setattr(launch, "launch_command", launch_command)
         return main(["train", "fao"])
 
-    assert fail(subprocess.CalledProcessError(2, "fao")) == 2
-    assert fail(subprocess.CalledProcessError(130, "fao")) == 130
-    assert capsys.readouterr().err == ""
-    assert fail(subprocess.CalledProcessError(-signal.SIGKILL, "fao")) == 137
-    assert capsys.readouterr().err == "error: the recipe was stopped by SIGKILL (out of memory?)\n"
-    failures = {1: ProcessFailure(local_rank=1, pid=7, exitcode=2, error_file="none")}
-    assert fail(ChildFailedError("fao", failures)) == 2
+    killed = "error: the recipe was stopped by SIGKILL (out of memory?)\n"
+    failure = ProcessFailure(local_rank=1, pid=7, exitcode=2, error_file="none")
+    for error, status, said in [
+        (subprocess.CalledProcessError(2, "fao"), 2, ""),
+        (subprocess.CalledProcessError(130, "fao"), 130, ""),
+        (subprocess.CalledProcessError(-signal.SIGKILL, "fao"), 137, killed),
+        (ChildFailedError("fao", {1: failure}), 2, ""),
+    ]:
+        assert (fail(error), capsys.readouterr().err) == (status, said)
 
 
 def test_an_interrupt_is_left_to_the_recipe(launched, monkeypatch):
@@ -147,13 +121,8 @@ def test_demo_is_fao_on_what_the_package_holds(launched):
     assert Path(args.training_script) == packaged.script("fao")
     option, config, *rest = args.training_script_args
     assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
-    data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
+    data, _ = parse((common.DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
     assert data.model_name_or_path == "embedded" and data.train_data == ["embedded:de", "embedded:bn"]
-
-
-def test_no_recipe_has_a_field_of_the_launchers_name():
-    fields = {field.name for cls in CLASSES for field in dataclasses.fields(cls)}
-    assert not fields & {"processes", "accelerate_config"}
 
 
 def test_help_of_each_method_is_its_recipes(capsys):
@@ -163,10 +132,14 @@ def test_help_of_each_method_is_its_recipes(capsys):
         text = capsys.readouterr().out
         assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
         assert packaged.config_names(method) and all(name in text for name in packaged.config_names(method))
+    with pytest.raises(SystemExit):
+        main(["train", "fao", "--", "--help"])  # of the recipe itself
+    assert "--freeze_embeddings" in capsys.readouterr().out
 
 
-def test_every_recipe_can_be_had_without_a_checkout():
-    """What is run by itself has a command; of the rest none is a program."""
+def test_every_recipe_has_a_command_and_no_field_of_the_launchers_name():
+    fields = {field.name for cls in CLASSES for field in dataclasses.fields(cls)}
+    assert not fields & {"processes", "accelerate_config"}
     programs = {path.stem for path in packaged.FOLDER.glob("*.py") if "__main__" in path.read_text("utf-8")}
     assert programs == {*packaged.METHODS, "compare", "distances"}
     assert {"compare", "distances"} < set(COMMANDS)
@@ -174,27 +147,18 @@ def test_every_recipe_can_be_had_without_a_checkout():
     assert said == list(packaged.METHODS)
 
 
-def test_all_settings_are_listed_by_the_recipe_itself(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "fao", "--", "--help"])
-    assert "--freeze_embeddings" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_a_run_under_accelerate(tmp_path):
     """By the real launcher, from a folder without a checkout, in one process and in two."""
     make_files(tmp_path)
     hf_xalign = [sys.executable, "-c", "import sys; from hf_xalign.cli.main import main; sys.exit(main())"]
-    wrong = subprocess.run(
-        [*hf_xalign, "train", "fao", "--learning_rate", "much"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert wrong.returncode == 2
-    assert [line for line in wrong.stderr.splitlines() if line.startswith("error: ")] == wrong.stderr.splitlines()[-1:]
+    options = {"cwd": tmp_path, "capture_output": True, "text": True}
+    wrong = subprocess.run([*hf_xalign, "train", "fao", "--learning_rate", "much"], **options)
+    lines = wrong.stderr.splitlines()
+    assert wrong.returncode == 2 and [line for line in lines if line.startswith("error: ")] == lines[-1:]
     assert "--learning_rate" in wrong.stderr and "Traceback" not in wrong.stderr
     for processes in ("1", "2"):
-        options = command(tmp_path, "--max_steps", "2", "--bf16", "false", out=processes)
-        words = ["train", "fao", "--processes", processes, *options]
-        done = subprocess.run([*hf_xalign, *words], cwd=tmp_path, capture_output=True, text=True)
+        words = command(tmp_path, "--max_steps", "2", "--bf16", "false", out=processes)
+        done = subprocess.run([*hf_xalign, "train", "fao", "--processes", processes, *words], **options)
         assert done.returncode == 0, done.stderr
-        assert (tmp_path / processes / "results.json").is_file()
         assert f'"processes": {processes}' in (tmp_path / processes / "results.json").read_text("utf-8")

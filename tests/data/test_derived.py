@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import unicodedata
 
-import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 
@@ -14,7 +13,6 @@ from hf_xalign.data.derived_rows import derive, derive_pairs, move_spans
 from hf_xalign.data.transliteration import LETTERS, Alphabet, is_shared
 from hf_xalign.data.treebank import Tree
 from hf_xalign.data.word_order import HEAD, WordOrder
-from hf_xalign.errors import InputError
 
 TEXT = [
     "The cat sees the dog . It runs !",
@@ -105,22 +103,12 @@ def test_syntax_moves_phrases_and_leaves_the_final_mark():
     found = DerivedLanguage("en", ("syntax", "inversion"), word_order=ALWAYS_AFTER)
     assert found.words(TREE.words, TREE) == ["burns", "big", "house", "the", "."]
     assert found.code == "en-x-syntax-inv"
-    with pytest.raises(InputError, match="needs the sentence's dependency tree"):
-        found.words(TREE.words)
-    with pytest.raises(InputError, match="the tree is of other words"):
-        found.words(["a", "b"], TREE)
 
 
 def test_saved_and_loaded_with_the_same_fingerprint(tmp_path):
-    found = DerivedLanguage(
-        "en",
-        ("syntax", "permutation", "transliteration"),
-        seed=5,
-        shared=0.3,
-        alphabet=ALPHABET,
-        word_order=ALWAYS_AFTER,
-        on_unknown="keep",
-    )
+    operations = ("syntax", "permutation", "transliteration")
+    options = {"seed": 5, "shared": 0.3, "alphabet": ALPHABET, "word_order": ALWAYS_AFTER, "on_unknown": "keep"}
+    found = DerivedLanguage("en", operations, **options)
     before = Hasher.hash(found)
     found.words(TREE.words, TREE)
     found.save(tmp_path / "language.json")
@@ -128,47 +116,12 @@ def test_saved_and_loaded_with_the_same_fingerprint(tmp_path):
     assert loaded == found
     assert Hasher.hash(found) == Hasher.hash(loaded) == before
     assert Hasher.hash(language("inversion", seed=1)) != Hasher.hash(language("inversion", seed=2))
-    for name, content in (("a", "{}"), ("b", "no"), ("c", '{"format": "derived_language", "version": 1}')):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(InputError, match=f"{name}: not a derived language"):
-            DerivedLanguage.load(tmp_path / name)
-    with pytest.raises(InputError, match="cannot be read"):
-        DerivedLanguage.load(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"operations": ()}, "operations: none"),
-        ({"operations": ("inverse",)}, "operations: inverse; name one or more of syntax"),
-        ({"operations": ("inversion", "inversion")}, "each once"),
-        ({"operations": ("inversion", "syntax"), "word_order": ALWAYS_AFTER}, "syntax comes first"),
-        ({"operations": ("transliteration", "inversion"), "alphabet": ALPHABET}, "transliteration comes last"),
-        ({"operations": ("transliteration",)}, "alphabet=.* goes with transliteration"),
-        ({"operations": ("inversion",), "alphabet": ALPHABET}, "give both or none"),
-        ({"operations": ("syntax",)}, "word_order=.* goes with syntax"),
-        ({"shared": 0.5}, "shared=0.5"),
-        ({"shared": -1}, "shared=-1"),
-        ({"base": "English"}, "no language code"),
-        ({"on_unknown": "drop"}, "on_unknown='drop'"),
-    ],
-)
-def test_refused_languages(change, message):
-    with pytest.raises(InputError, match=message):
-        DerivedLanguage(**{"base": "en", "operations": ("inversion",)} | change)
 
 
 def test_alphabets_and_unknown_characters():
-    with pytest.raises(InputError, match=r"'z' \(U\+007A\) in 'zoo' is not in the alphabet"):
-        language("transliteration").spell("zoo")
     kept = language("transliteration", on_unknown="keep").spell("zoo")
     assert kept[0] == "z" and ALPHABET.restore(kept) == "zoo"
     assert Alphabet.of(["b▁a b"]).characters == "ab"
-    for wrong in ("ba", "aa", " a", "a▁", "\U00017000"):
-        with pytest.raises(InputError):
-            Alphabet(wrong)
-    with pytest.raises(InputError, match="7,000 different characters"):
-        Alphabet("".join(map(chr, range(0x4E00, 0x4E00 + 7000))))
 
 
 def loop_spans(labels):
@@ -204,8 +157,6 @@ def test_spans_stay_spans_when_reversed():
 
 def test_spans_torn_apart_become_several():
     assert move_spans(["B-X", "I-X", "I-X", "O", "B-X"], [2, 0, 3, 1, 4]) == ["B-X", "I-X", "O", "B-X", "B-X"]
-    with pytest.raises(InputError, match="'S-X' is not BIO"):
-        move_spans(["S-X"], [0])
 
 
 def test_labels_move_with_their_words():
@@ -225,23 +176,18 @@ def test_class_labels_keep_their_numbers():
     found = derive(rows, language("inversion"), "tokens", spans="ner")
     assert found.features == features
     assert found[0] == {"tokens": ["c", "b", "a", "."], "ner": [0, 1, 2, 0]}
-    rows = Dataset.from_dict({"tokens": [["a", "b"]], "ner": [[3, 0]]}, features=features)
-    with pytest.raises(InputError, match="row 0, ner: the class labels have no B-LOC"):
-        derive(rows, language("inversion"), "tokens", spans="ner")
 
 
-def test_text_and_pairs_and_processes():
+def test_text_and_pairs():
     found = language("permutation", "transliteration", seed=3, shared=0.3)
     rows = Dataset.from_dict({"a": TEXT, "b": TEXT[::-1], "label": list(range(len(TEXT)))})
     one = derive(rows, found, ["a", "b"])
     assert one["a"] == [" ".join(found.words(words)) for words in WORDS] == one["b"][::-1]
     assert one["label"] == rows["label"]
-    assert derive(rows, found, ["a", "b"], num_proc=2).to_list() == one.to_list()
     # A shuffled corpus has the same sentences.
     assert sorted(derive(rows.shuffle(seed=1), found, "a")["a"]) == sorted(one["a"])
 
     pairs = derive_pairs(rows, found, "a")
-    assert derive_pairs(rows, found, "a", num_proc=2).to_list() == pairs.to_list()
     assert pairs["source"] == [text for text in one["a"] if text]
     assert pairs["target"] == [text for text in TEXT if text]
     for row in pairs:
@@ -263,28 +209,3 @@ def test_trees_come_with_the_rows():
         "upos": ["DET", "NOUN", "ADJ", "VERB", "PUNCT"],
     }
     assert derive_pairs(rows, found, "tokens")[0]["links"] == [[0, 0], [1, 2], [2, 1], [3, 3], [4, 4]]
-    with pytest.raises(InputError, match=r"no column upos, heads, deprels .* load_treebank"):
-        derive(rows.select_columns("tokens"), found, "tokens")
-
-
-def test_refused_rows():
-    rows = Dataset.from_dict(
-        {"text": ["a b", None], "tokens": [["a"], ["b"]], "tags": [["X"], ["X", "Y"]], "n": [1, 2]}
-    )
-    inverted = language("inversion")
-    with pytest.raises(InputError, match="row 1: text is none"):
-        derive(rows, inverted, "text")
-    with pytest.raises(InputError, match="row 1: 1 words in tokens, but 2 values in tags"):
-        derive(rows, inverted, "tokens", labels="tags")
-    with pytest.raises(InputError, match="row 0, tags: the label 'X' is not BIO"):
-        derive(rows, inverted, "tokens", spans="tags")
-    with pytest.raises(InputError, match="column n holds no list"):
-        derive(rows, inverted, "tokens", labels="n")
-    with pytest.raises(InputError, match="neither text nor lists of words"):
-        derive(rows, inverted, "n")
-    with pytest.raises(InputError, match=r"no column words \(there are text"):
-        derive_pairs(rows, inverted, "words")
-    with pytest.raises(InputError, match="one column, but text, tokens are named"):
-        derive(rows, inverted, ["text", "tokens"], labels="tags")
-    with pytest.raises(InputError, match=r"row 0, text: 'b' \(U\+0062\) in 'b'"):
-        derive(rows, DerivedLanguage("en", ("transliteration",), alphabet=Alphabet("a")), "text")

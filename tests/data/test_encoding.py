@@ -1,59 +1,53 @@
-"""Words to tokens, and pairs to batches."""
+"""Words to tokens and their spans, for every kind of tokenizer, and under truncation."""
 
 from __future__ import annotations
 
-import pytest
-import torch
-from support.tiny import make_encoder, make_links, make_tokenizer
+import logging
+import re
 
-from hf_xalign.data.collators import PairCollator
+import pytest
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tiny import make_links
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
 from hf_xalign.data.encoding import encode_pairs, tokenize_words, word_tokenizer
 from hf_xalign.errors import InputError
 
 
-def xlmr_like():
-    """A unigram tokenizer that puts a lone word-boundary mark before pieces that have none of their own."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
+def unigram():
+    """Return a tokenizer that puts a lone word-boundary mark before pieces that have none of their own."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁the", "cat", "▁ca", "t", "."]
-    tokenizer = Tokenizer(models.Unigram([(p, -1.0) for p in pieces], unk_id=3))
+    tokenizer = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
     )
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", cls_token="<s>", sep_token="</s>", unk_token="<unk>"
-    )
+    names = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def test_spans_are_the_words_tokens():
-    tokenizer = make_tokenizer()
+def test_spans_are_the_words_tokens(tokenizer):
     words = ["die", "katze", "öffnen", "the"]
     encoded = tokenize_words(tokenizer, [words])
     alone = [tokenizer(word, add_special_tokens=False).input_ids for word in words]
-    for (start, end), ids in zip(encoded.spans[0], alone, strict=True):
-        assert encoded.input_ids[0][start:end] == ids
+    assert [encoded.input_ids[0][start:end] for start, end in encoded.spans[0]] == alone
     assert encoded.spans[0][0, 0] == 1
 
 
 def test_a_lone_boundary_mark_is_not_the_word():
-    tokenizer = xlmr_like()
-    words = ["the", ".", "▁"]
-    encoded = tokenize_words(tokenizer, [words])
+    tokenizer = unigram()
+    encoded = tokenize_words(tokenizer, [["the", ".", "▁"]])
     tokens = tokenizer.convert_ids_to_tokens(encoded.input_ids[0])
-    found = ["".join(tokens[start:end]) for start, end in encoded.spans[0]]
-    assert tokens == ["<s>", "▁the", "▁", ".", "▁", "</s>"] or "▁" in tokens
-    assert found[:2] == ["▁the", "."]
-    assert found[2] == "▁"
+    assert tokens == ["<s>", "▁the", "▁", ".", "▁", "</s>"]
+    assert encoded.spans[0].tolist() == [[1, 2], [3, 4], [4, 5]]
 
 
 def test_byte_level_words_keep_their_blank():
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.train_from_iterator(["the cat the cat a cat the"] * 50, trainers.BpeTrainer(vocab_size=300))
@@ -63,106 +57,81 @@ def test_byte_level_words_keep_their_blank():
     assert not tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space
 
 
-def test_truncation_drops_links_and_pairs(caplog):
-    links = make_links(7)
-    full = encode_pairs(links, make_tokenizer())
-    with caplog.at_level("INFO"):
-        cut = encode_pairs(links, make_tokenizer(), max_length=6)
-    assert len(cut) < len(full)
-    assert f"{len(full) - len(cut)} of {len(full)} pairs dropped" in caplog.text
-    for row in cut:
-        assert len(row["source_ids"]) <= 6
-        assert row["source_ids"][-1] == 3
-        for i, j in row["links"]:
-            for side, word in (("source", i), ("target", j)):
-                start, end = row[f"{side}_starts"][word], row[f"{side}_ends"][word]
-                assert 0 < start < end <= 5
+def slow_pair(row, tokenizer, limit):
+    """Return the sentences' ids, the kept links, and their words as token ids, with one call of the tokenizer a word."""
+    sides = [
+        [tokenizer(word, add_special_tokens=False).input_ids for word in row[f"{side}_words"]]
+        for side in ("source", "target")
+    ]
+    ids = [[2, *[token for word in words for token in word][: limit - 2], 3] for words in sides]
+    whole = [sum(len(word) for word in words[: k + 1]) <= limit - 2 for words in sides for k in range(len(words))]
+    fits = whole[: len(sides[0])], whole[len(sides[0]) :]
+    kept = [[i, j] for i, j in row["links"] if fits[0][i] and fits[1][j] and sides[0][i] and sides[1][j]]
+    return ids, kept, [(sides[0][i], sides[1][j]) for i, j in kept]
 
 
-def test_a_word_cut_in_half_has_no_span():
-    encoded = tokenize_words(make_tokenizer(), [["die", "öffnen"]], max_length=6)
-    assert encoded.spans[0][1].tolist() == [0, 0]
-    assert len(encoded.input_ids[0]) == 6
+@st.composite
+def parallel_rows(draw):
+    """Draw word-aligned pairs; a word of a blank alone has no token."""
+    words = st.lists(st.sampled_from(["the", "katze", "öffnen", "a", "x-y", " ", "houses"]), min_size=1, max_size=6)
+    rows = []
+    for _ in range(draw(st.integers(1, 4))):
+        source, target = draw(words), draw(words)
+        link = st.tuples(st.integers(0, len(source) - 1), st.integers(0, len(target) - 1)).map(list)
+        rows.append(
+            {"source_words": source, "target_words": target, "links": draw(st.lists(link, min_size=1, max_size=5))}
+        )
+    return rows
 
 
-def test_no_link_left_is_an_error():
-    with pytest.raises(InputError, match="no pair keeps a word link"):
-        encode_pairs(make_links(3), make_tokenizer(), max_length=3)
+def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
+    """Links of words that were cut are dropped, pairs without a link are dropped and counted."""
+    caplog.set_level(logging.INFO)
+
+    @settings(max_examples=60)
+    @given(parallel_rows(), st.integers(3, 20))
+    def check(rows, limit):
+        caplog.clear()
+        expected = [slow_pair(row, tokenizer, limit) for row in rows]
+        left = [found for found in expected if found[1]]
+        dataset = Dataset.from_list([{**row, "source_lang": f"l{k}"} for k, row in enumerate(rows)])
+        if not left:
+            with pytest.raises(
+                InputError, match="no pair keeps a word link after encoding: check the links and max_length"
+            ):
+                encode_pairs(dataset, tokenizer, max_length=limit)
+            return
+        encoded = encode_pairs(dataset, tokenizer, max_length=limit)
+        assert encoded["source_lang"][:] == [f"l{k}" for k, found in enumerate(expected) if found[1]]
+        for row, (ids, links, words) in zip(encoded, left, strict=True):
+            assert [row["source_ids"], row["target_ids"]] == ids and row["links"] == links
+            assert row["length"] == max(map(len, ids)) <= limit
+            for (i, j), pair in zip(links, words, strict=True):
+                for side, word, tokens in (("source", i, pair[0]), ("target", j, pair[1])):
+                    start, end = row[f"{side}_starts"][word], row[f"{side}_ends"][word]
+                    assert row[f"{side}_ids"][start:end] == tokens != []
+            spans = zip(row["source_starts"] + row["target_starts"], row["source_ends"] + row["target_ends"])
+            assert all((start, end) == (0, 0) or 0 < start < end < limit for start, end in spans)
+        counts = re.findall(r"(\d+) of (\d+) pairs dropped: no link left after truncation", caplog.text)
+        dropped = len(rows) - len(left)
+        assert counts == ([(str(dropped), str(len(rows)))] if dropped else [])
+
+    check()
 
 
-def test_a_link_out_of_range_names_the_row():
-    links = make_links(3).map(lambda row, k: {"links": [[0, 99]] if k == 1 else row["links"]}, with_indices=True)
-    with pytest.raises(InputError, match="row 1: a link points outside"):
-        encode_pairs(links, make_tokenizer())
+def test_a_word_cut_in_half_has_no_span(tokenizer):
+    encoded = tokenize_words(tokenizer, [["die", "öffnen"]], max_length=6)
+    assert encoded.spans[0].tolist() == [[1, 4], [0, 0]] and len(encoded.input_ids[0]) == 6
 
 
-def test_missing_columns_are_named():
-    with pytest.raises(InputError, match=r"no column links.*align_words"):
-        encode_pairs(make_links(3).remove_columns("links"), make_tokenizer())
-
-
-def test_subword_links_are_links_of_tokens():
-    tokenizer = make_tokenizer()
+def test_subword_links_are_links_of_tokens(tokenizer):
     links = make_links(4).map(
-        lambda row: {
-            "source_words": tokenizer.tokenize(row["source"]),
-            "target_words": tokenizer.tokenize(row["target"]),
-            "links": [[0, 0]],
-        }
+        lambda row: (
+            {f"{side}_words": tokenizer.tokenize(row[side]) for side in ("source", "target")} | {"links": [[0, 0]]}
+        )
     )
     row = encode_pairs(links, tokenizer, subword_links=True)[0]
     assert row["source_ids"] == tokenizer(links[0]["source"]).input_ids
     assert row["source_starts"][:3] == [1, 2, 3] and row["source_ends"][:3] == [2, 3, 4]
-
-
-@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
-@pytest.mark.parametrize("linked_tokens", ["words", "cls", "cls_sep", "all"])
-def test_batches_hold_the_linked_words(pooling, linked_tokens):
-    """Every link of every row, found back through the batch's indices, pools the right tokens."""
-    tokenizer, encoder = make_tokenizer(), make_encoder().eval()
-    rows = list(encode_pairs(make_links(5), tokenizer))
-    batch = PairCollator(tokenizer.pad_token_id, pooling, linked_tokens=linked_tokens)(rows)
-    with torch.no_grad():
-        hidden = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
-    tokens = hidden.flatten(0, 1)[batch["token_index"]]
-    if pooling == "mean":
-        words = [tokens[batch["token_word"] == w].mean(0) for w in range(len(batch["token_counts"]))]
-    else:
-        words = list(tokens)
-    expected = []
-    for k, row in enumerate(rows):
-        last = {"source": len(row["source_ids"]) - 1, "target": len(row["target_ids"]) - 1}
-        pairs = [(("w", i), ("w", j)) for i, j in row["links"]] if linked_tokens in ("words", "all") else []
-        pairs += [(("cls", 0), ("cls", 0))] if linked_tokens != "words" else []
-        pairs += [(("sep", 0), ("sep", 0))] if linked_tokens in ("cls_sep", "all") else []
-        for pair in pairs:
-            vectors = []
-            for side, half, (kind, word) in zip(("source", "target"), (0, 5), pair, strict=True):
-                start, end = {"cls": (0, 1), "sep": (last[side], last[side] + 1)}.get(kind, (None, None))
-                if start is None:
-                    start, end = row[f"{side}_starts"][word], row[f"{side}_ends"][word]
-                span = hidden[half + k, start:end]
-                vectors.append({"first": span[0], "last": span[-1], "mean": span.mean(0)}[pooling])
-            expected.append(vectors)
-    assert len(expected) == len(batch["links"])
-    for (i, j), (source, target) in zip(batch["links"].tolist(), expected, strict=True):
-        torch.testing.assert_close(words[i], source)
-        torch.testing.assert_close(words[j], target)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("which", ["all", "linked"])
-def test_kept_words_are_those_of_one_side(side, which):
-    tokenizer = make_tokenizer()
-    rows = list(encode_pairs(make_links(5), tokenizer))
-    batch = PairCollator(tokenizer.pad_token_id, "last", regularized_side=side, regularized_words=which)(rows)
-    column = 0 if side == "source" else 1
-    words = 0
-    for row in rows:
-        linked = {link[column] for link in row["links"]}
-        words += len(linked) if which == "linked" else len(row[f"{side}_starts"])
-    assert len(batch["kept_words"]) == words
-    assert torch.equal(batch["kept_words"][batch["kept_links"]], batch["links"][:, column])
-    tokens = batch["token_index"][batch["kept_words"]]
-    ids = batch["input_ids"].flatten()[tokens]
-    assert torch.equal(ids, batch["kept_ids"].flatten()[batch["kept_index"]])
+    cut = encode_pairs(links, tokenizer, subword_links=True, max_length=5)[0]
+    assert cut["source_ids"] == [*row["source_ids"][:4], 3] and cut["source_ends"][:5] == [2, 3, 4, 0, 0]

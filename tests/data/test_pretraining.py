@@ -1,4 +1,4 @@
-"""Rows of text: packing against a loop, framing, cutting, and the same for any number of processes."""
+"""Rows of text and sentence pairs as token ids: packing against a loop, framing, cutting, filters and their counts."""
 
 from __future__ import annotations
 
@@ -7,67 +7,48 @@ import logging
 import numpy as np
 import pytest
 from datasets import Dataset
-from support.tiny import make_tokenizer
-from tokenizers import processors
-from transformers import BertConfig, RobertaConfig
+from support.tiny import make_tokenizer, make_two_separator_tokenizer
+from transformers import BertConfig
 
-from hf_xalign.data.pretraining import TextCounts, check_block_size, encode_pretraining, pack
-from hf_xalign.errors import InputError
+from hf_xalign.data.pretraining import TextCounts, encode_pretraining, pack
+from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 
 CONFIG = BertConfig(max_position_embeddings=64)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def xlmr_like():
-    """The tiny tokenizer with XLM-R's frame: two separators between two sentences."""
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return tokenizer
-
-
 def letters(count, start=0):
-    """A sentence of so many tokens of the tiny tokenizer."""
+    """Return a sentence of so many tokens of the tiny tokenizer."""
     return " ".join(LETTERS[(start + k) % 26] for k in range(count))
 
 
-def text(*sizes, seed=0):
+def random_text(count, seed=0, longest=20):
+    sizes = np.random.default_rng(seed).integers(0, longest, size=count).tolist()
     return Dataset.from_dict({"text": [letters(size, seed + k) for k, size in enumerate(sizes)]})
 
 
-def random_text(count, seed=0, longest=20):
-    return text(*np.random.default_rng(seed).integers(0, longest, size=count).tolist(), seed=seed)
-
-
 def pairs(*sizes, languages=("de",)):
-    """Rows of (source tokens, target tokens); the languages take turns."""
-    return Dataset.from_dict(
-        {
-            "source": [letters(s, k) for k, (s, _) in enumerate(sizes)],
-            "target": [letters(t, k + 5) for k, (_, t) in enumerate(sizes)],
-            "source_lang": [languages[k % len(languages)] for k in range(len(sizes))],
-            "target_lang": ["en"] * len(sizes),
-        }
-    )
-
-
-def ids(tokenizer, sentence):
-    return tokenizer(sentence, add_special_tokens=False).input_ids
+    """Return rows of (source tokens, target tokens); the languages take turns."""
+    columns = {
+        "source": [letters(s, k) for k, (s, _) in enumerate(sizes)],
+        "target": [letters(t, k + 5) for k, (_, t) in enumerate(sizes)],
+        "source_lang": [languages[k % len(languages)] for k in range(len(sizes))],
+        "target_lang": ["en"] * len(sizes),
+    }
+    return Dataset.from_dict(columns)
 
 
 def loop_rows(sentences, room):
-    """Token lists packed one sentence after another, long ones cut."""
-    pieces = [s[start : start + room] for s in sentences for start in range(0, len(s), room)]
+    """Return token lists packed one sentence after another, long ones cut."""
     rows = [[]]
-    for piece in pieces:
+    for piece in (s[start : start + room] for s in sentences for start in range(0, len(s), room)):
         if rows[-1] and len(rows[-1]) + len(piece) > room:
             rows.append([])
         rows[-1] = rows[-1] + piece
     return rows
 
 
-# ---- Packing ----
+# ---- Rows of text ----
 
 
 def test_pack_by_hand():
@@ -79,69 +60,46 @@ def test_pack_by_hand():
 def test_rows_by_hand(tokenizer):
     corpus = Dataset.from_dict({"text": ["a b c", "d e", "", "f g h i", "j"]})
     rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=7)
-    frames = [["[CLS]", *sentence.split(), "[SEP]"] for sentence in ("a b c d e", "f g h i j")]
-    assert [tokenizer.convert_ids_to_tokens(row) for row in rows["input_ids"]] == frames
-    assert rows["length"][:] == [7, 7] and rows["example"][:] == [0, 1]
-    assert rows["languages"][:] == [["en"], ["en"]] and rows["parts"][:] == [[7], [7]]
-    assert rows["source_lang"][:] == ["en", "en"]
+    common = {"length": 7, "languages": ["en"], "parts": [7], "source_lang": "en"}
+    ids = [[2, *tokenizer.convert_tokens_to_ids(list(row)), 3] for row in ("abcde", "fghij")]
+    assert rows.to_list() == [{"input_ids": row, "example": k, **common} for k, row in enumerate(ids)]
     assert counts == {"en": TextCounts(sentences=5, left_out=1, cut=0, rows=2, tokens=10)}
-
-
-@pytest.mark.parametrize("block_size", [5, 13, 64])
-def test_rows_against_a_loop(block_size, tokenizer):
-    corpora = {"en": random_text(1200), "de": random_text(120, seed=9, longest=30)}  # `map` takes 1000 at once
-    rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=block_size)
-    expected, codes = [], []
-    for code, corpus in corpora.items():
-        sentences = [ids(tokenizer, sentence) for sentence in corpus["text"]]
-        own = loop_rows(sentences, block_size - 2)
-        expected += [[2, *row, 3] for row in own]
-        codes += [code] * len(own)
-        assert counts[code] == TextCounts(
-            sentences=len(corpus),
-            left_out=sum(not s for s in sentences),
-            cut=sum(len(s) > block_size - 2 for s in sentences),
-            rows=len(own),
-            tokens=sum(map(len, sentences)),
-        )
-    assert rows["input_ids"][:] == expected
-    assert rows["source_lang"][:] == codes and rows["languages"][:] == [[code] for code in codes]
-    assert rows["length"][:] == [len(row) for row in expected] == [part for (part,) in rows["parts"]]
-    assert rows["example"][:] == list(range(len(expected)))
-
-
-def test_words_are_tokenized_as_they_are_split(tokenizer):
-    words = [["the", "cat-dog"], [], ["haus", "öffnen"]]
+    words = [["the", "cat-dog"], [], ["haus", "öffnen"]]  # words are tokenized as they are split
     corpus = Dataset.from_dict({"words": words, "text": ["x", "y", "z"]})
     rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=40)
     whole = tokenizer([word for sentence in words for word in sentence], is_split_into_words=True).input_ids
     assert rows["input_ids"][:] == [whole] and counts["en"].left_out == 1
 
 
-# ---- Sentence pairs ----
+@pytest.mark.parametrize("block_size", [5, 13, 64])
+def test_rows_against_a_loop(block_size, tokenizer):
+    corpora = {"en": random_text(1100), "de": random_text(120, seed=9, longest=30)}  # `map` takes 1000 at once
+    rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=block_size)
+    expected, codes = [], []
+    for code, corpus in corpora.items():
+        sentences = tokenizer(corpus["text"][:], add_special_tokens=False).input_ids
+        own = loop_rows(sentences, block_size - 2)
+        expected += [[2, *row, 3] for row in own]
+        codes += [code] * len(own)
+        left_out, cut = sum(not s for s in sentences), sum(len(s) > block_size - 2 for s in sentences)
+        assert counts[code] == TextCounts(len(corpus), left_out, cut, len(own), sum(map(len, sentences)))
+    assert rows["input_ids"][:] == expected
+    assert rows["source_lang"][:] == codes and rows["languages"][:] == [[code] for code in codes]
+    assert rows["length"][:] == [len(row) for row in expected] == [part for (part,) in rows["parts"]]
+    assert rows["example"][:] == list(range(len(expected)))
 
 
-@pytest.mark.parametrize("make", [make_tokenizer, xlmr_like])
+@pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
 def test_pair_rows_by_hand(make):
     tokenizer = make()
-    bitext = Dataset.from_dict(
-        {
-            "source": ["a b", "c", "d e f", "g h i j k l", "m"],
-            "target": ["n", "o p", "q r", "s", ""],
-            "source_lang": ["de"] * 5,
-            "target_lang": ["en"] * 5,
-        }
-    )
-    between = ["[SEP]"] if make is make_tokenizer else ["[SEP]", "[SEP]"]
-    block_size = 10 + 1 + len(between)
-    rows, counts = encode_pretraining(
-        {"en": text(2, 2)}, tokenizer, CONFIG, block_size=block_size, pairs=bitext, pair_share=9.0
-    )
+    columns = {"source": ["a b", "c", "d e f", "g h i j k l", "m"], "target": ["n", "o p", "q r", "s", ""]}
+    bitext = Dataset.from_dict({**columns, "source_lang": ["de"] * 5, "target_lang": ["en"] * 5})
+    between = ["[SEP]"] * (1 if make is make_tokenizer else 2)
     # Rooms of 4 tokens a side (9 of 12 or 13 tokens are left, and halved).
-    expected = [
-        ["[CLS]", *"nop", *between, *"abc", "[SEP]"],
-        ["[CLS]", *"qr", *between, *"def", "[SEP]"],
-    ]
+    options = {"block_size": 11 + len(between), "pairs": bitext, "pair_share": 9.0}
+    corpus = Dataset.from_dict({"text": ["a b", "b c"]})
+    rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, **options)
+    expected = [["[CLS]", *"nop", *between, *"abc", "[SEP]"], ["[CLS]", *"qr", *between, *"def", "[SEP]"]]
     found = rows.filter(lambda row: len(row["parts"]) == 2)
     assert [tokenizer.convert_ids_to_tokens(row) for row in found["input_ids"]] == expected
     assert found["parts"][:] == [[4 + len(between), 4], [3 + len(between), 4]]
@@ -153,21 +111,21 @@ def test_pair_rows_by_hand(make):
 def test_pair_rows_are_those_the_tokenizer_makes(tokenizer):
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     bitext = pairs(*sizes, languages=("de", "bn"))
-    rows, counts = encode_pretraining(
-        {"en": random_text(100)}, tokenizer, CONFIG, block_size=31, pairs=bitext, pair_share=9.0
-    )
+    options = {"block_size": 31, "pairs": bitext, "pair_share": 9.0}
+    rows, counts = encode_pretraining({"en": random_text(100)}, tokenizer, CONFIG, **options)
     for code in ("de", "bn"):
-        own = bitext.filter(lambda row, code=code: row["source_lang"] == code)
-        left = rows.filter(lambda row, code=code: row["source_lang"] == f"en+{code}")
+        own = [row for row in bitext if row["source_lang"] == code]
+        left = [row["input_ids"] for row in rows if row["source_lang"] == f"en+{code}"]
         expected = [("", "")]
-        for target, source in zip(own["target"], own["source"], strict=True):
-            longer = [f"{side} {added}".strip() for side, added in zip(expected[-1], (target, source), strict=True)]
+        for row in own:
+            added = zip(expected[-1], (row["target"], row["source"]), strict=True)
+            longer = tuple(f"{side} {more}".strip() for side, more in added)
             if max(len(side.split()) for side in longer) <= 14:
-                expected[-1] = tuple(longer)
+                expected[-1] = longer
             else:
-                expected.append((target, source))
-        assert left["input_ids"][:] == [tokenizer(*sides).input_ids for sides in expected]
-        tokens = sum(len(side.split()) for side in [*own["source"], *own["target"]])
+                expected.append((row["target"], row["source"]))
+        assert left == [tokenizer(*sides).input_ids for sides in expected]
+        tokens = sum(len(row[side].split()) for row in own for side in ("source", "target"))
         assert counts[f"en+{code}"] == TextCounts(30, 0, 0, len(left), tokens)
 
 
@@ -179,102 +137,72 @@ def test_share_of_pair_rows(tokenizer, caplog):
         rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=16, pairs=bitext, **options)
         assert counts["en+de"].rows == sum(len(parts) == 2 for parts in rows["parts"])
         assert counts["en+de"].tokens == 12 * counts["en+de"].rows
-        return rows, counts
+        return rows.to_list(), counts
 
     rows, counts = encode()
     plain = counts["en"].rows + counts["de"].rows
     assert counts["en+de"].rows == round(0.25 * plain) < 200
-    again, other = encode()[0], encode(seed=1)[0]
-    assert rows.to_list() == again.to_list()
-    assert rows["input_ids"][:plain] == other["input_ids"][:plain] and rows.to_list() != other.to_list()
+    other = encode(seed=1)[0]
+    assert rows == encode()[0] != other and rows[:plain] == other[:plain]
     with caplog.at_level(logging.WARNING):
         assert encode(pair_share=3.0)[1]["en+de"].rows == 400
     assert f"400 TLM rows, of {round(3 * plain)}" in caplog.text
-    with pytest.raises(InputError, match="pair_share=0"):
-        encode(pair_share=0)
 
 
-# ---- The same whatever the processes ----
+# ---- Sentence pairs ----
 
 
-def test_same_with_several_processes(tokenizer, tmp_path):
-    """The second half of `de` is but a part of one row, and so is that of each language's pairs."""
-    corpora = {"en": random_text(1500), "de": random_text(40, seed=5, longest=3)}
-    bitext = pairs(*[(1 + k % 7, 1 + k % 5) for k in range(12)], languages=("de", "bn"))
-    options = {"block_size": 64, "pairs": bitext, "pair_share": 0.1}
-    one, counts = encode_pretraining(corpora, tokenizer, CONFIG, **options)
-    corpora["en"].save_to_disk(tmp_path / "en")
-    on_disk = {**corpora, "en": Dataset.load_from_disk(str(tmp_path / "en"))}
-    two, counts_two = encode_pretraining(on_disk, tokenizer, CONFIG, **options, num_proc=2)
-    assert one.to_list() == two.to_list() and counts == counts_two and one.features == two.features
+def test_ids_are_the_tokenizers(tokenizer):
+    sides = {"source": ["die katze, öffnen!", "datei"], "target": ["the cat opening", "file it"]}
+    dataset = Dataset.from_dict({**sides, "source_lang": ["de"] * 2, "target_lang": ["en"] * 2})
+    encoded, counts = encode_sentence_pairs(dataset, tokenizer, min_tokens=1, max_tokens=60)
+    for number, (row, text) in enumerate(zip(encoded, dataset, strict=True)):
+        ids = {f"{side}_ids": tokenizer(text[side]).input_ids[1:-1] for side in sides}
+        assert row == {
+            **ids,
+            "length": sum(map(len, ids.values())),
+            "source_lang": "de",
+            "target_lang": "en",
+            "pair": number,
+        }
+    assert counts == {"de": PairCounts(2, 0, 0)}
 
 
-# ---- What is refused ----
-
-
-def test_no_text(tokenizer):
-    for corpus, reason in ((text(0, 0), "text in its 2 rows"), (text(3).select([]), "rows")):
-        with pytest.raises(InputError, match=f"the corpus of de has no {reason}"):
-            encode_pretraining({"en": text(3), "de": corpus}, tokenizer, CONFIG, block_size=20)
-    with pytest.raises(InputError, match="at least one corpus"):
-        encode_pretraining({}, tokenizer, CONFIG, block_size=20)
-
-
-def test_missing_columns(tokenizer):
-    with pytest.raises(InputError, match="no column words or text"):
-        encode_pretraining({"en": text(3).rename_column("text", "line")}, tokenizer, CONFIG, block_size=20)
-    with pytest.raises(InputError, match="no column source_lang"):
-        encode_pretraining(
-            {"en": text(3)}, tokenizer, CONFIG, block_size=20, pairs=pairs((3, 3)).remove_columns("source_lang")
-        )
-
-
-def test_empty_cell(tokenizer):
-    corpus = Dataset.from_dict({"text": ["a", None]})
-    with pytest.raises(InputError, match="the corpus of en, row 1: the column text is empty"):
-        encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=20)
-
-
-def test_pairs_that_do_not_fit(tokenizer):
-    with pytest.raises(InputError, match="none of the 2 sentence pairs fits: each side may have 1 to 8"):
-        encode_pretraining({"en": text(3)}, tokenizer, CONFIG, block_size=20, pairs=pairs((9, 3), (3, 0)))
-    with pytest.raises(InputError, match="there are no sentence pairs"):
-        encode_pretraining({"en": text(3)}, tokenizer, CONFIG, block_size=20, pairs=pairs((9, 3)).select([]))
-
-
-def test_another_script(tokenizer):
-    corpus = Dataset.from_dict({"text": ["привет мир"]})
-    with pytest.raises(InputError, match="the corpus of ru: the tokenizer"):
-        encode_pretraining({"ru": corpus}, tokenizer, CONFIG, block_size=20)
-
-
-@pytest.mark.parametrize(
-    ("block_size", "config", "reason"),
-    [
-        (65, CONFIG, r"block_size=65.*\(bert\) takes 64"),
-        (64, RobertaConfig(max_position_embeddings=64, pad_token_id=1), r"\(roberta\) takes 62"),
-        (4, CONFIG, "5 is the least"),
-    ],
-)
-def test_block_sizes_that_are_none(block_size, config, reason, tokenizer):
-    with pytest.raises(InputError, match=reason):
-        check_block_size(block_size, tokenizer, config, pairs=True)
-    check_block_size(62, tokenizer, config, pairs=True)
-
-
-@pytest.mark.parametrize("token", ["mask", "pad"])
-def test_tokens_that_are_missing(token):
+def test_filters_of_the_paper(caplog):
+    """Just long enough, just short enough, and too short on one side counted before too long."""
     tokenizer = make_tokenizer()
-    setattr(tokenizer, f"{token}_token", None)
-    with pytest.raises(InputError, match=f"no {'mask' if token == 'mask' else 'padding'} token"):
-        encode_pretraining({"en": text(3)}, tokenizer, CONFIG, block_size=20)
+    tokenizer.model_max_length = 512
+    sizes = ((9, 20), (20, 9), (10, 10), (120, 9), (64, 64), (118, 10), (64, 65), (0, 30))
+    with caplog.at_level(logging.INFO):
+        encoded, counts = encode_sentence_pairs(pairs(*sizes, languages=("de", "bn")), tokenizer)
+    assert encoded["pair"][:] == [2, 4, 5]
+    assert encoded["length"][:] == [20, 128, 128]
+    assert counts == {"bn": PairCounts(kept=1, short=3, long=0), "de": PairCounts(kept=2, short=1, long=1)}
+    assert counts["de"].total == 4
+    assert "bn: 3 short, 0 long of 4; de: 1 short, 1 long of 4" in caplog.text
 
 
-def test_no_separator():
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    check_block_size(20, tokenizer, CONFIG)
-    with pytest.raises(InputError, match="pair template"):
-        check_block_size(20, tokenizer, CONFIG, pairs=True)
+def test_the_models_limit_holds_and_numbers_do_not_move_with_the_filters(tokenizer):
+    """The tiny tokenizer takes 64 tokens, 3 of them special."""
+    encoded, counts = encode_sentence_pairs(pairs((30, 31), (31, 31)), tokenizer)
+    assert encoded["length"][:] == [61] and counts["de"].long == 1
+    for least in (2, 9):
+        encoded, _ = encode_sentence_pairs(pairs(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=least)
+        assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(least - 1, 14))
+
+
+def test_frame():
+    for make, specials in ((make_tokenizer, 3), (make_two_separator_tokenizer, 4)):
+        tokenizer = make()
+        before, between, after = sentence_frame(tokenizer)
+        a, b = (tokenizer(text, add_special_tokens=False).input_ids for text in ("the cat", "datei öffnen"))
+        assert [*before, *a, *after] == tokenizer("the cat").input_ids
+        assert [*before, *a, *between, *b, *after] == tokenizer("the cat", "datei öffnen").input_ids
+        assert sentence_frame(tokenizer).pair_specials == specials
+
+
+def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
+    encoded, _ = encode_sentence_pairs(pairs((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
+    tokens = [token for row in encoded for token in row["source_ids"] + row["target_ids"]]
+    assert count_tokens(encoded, len(tokenizer)).tolist() == [tokens.count(token) for token in range(len(tokenizer))]
+    assert len(tokens) == 3 + 2 + 2 + 4

@@ -1,56 +1,48 @@
-"""The order of pairs."""
+"""Seeded orders: of pairs, grouped by length and balanced over languages, and of two streams in one batch."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
-import pytest
+from datasets import Dataset
+from torch.utils.data import DataLoader, SequentialSampler
 
 from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.streams import PairedSampler, PairedStreams
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, 1003)
 LANGUAGES = ["de"] * 800 + ["bn"] * 203
 
 
-def order(epoch=0, **settings):
-    sampler = PairSampler(LENGTHS, LANGUAGES, **{"step_pairs": 8, "seed": 1, **settings})
+def order(epoch=0, lengths=LENGTHS, **settings):
+    sampler = PairSampler(lengths, LANGUAGES, **{"step_pairs": 8, "seed": 1, **settings})
     sampler.set_epoch(epoch)
     indices = list(sampler)
     assert len(indices) == len(sampler)
     return indices
 
 
-@pytest.mark.parametrize("grouped", [True, False])
-def test_every_pair_once_in_a_seeded_order_of_the_epoch(grouped):
-    first = order(group_by_length=grouped)
-    assert sorted(first) == list(range(1003))
-    assert first == order(group_by_length=grouped)
-    assert first != order(epoch=1, group_by_length=grouped)
-    assert first != order(seed=2, group_by_length=grouped)
+def test_every_pair_once_in_a_seeded_order_of_the_epoch():
+    for grouped in (True, False):
+        first = order(group_by_length=grouped)
+        assert sorted(first) == list(range(1003)) and first == order(group_by_length=grouped)
+        assert first not in (order(epoch=1, group_by_length=grouped), order(seed=2, group_by_length=grouped))
+    assert order(shuffle=False) == list(range(1003))
 
 
-def test_grouping_saves_padding():
-    def padded(indices):
-        return sum(8 * LENGTHS[indices[k : k + 8]].max() for k in range(0, 1000, 8))
+def test_grouping_saves_padding_and_shuffles_the_steps_of_a_window():
+    def longest(indices):
+        return [LENGTHS[indices[k : k + 8]].max() for k in range(0, 1000, 8)]
 
-    assert padded(order()) < 0.75 * padded(order(group_by_length=False))
-
-
-def test_steps_of_a_window_are_shuffled():
+    assert sum(longest(order())) < 0.75 * sum(longest(order(group_by_length=False)))
     means = [LENGTHS[order()[k : k + 8]].mean() for k in range(0, 400, 8)]
     assert means != sorted(means, reverse=True)
 
 
-def test_no_shuffle_keeps_the_corpus():
-    assert order(shuffle=False) == list(range(1003))
-
-
 def test_every_step_has_its_share_of_each_language():
     """Bengali is a fifth of the pairs, and its sentences are three times as long."""
-    lengths = np.where(np.array(LANGUAGES) == "bn", LENGTHS * 3, LENGTHS)
-    sampler = PairSampler(lengths, LANGUAGES, step_pairs=20, seed=1)
-    indices = list(sampler)
+    indices = order(lengths=np.where(np.array(LANGUAGES) == "bn", LENGTHS * 3, LENGTHS), step_pairs=20)
     shares = [sum(LANGUAGES[i] == "bn" for i in indices[k : k + 20]) for k in range(0, 1000, 20)]
     assert min(shares) >= 3 and max(shares) <= 6
 
@@ -60,17 +52,16 @@ def test_a_remainder_that_does_not_fill_every_process_is_left_out():
     assert set(order(multiple=8)) != set(order(multiple=8, epoch=1))
 
 
-@pytest.mark.parametrize("language_sampling", ["proportional", "each"])
-def test_what_is_left_out_is_not_always_the_shortest(language_sampling):
-    """31 pairs, of which an epoch has room for 16: in time each comes."""
-    lengths, languages = list(range(31)), ["de"] * 31
-    sampler = PairSampler(lengths, languages, step_pairs=16, multiple=16, language_sampling=language_sampling)
-    drawn = set()
-    for epoch in range(20):
-        sampler.set_epoch(epoch)
-        drawn |= set(sampler)
-        assert len(list(sampler)) == 16
-    assert drawn == set(range(31))
+def test_no_pair_is_always_left_out():
+    """Of 31 pairs, an epoch has room for 16: in time each comes."""
+    for sampling in ("proportional", "each"):
+        sampler = PairSampler(range(31), ["de"] * 31, step_pairs=16, multiple=16, language_sampling=sampling)
+        drawn = set()
+        for epoch in range(20):
+            sampler.set_epoch(epoch)
+            drawn |= set(sampler)
+            assert len(list(sampler)) == 16
+        assert drawn == set(range(31))
 
 
 def test_each_language_in_every_step():
@@ -81,3 +72,68 @@ def test_each_language_in_every_step():
     counts = Counter(indices)
     assert all(counts[i] == 1 for i in range(800))
     assert {counts[i] for i in range(800, 1003)} == {3, 4}
+
+
+# ---- Two streams ----
+
+
+def stream(corpus=7, seed=0):
+    return PairSampler([5] * corpus, ["de"] * corpus, step_pairs=2, seed=seed)
+
+
+def task_order():
+    return PairSampler([5] * 10, ["en"] * 10, step_pairs=4, seed=3)
+
+
+def drawn(paired, *epochs):
+    rows = []
+    for epoch in epochs:
+        paired.set_epoch(epoch)
+        rows += paired
+    return rows
+
+
+def test_the_task_comes_in_its_own_order_whatever_the_streams_seed():
+    one, other = (drawn(PairedSampler(task_order(), stream(seed=seed), share=0.5), 0) for seed in (0, 1))
+    assert [row for row, _ in one] == [row for row, _ in other] == list(task_order())
+    assert [pairs for _, pairs in one] != [pairs for _, pairs in other]
+
+
+def test_every_window_of_a_batch_has_its_pairs():
+    rows = drawn(PairedSampler(task_order(), stream(), share=0.5), 0, 1, 2)
+    assert len(rows) == 30
+    for start in range(0, 30, 4):
+        assert sum(len(pairs) for _, pairs in rows[start : start + 4]) == min(4, 30 - start) // 2
+    assert [len(pairs) for _, pairs in drawn(PairedSampler(task_order(), stream(), share=2.0), 0)] == [2] * 10
+
+
+def test_the_stream_runs_on_over_epochs_and_resumes():
+    paired = PairedSampler(task_order(), stream(), share=0.7)
+    rows = drawn(paired, 0, 1, 2)
+    pairs = [pair for _, some in rows for pair in some]
+    assert len(pairs) == 21 and pairs[:7] != pairs[7:14]
+    assert all(sorted(pairs[start : start + 7]) == list(range(7)) for start in (0, 7, 14))
+    assert drawn(paired, 2) == rows[20:]
+
+
+def test_a_steps_pairs_are_of_like_length():
+    """Every step has a whole group of the stream's, also after an epoch whose last step lacks examples."""
+    for examples in (24, 22):
+        lengths = [10 * (k // 4) + k % 4 for k in range(32)]
+        groups = PairSampler(lengths, ["de"] * 32, step_pairs=4, seed=1, multiple=4)
+        paired = PairedSampler(SequentialSampler(range(examples)), groups, share=0.5, step_examples=8)
+        epochs = [drawn(paired, epoch) for epoch in range(5)]
+        steps = [[k for _, some in rows[n : n + 8] for k in some] for rows in epochs for n in range(0, len(rows), 8)]
+        assert {len(step) for step in steps} <= {3, 4}
+        assert all(len({lengths[k] // 10 for k in step}) == 1 for step in steps)
+        # Eight groups, then all of them again: none is passed over but for pairs that a short step leaves.
+        assert {k // 4 for step in steps[:8] for k in step} == set(range(8))
+
+
+def test_rows_of_both_streams_come_through_a_dataloader():
+    task = Dataset.from_dict({"text": [f"t{k}" for k in range(6)]})
+    pairs = Dataset.from_dict({"source": [f"s{k}" for k in range(3)]})
+    paired = PairedSampler(SequentialSampler(task), stream(len(pairs)), share=0.5)
+    batches = list(DataLoader(PairedStreams(task, pairs), sampler=paired, batch_size=2, collate_fn=list))
+    assert [[row.task["text"] for row in batch] for batch in batches] == [["t0", "t1"], ["t2", "t3"], ["t4", "t5"]]
+    assert sorted(pair["source"] for batch in batches for row in batch for pair in row.pairs) == ["s0", "s1", "s2"]

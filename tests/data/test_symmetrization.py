@@ -1,114 +1,120 @@
+"""Symmetrized links against plain sets, whoever found them, and the filters after it."""
+
 from __future__ import annotations
+
+from typing import get_args
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thot.alignment import SymmetrizationHeuristic
 
 from hf_xalign.data.statistical_alignment import StatisticalLinker
-from hf_xalign.data.symmetrization import LinkFilters, heuristic, symmetrize
+from hf_xalign.data.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
 from hf_xalign.errors import InputError
 
+METHODS = get_args(Symmetrization)
 NEIGHBOURS = [(di, dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]
 
 
-def _new(link, links, both):
-    new_row, new_column = link[0] not in {i for i, _ in links}, link[1] not in {j for _, j in links}
-    return (new_row and new_column) if both else (new_row or new_column)
+def reference(f, b, method):
+    """Return the links of a method by its definition, cell by cell over sets."""
 
+    def covers(link, everything):
+        new = link[0] not in {i for i, _ in links}, link[1] not in {j for _, j in links}
+        return all(new) if everything else any(new)
 
-def reference(forward, backward, method):
-    """The definitions, cell by cell over sets of links."""
-    f, b = ({(i, j) for i, j in np.argwhere(x).tolist()} for x in (forward, backward))
-    if method == "union":
-        return f | b
-    links = f & b
-    if method == "intersection":
-        return links
-    grown = True
+    links = set(f | b if method == "union" else f & b)
+    grown = method.startswith("grow")
     while grown:
         grown = False
         for i, j in sorted(f | b):
             beside = any((i + di, j + dj) in links for di, dj in NEIGHBOURS)
-            if (i, j) not in links and beside and _new((i, j), links, both=False):
-                links = links | {(i, j)}
+            if (i, j) not in links and beside and covers((i, j), everything=False):
+                links.add((i, j))
                 grown = True
-    if method == "grow-diag-final-and":
-        for direction in (f, b):
-            for link in sorted(direction):
-                if _new(link, links, both=True):
-                    links = links | {link}
+    for direction in (f, b) if method == "grow-diag-final-and" else ():
+        for link in sorted(direction):
+            if covers(link, everything=True):
+                links.add(link)
     return links
 
 
-def _random_directions(rng):
-    rows, columns = rng.integers(1, 8, size=2)
-    forward, backward = np.zeros((2, rows, columns), dtype=bool)
-    forward[np.arange(rows), rng.integers(columns, size=rows)] = rng.random(rows) < 0.8
-    backward[rng.integers(rows, size=columns), np.arange(columns)] = rng.random(columns) < 0.8
-    return forward, backward
+def cells(links):
+    return {tuple(cell) for cell in np.argwhere(links).tolist()}
 
 
-@pytest.mark.parametrize("method", ["intersection", "union", "grow-diag", "grow-diag-final-and"])
-def test_equals_the_definition(method):
-    rng = np.random.default_rng(0)
-    sizes = []
-    for _ in range(300):
-        forward, backward = _random_directions(rng)
-        before = forward.copy(), backward.copy()
-        result = symmetrize(forward, backward, method)
-        assert result.dtype == bool
-        assert {tuple(x) for x in np.argwhere(result).tolist()} == reference(forward, backward, method)
-        assert (forward == before[0]).all() and (backward == before[1]).all()
-        sizes.append(result.sum())
-    assert sum(sizes) > 200
+@st.composite
+def directions(draw):
+    """Draw the links of two directions of one sentence pair."""
+    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    bits = st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns)
+    return [np.array(draw(bits)).reshape(rows, columns) for _ in range(2)]
 
 
-def test_methods_differ_on_a_hand_made_case():
-    forward = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1]], dtype=bool)
-    backward = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)
-    links = {
-        method: np.argwhere(symmetrize(forward, backward, method)).tolist()
-        for method in ("intersection", "union", "grow-diag", "grow-diag-final-and")
-    }
-    assert links["intersection"] == [[0, 0]]
-    assert links["union"] == [[0, 0], [1, 0], [1, 1], [2, 2]]
-    assert links["grow-diag"] == [[0, 0], [1, 0], [1, 1], [2, 2]]
-    apart = np.zeros((3, 3), dtype=bool)
-    apart[0, 0] = apart[2, 2] = True
-    corner = apart & (np.arange(3) == 0)
-    assert np.argwhere(symmetrize(apart, corner, "grow-diag")).tolist() == [[0, 0]]
-    assert np.argwhere(symmetrize(apart, corner, "grow-diag-final-and")).tolist() == [[0, 0], [2, 2]]
+@pytest.mark.parametrize("method", METHODS)
+@given(pair=directions())
+def test_links_of_every_method_equal_sets(method, pair):
+    before = [links.copy() for links in pair]
+    found = symmetrize(*pair, method)
+    assert (found.dtype, found.shape) == (bool, pair[0].shape)
+    assert cells(found) == reference(*map(cells, pair), method)
+    assert all((links == old).all() for links, old in zip(pair, before))
 
 
-@pytest.mark.parametrize("method", ["intersection", "union", "grow-diag", "grow-diag-final-and"])
-def test_statistical_aligners_mean_the_same_by_a_name(method):
+def test_methods_differ_by_hand():
+    def found(forward, backward):
+        sides = np.zeros((2, 3, 3), dtype=bool)
+        for side, links in zip(sides, (forward, backward)):
+            side[tuple(np.transpose(links))] = True
+        return [sorted(cells(symmetrize(*sides, method))) for method in METHODS]
+
+    every = [(0, 0), (1, 0), (1, 1), (2, 2)]
+    assert found([(0, 0), (1, 0), (2, 2)], [(0, 0), (1, 1)]) == [[(0, 0)], every, every, every]
+    apart = [(0, 0), (2, 2)]
+    assert found(apart, [(0, 0)]) == [[(0, 0)], apart, [(0, 0)], apart]
+
+
+def test_statistical_aligners_mean_the_same_by_a_name():
     pairs = [("a b c", "x y z"), ("a b", "y x"), ("b c d", "y w z"), ("d a", "w x"), ("c", "z q")] * 3
     words = [(source.split(), target.split()) for source, target in pairs]
-    linker = StatisticalLinker("fast_align", words, symmetrization=method)
     sources, targets = [["d", "c", "b", "a"], ["a"]], [["x", "y", "z", "w"], ["q", "x"]]
-    links = linker(sources, targets)
-    direct, inverse = linker.directions
-    for source, target, found in zip(sources, targets, links):
-        forward = direct.get_best_alignment(source, target)[1].to_numpy()
-        backward = inverse.get_best_alignment(target, source)[1].to_numpy().T
-        assert {tuple(x) for x in found} == reference(forward, backward, method)
+    for method in METHODS:
+        linker = StatisticalLinker("fast_align", words, symmetrization=method)
+        direct, inverse = linker.directions
+        for source, target, found in zip(sources, targets, linker(sources, targets)):
+            forward = direct.get_best_alignment(source, target)[1].to_numpy()
+            backward = inverse.get_best_alignment(target, source)[1].to_numpy().T
+            assert {tuple(x) for x in found} == reference(cells(forward), cells(backward), method), method
 
 
-def test_unknown_name_is_refused():
-    with pytest.raises(InputError, match="grow-diag-final-and"):
-        heuristic("grow-final")
+def test_names_of_methods():
+    expected = [
+        getattr(SymmetrizationHeuristic, name)
+        for name in ("INTERSECTION", "UNION", "GROW_DIAG", "GROW_DIAG_FINAL_AND")
+    ]
+    assert [heuristic(name) for name in METHODS] == expected
+    for call in (lambda: heuristic("och"), lambda: symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")):
+        with pytest.raises(InputError) as refused:
+            call()
+        assert (
+            str(refused.value) == "symmetrization='och' is none of intersection, union, grow-diag, grow-diag-final-and"
+        )
 
 
 def test_filters_and_their_order():
     source, target = ["Haus", "1", "Chrome", ".", "rot", "blau"], ["house", "1", "Chrome", ".", "red", "colour"]
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (4, 5), (5, 5)]
+    assert LinkFilters() == (True, False, False)
     assert LinkFilters()(links, source, target) == [[0, 0], [1, 1], [2, 2], [3, 3]]
     assert LinkFilters(drop_identical=True)(links, source, target) == [[0, 0]]
     assert LinkFilters(require_letter=True)(links, source, target) == [[0, 0], [2, 2]]
     assert LinkFilters(False)(links, source, target) == [list(link) for link in links]
+    assert LinkFilters()([(0, 0), (1, 0), (2, 1), (3, 1), (3, 2)], "abcd", "xyz") == []
     # The identical link goes, but its word had two links: the other one goes as well.
     assert LinkFilters(True, True)([(0, 0), (0, 1)], ["x"], ["x", "y"]) == []
     assert LinkFilters(False, True)([(0, 0), (0, 1)], ["x"], ["x", "y"]) == [[0, 1]]
-
-
-def test_letters_of_any_script_count():
-    assert LinkFilters(require_letter=True)([(0, 0), (1, 1)], ["মা", "১২"], ["mother", "12"]) == [[0, 0]]
+    # A letter of any script counts, and both words need one.
+    words = ["মা", "১২", "a", "1"], ["mother", "12", "1", "a"]
+    assert LinkFilters(require_letter=True)([(k, k) for k in range(4)], *words) == [[0, 0]]

@@ -6,17 +6,14 @@ import itertools
 import random
 from collections import Counter
 
-import pytest
-
 from hf_xalign.data.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.word_order import HEAD, WordOrder
-from hf_xalign.errors import InputError
 
 
 def tree(text):
-    """Of `word/UPOS/head/relation` items."""
-    rows = [item.split("/") for item in text.split()]
-    return Tree([r[0] for r in rows], [r[1] for r in rows], [int(r[2]) for r in rows], [r[3] for r in rows])
+    """Return the tree of `word/UPOS/head/relation` items."""
+    words, upos, heads, relations = zip(*(item.split("/") for item in text.split()), strict=True)
+    return Tree(list(words), list(upos), list(map(int, heads)), list(relations))
 
 
 FRENCH = [
@@ -52,9 +49,8 @@ def loop_distribution(found, category, labels):
     weights = {}
     for order in itertools.permutations(range(len(labels))):
         product = 1.0
-        for i, first in enumerate(order):
-            for second in order[i + 1 :]:
-                product *= found.probability(category, labels[first], labels[second], natural=first < second)
+        for first, second in itertools.combinations(order, 2):
+            product *= found.probability(category, labels[first], labels[second], natural=first < second)
         weights[order] = product
     return {order: weight / sum(weights.values()) for order, weight in weights.items()}
 
@@ -74,8 +70,9 @@ def test_orders_are_drawn_by_the_product_over_pairs():
     draw = random.Random(5).random
     times = 6000
     drawn = Counter(tuple(found.order(given, draw)) for _ in range(times))
+    assert drawn.keys() <= {order for order, p in expected.items() if p > 0}
     for order, p in expected.items():
-        assert abs(drawn[order] / times - p) <= 4 * (p * (1 - p) / times) ** 0.5 + 1e-12, order
+        assert abs(drawn[order] / times - p) <= 4 * (p * (1 - p) / times) ** 0.5, order
 
 
 def test_long_phrases_and_other_heads():
@@ -96,70 +93,21 @@ def test_crossing_phrases_keep_every_word_once():
     assert all({order.index(1), order.index(4)} in ({0, 1}, {1, 2}, {2, 3}, {3, 4}) for order in orders)
 
 
-def test_learned_and_loaded(tmp_path):
+def test_files(tmp_path):
     found = WordOrder.learn(FRENCH)
     found.save(tmp_path / "french.json")
     assert WordOrder.load(tmp_path / "french.json") == found
-    (tmp_path / "other.json").write_text('{"format": "else"}')
-    with pytest.raises(InputError, match=r"other\.json: not a word order"):
-        WordOrder.load(tmp_path / "other.json")
-    with pytest.raises(InputError, match="cannot be read"):
-        WordOrder.load(tmp_path / "none.json")
-    with pytest.raises(InputError, match="no noun or verb"):
-        WordOrder.learn([tree("oh/INTJ/0/root")])
 
-
-CONLLU = """# sent_id = 1
-1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_
-1\tde\tde\tADP\t_\t_\t3\tcase\t_\t_
-2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_
-3\tpain\tpain\tNOUN\t_\t_\t0\troot\t_\t_
-3.1\tvu\tvoir\tVERB\t_\t_\t_\t_\t_\t_
-
-# sent_id = 2
-1\tOui\toui\tINTJ\t_\t_\t0\troot\t_\t_"""
-
-
-def test_conllu(tmp_path):
     path = tmp_path / "fr.conllu"
-    path.write_bytes(CONLLU.replace("\n", "\r\n").encode())
+    word, blank = "{}\t{}\t_\t{}\t_\t_\t{}\t{}\t_\t_", ("_",) * 3
+    rows = ["# sent_id = 1", word.format("1-2", "du", *blank), word.format(1, "de", "ADP", 3, "case")]
+    rows += [word.format(2, "le", "DET", 3, "det"), word.format(3, "pain", "NOUN", 0, "root")]
+    rows += [word.format("3.1", "vu", "VERB", "_", "_"), "", "# sent_id = 2", word.format(1, "Oui", "INTJ", 0, "root")]
+    path.write_bytes("\r\n".join(rows).encode())
     assert list(read_trees(path)) == [
         (["de", "le", "pain"], ["ADP", "DET", "NOUN"], [3, 3, 0], ["case", "det", "root"]),
         (["Oui"], ["INTJ"], [0], ["root"]),
     ]
-    rows = load_treebank([path, path])
-    assert rows.column_names == ["tokens", "upos", "heads", "deprels"]
-    assert len(rows) == 4
-    assert rows[2]["heads"] == [3, 3, 0]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("\troot\t_\t_\n3.1", "\troot\t_\n3.1", "line 5: 9 tab-separated fields"),
-        ("\t_\t3\tcase", "\t_\t9\tcase", "line 3: word 1 has the head 9, in a sentence of 3"),
-        ("\t_\t3\tcase", "\t_\t_\tcase", "line 3: word 1 has the head '_'"),
-        ("\t_\t0\troot\t_\t_\n3", "\t_\t1\troot\t_\t_\n3", "line 3: the heads of word 1 lead back"),
-        ("2\tle", "4\tle", "line 3: the words of the sentence are not numbered"),
-        ("\n\n", "\n", "line 3: the words of the sentence are not numbered"),
-    ],
-)
-def test_damaged_conllu(tmp_path, old, new, message):
-    path = tmp_path / "fr.conllu"
-    assert old in CONLLU
-    path.write_text(CONLLU.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        list(read_trees(path))
-
-
-def test_no_trees(tmp_path):
-    (tmp_path / "empty.conllu").write_text("# nothing\n")
-    with pytest.raises(InputError, match="no sentences"):
-        load_treebank(tmp_path / "empty.conllu")
-    with pytest.raises(InputError, match="cannot be read"):
-        load_treebank(tmp_path / "none.conllu")
-    (tmp_path / "latin.conllu").write_bytes("é".encode("latin1"))
-    with pytest.raises(InputError, match="not UTF-8"):
-        load_treebank(tmp_path / "latin.conllu")
-    with pytest.raises(InputError, match="2 words, but 1 upos"):
-        Tree(["a", "b"], ["NOUN"], [0, 1], ["root", "x"]).check()
+    loaded = load_treebank([path, path])
+    assert loaded.column_names == ["tokens", "upos", "heads", "deprels"]
+    assert len(loaded) == 4 and loaded[2]["heads"] == [3, 3, 0]

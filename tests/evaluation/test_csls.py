@@ -1,142 +1,298 @@
+"""The exact search against brute force, and every step of it on values worked out by hand."""
+
 from __future__ import annotations
+
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import csls
 from hf_xalign.evaluation.csls import nearest_neighbours
 
-
-def unit(vector):
-    norm = float(np.sqrt((vector * vector).sum()))
-    return vector / norm if norm > 0 else vector
+pytestmark = pytest.mark.numeric
 
 
-def loop_mean_of_nearest(x, others, k):
-    """r(x): mean of the k largest cosines, one dot product at a time."""
-    return float(np.mean(sorted((float(np.dot(unit(x), unit(y))) for y in others), reverse=True)[:k]))
+@given(
+    source=points(40),
+    target=points(40),
+    k=st.sampled_from((1, 2, 3, 8, 100)),
+    similarity=st.sampled_from(("csls", "cosine", "margin")),
+    tile=st.sampled_from((16, 32, 4096)),
+)
+def test_vectors_that_tie_against_brute_force(source, target, k, similarity, tile):
+    exact = similarity == "cosine" or is_exact(k, len(source), len(target))
+    if similarity == "margin":
+        source, target = source.abs(), target.abs()
+        lowest = means(source, target, k).min() + means(target, source, k).min()
+        if lowest <= 0:
+            with pytest.raises(InputError, match="a ratio to zero or less"):
+                nearest_neighbours(source, target, k=k, similarity=similarity)
+            return
+    with patch.object(csls, "_TILE", tile):
+        found = nearest_neighbours(source, target, k=k, similarity=similarity)
+    table = scores(source, target, similarity, k)
+    bound = 0.0 if exact else rounding(4, k, scale=4 if similarity == "csls" else 2 * (1 + table.max()) / lowest)
+    assert_nearest(found.source_to_target, table, bound)
+    assert_nearest(found.target_to_source, table.T, bound)
+    assert found.source_to_target.dtype == found.target_to_source.dtype == torch.int64
 
 
-def loop_nearest(source, target, k=10, use_csls=True):
-    """CSLS by its formula in float64, all loops; the first of equal scores wins."""
-    source, target = source.double().numpy(), target.double().numpy()
-    r_source = [loop_mean_of_nearest(x, target, k) if use_csls else 0.0 for x in source]
-    r_target = [loop_mean_of_nearest(y, source, k) if use_csls else 0.0 for y in target]
-    scores = np.empty((len(source), len(target)))
-    for i, x in enumerate(source):
-        for j, y in enumerate(target):
-            scores[i, j] = 2 * float(np.dot(unit(x), unit(y))) - r_source[i] - r_target[j]
-    return np.argmax(scores, axis=1).tolist(), np.argmax(scores, axis=0).tolist()
+def check(source, target, found, similarity="csls", k=10):
+    table = scores(source, target, similarity, k)
+    bound = rounding(source.shape[1], k, scale=8.0 if similarity == "margin" else 4.0)
+    assert_nearest(found.source_to_target, table, bound)
+    assert_nearest(found.target_to_source, table.T, bound)
 
 
-def loop_legacy(source, target, k=10):
-    """PEERS 2.3: queries by their norm, candidates and hubness by the Frobenius norm of the whole matrix."""
-    source, target = source.double().numpy(), target.double().numpy()
-    whole_source = source / np.sqrt((source**2).sum())
-    whole_target = target / np.sqrt((target**2).sum())
-    similarity = whole_source @ whole_target.T
-    hub_source = np.sort(similarity, axis=1)[:, -k:].mean(axis=1)
-    hub_target = np.sort(similarity, axis=0)[-k:].mean(axis=0)
-    forward = [int(np.argmax(2 * whole_target @ unit(x) - hub_target)) for x in source]
-    backward = [int(np.argmax(2 * whole_source @ unit(y) - hub_source)) for y in target]
-    return forward, backward
+@pytest.mark.parametrize("tile", [4096, 32])
+def test_vectors_of_many_directions_against_brute_force(tile, monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", tile)
+    for rows, others, k in ((70, 70, 10), (33, 97, 1), (90, 5, 3), (1, 40, 10), (1, 1, 10), (61, 45, 40)):
+        for hubs in (False, True):
+            source, target = vectors(1, rows, hubs=hubs), vectors(2, others, hubs=hubs)
+            check(source, target, nearest_neighbours(source, target, k=k), k=k)
+            for similarity in ("cosine", "margin") if hubs else ("cosine",):
+                found = nearest_neighbours(source, target, k=k, similarity=similarity)
+                check(source, target, found, similarity, k)
+    # Every later tile is nearer than all before it: the running k best are replaced over and over.
+    angle = torch.linspace(1.5, 0.0, 150)
+    source = torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
+    target = vectors(13, 140, dim=3, hubs=True)
+    check(source, target, nearest_neighbours(source, target))
 
 
-def as_lists(found):
-    return found.source_to_target.tolist(), found.target_to_source.tolist()
+def legacy_scores(source, target, k):
+    """The published scripts' scores: of every source to all targets, of every target to all sources."""
+    whole = [side.double().numpy() / np.sqrt(side.double().square().sum().item()) for side in (source, target)]
+    near = whole[0] @ whole[1].T
+    r_source, r_target = (np.sort(table, 1)[:, -k:].mean(1) for table in (near, near.T))
+    return 2 * units(source) @ whole[1].T - r_target, 2 * units(target) @ whole[0].T - r_source
 
 
-def vectors(seed, rows, dim=12, hubs=False):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, dim, generator=generator)
-    if hubs:
-        spread = torch.linspace(1.0, 0.05, dim)
-        x = x * spread + 0.5 + torch.randn(rows, 1, generator=generator).square() * 0.5
-    return x * torch.exp(torch.randn(rows, 1, generator=generator))
+@pytest.mark.parametrize("tile", [4096, 32])
+def test_legacy_is_the_published_variant(tile, monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", tile)
+    for scale, rows, k in ((1.0, 60, 10), (1e25, 40, 1), (1e-25, 21, 3), (1.0, 5, 100), (1.0, 3, 1), (1.0, 2, 1)):
+        source, target = vectors(rows, rows, dim=6) * scale, vectors(9, 75, dim=6) * scale
+        # Near to their whole matrix's norm, so that r is as large as the products.
+        source[0] *= 10
+        target[::5] = target[0] + 0.01 * target[::5]
+        found = nearest_neighbours(source, target, k=k, legacy=True)
+        forward, backward = legacy_scores(source, target, k)
+        assert_nearest(found.source_to_target, forward, rounding(6, k, scale=0.5))
+        assert_nearest(found.target_to_source, backward, rounding(6, k, scale=0.5))
+    assert [side.tolist() for side in nearest_neighbours(torch.zeros(3, 2), torch.zeros(2, 2), legacy=True)] == [
+        [0, 0, 0],
+        [0, 0],
+    ]
 
 
-@pytest.fixture(params=[4096, 32])
-def tile(request, monkeypatch):
-    """Once in a single tile, once in many (with ragged ones at the edges)."""
-    monkeypatch.setattr(csls, "_TILE", request.param)
+def test_options_that_are_left_out():
+    source, target = vectors(5, 300, hubs=True), vectors(6, 300, hubs=True)
+    lists = {
+        name: [side.tolist() for side in nearest_neighbours(source, target, **options)]
+        for name, options in {
+            "none": {},
+            "all": {"k": 10, "similarity": "csls", "legacy": False, "device": None},
+            "device": {"device": "cpu"},
+            "9": {"k": 9},
+            "11": {"k": 11},
+            "cosine": {"similarity": "cosine"},
+            "margin": {"similarity": "margin"},
+            "legacy": {"legacy": True},
+        }.items()
+    }
+    assert lists["none"] == lists["all"] == lists["device"]
+    for name in ("9", "11", "cosine", "margin", "legacy"):
+        assert lists[name] != lists["none"], name
 
 
-@pytest.mark.usefixtures("tile")
-class TestAgainstLoops:
-    @pytest.mark.parametrize("hubs", [False, True])
-    @pytest.mark.parametrize("shape", [(70, 70), (33, 97), (90, 5), (1, 40), (1, 1)])
-    def test_csls(self, shape, hubs):
-        source, target = vectors(1, shape[0], hubs=hubs), vectors(2, shape[1], hubs=hubs)
-        assert as_lists(nearest_neighbours(source, target)) == loop_nearest(source, target)
-
-    @pytest.mark.parametrize("k", [1, 3, 40, 1000])
-    def test_neighbourhood_sizes_up_to_more_than_the_pool(self, k):
-        source, target = vectors(3, 61, hubs=True), vectors(4, 45, hubs=True)
-        assert as_lists(nearest_neighbours(source, target, k=k)) == loop_nearest(source, target, k=k)
-
-    def test_cosine(self):
-        source, target = vectors(5, 50, hubs=True), vectors(6, 67, hubs=True)
-        found = as_lists(nearest_neighbours(source, target, similarity="cosine"))
-        assert found == loop_nearest(source, target, use_csls=False)
-        assert found != loop_nearest(source, target), "the case must tell cosine from CSLS"
-
-    def test_the_lowest_of_equal_vectors_wins(self):
-        source, target = vectors(7, 40), vectors(8, 50)
-        target[49] = target[48] = target[37] = target[2] = source[11]
-        source[39] = source[20] = source[11]
-        source[5] = target[44] = 4 * target[10]  # a power of two: equal after normalisation, to the bit
-        found = nearest_neighbours(source, target)
-        assert found.source_to_target[[11, 20, 39]].tolist() == [2, 2, 2]
-        assert found.target_to_source[[2, 37, 48, 49]].tolist() == [11, 11, 11, 11]
-        assert found.source_to_target[5] == 10
-        assert as_lists(found) == loop_nearest(source, target)
-
-    def test_equal_scores_of_different_vectors_give_the_lowest_index(self):
-        # One axis each: all cosines are exactly 0 or 1, so every query ties over many candidates.
-        source, target = torch.eye(80)[:60].clone(), torch.eye(80)[50:80].flip(0).clone()
-        found = as_lists(nearest_neighbours(source, target, k=1))
-        assert found == loop_nearest(source, target, k=1)
-        assert found[0][0] == 0, "a query without a partner ties over all candidates without one"
-
-    def test_all_vectors_equal(self):
-        found = as_lists(nearest_neighbours(torch.ones(50, 3), torch.ones(70, 3)))
-        assert found == ([0] * 50, [0] * 70)
-
-    def test_zero_vectors_have_cosine_zero_and_no_nan(self):
-        source, target = vectors(9, 40), vectors(10, 50)
-        source[3] = source[17] = target[21] = 0.0
-        assert as_lists(nearest_neighbours(source, target)) == loop_nearest(source, target)
-        assert as_lists(nearest_neighbours(torch.zeros(20, 4), torch.zeros(9, 4))) == ([0] * 20, [0] * 9)
-
-    def test_legacy(self):
-        source, target = vectors(11, 60), vectors(12, 75)
-        found = as_lists(nearest_neighbours(source, target, legacy=True))
-        assert found == loop_legacy(source, target)
-        assert found != loop_nearest(source, target), "the case must tell the published variant from CSLS"
-
-    def test_ascending_similarity(self):
-        # Every later tile is nearer than all before it: the running k best are replaced over and over.
-        angle = torch.linspace(1.5, 0.0, 150)
-        source = torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
-        target = vectors(13, 140, dim=3, hubs=True)
-        assert as_lists(nearest_neighbours(source, target)) == loop_nearest(source, target)
+def test_both_sides_go_to_the_device(monkeypatch):
+    seen = []
+    monkeypatch.setattr(csls, "_legacy", lambda *given: seen.append(given))
+    source, target = torch.ones(2, 3, dtype=torch.float64), torch.ones(3, 3, dtype=torch.bfloat16)
+    with patch.object(csls, "plain_float32") as precision:
+        for device in ("meta", None):
+            nearest_neighbours(source, target, k=4, legacy=True, device=device)
+    assert [[(side.device.type, side.dtype, len(side)) for side in given[:2]] for given in seen] == [
+        [(device, torch.float32, 2), (device, torch.float32, 3)] for device in ("meta", "cpu")
+    ]
+    assert [given[2] for given in seen] == [4, 4]
+    assert [call.args[0].type for call in precision.call_args_list] == ["meta", "cpu"]
 
 
-def test_mean_of_nearest_is_the_loops_value():
+def test_other_types_are_scored_in_float32():
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        source, target = vectors(18, 60).to(dtype).requires_grad_(), vectors(19, 60).to(dtype)
+        kept = source.detach().clone()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = nearest_neighbours(source, target)
+        check(kept.float(), target.float(), found)
+        assert torch.equal(source, kept) and source.grad is None and not found.source_to_target.requires_grad
+
+
+def test_large_and_tiny_values_keep_their_direction():
+    source, target = vectors(16, 30), vectors(17, 30)
+    scale = torch.logspace(-25, 25, 30)[:, None]
+    check(source, target, nearest_neighbours(source * scale, target * scale.flip(0)))
+
+
+def test_reduced_precision_is_suspended_and_put_back():
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        given = [backend.fp32_precision for backend in backends]
+        with pytest.raises(KeyError), torch.autocast("cpu"), csls.plain_float32(torch.device("cpu")):
+            seen = [backend.fp32_precision for backend in backends]
+            assert not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+            raise KeyError
+        assert [backend.fp32_precision for backend in backends] == given
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == ["ieee", "ieee"]
+
+
+def test_given_vectors_become_tensors():
+    tensor, array = torch.ones(2, 3, dtype=torch.float16), np.ones((2, 3))
+    assert csls.as_tensor(tensor, "x") is tensor
+    assert csls.as_tensor(array, "x").dtype == torch.float64
+    found = csls.as_tensor([[1, 2.5], (3, 4)], "x")
+    assert found.dtype == torch.float32 and found.tolist() == [[1, 2.5], [3, 4]]
+
+
+def test_norms_and_unit_rows_are_float32_of_sums_in_float64():
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-3e30, 4e30], [3e-30, -4e-30]]).repeat(100, 1)
+    lengths = torch.tensor([[5.0], [0.0], [5e30], [5e-30]]).repeat(100, 1)
+    found = csls.norms(x)
+    assert found.dtype == torch.float32 and found.shape == (400, 1)
+    torch.testing.assert_close(found, lengths, rtol=2 * torch.finfo(torch.float32).eps, atol=0)
+    unit = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-0.6, 0.8], [0.6, -0.8]]).repeat(100, 1)
+    torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
+
+
+def test_extended_rows_multiply_to_the_scores():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    left, right = csls._extend(x, 0), csls._extend(x, 1)
+    assert left[:2].tolist() == [[1, 2, 1, 0], [3, 4, 1, 0]] and left[2:].tolist() == [[0, 0, 0, -8]] * 14
+    assert right[:2].tolist() == [[1, 2, 0, 1], [3, 4, 0, 1]] and right[2:].tolist() == [[0, 0, -8, 0]] * 14
+    assert [len(csls._extend(torch.ones(rows, 2), 0)) for rows in (1, 15, 16, 17, 32, 33)] == [16, 16, 16, 32, 32, 48]
+
+
+@pytest.fixture
+def progress(monkeypatch):
+    """What tqdm was called with."""
+    calls = []
+    monkeypatch.setattr(csls, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
+    return calls
+
+
+def test_tiles_cover_the_product_in_one_buffer(monkeypatch, progress):
+    monkeypatch.setattr(csls, "_TILE", 32)
+    left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
+    product, corners, places = torch.full((40, 70), torch.nan), [], set()
+    for rows, columns, tile in csls.tiles(left, right, "name"):
+        product[rows, columns] = tile
+        corners.append((rows, columns))
+        places.add((tile.data_ptr(), tile.untyped_storage().nbytes()))
+    wanted = [(slice(i, i + 32), slice(j, j + 32)) for i in (0, 32) for j in (0, 32, 64)]
+    assert corners == wanted and torch.equal(product, left @ right.T)
+    assert len(places) == 1 and places.pop()[1] == 4 * 32 * 32
+    [(_, _, tile)] = csls.tiles(left[:3], right[:5], "name")
+    assert tile.untyped_storage().nbytes() == 4 * 3 * 5
+    assert [count for count, _ in progress] == [6, 1]
+
+
+def test_progress_is_shown_by_one_process(monkeypatch, progress):
+    for rank in (None, "0", "1", "2"):
+        monkeypatch.delenv("RANK", raising=False)
+        if rank is not None:
+            monkeypatch.setenv("RANK", rank)
+        list(csls.tiles(torch.ones(1, 1), torch.ones(1, 1), "name"))
+    kept = {"desc": "name", "unit": "tile", "leave": False, "delay": 5}
+    assert progress == [(1, {**kept, "disable": quiet}) for quiet in (False, False, True, True)]
+
+
+def test_progress_names_the_passes(progress):
+    x = torch.ones(1, 2)
+    for options, names in {
+        (): ["CSLS: neighbourhoods", "nearest neighbours"],
+        (("similarity", "margin"),): ["CSLS: neighbourhoods", "nearest neighbours"],
+        (("similarity", "cosine"),): ["nearest neighbours"],
+        (("legacy", True),): ["CSLS: neighbourhoods", "nearest neighbours", "nearest neighbours"],
+    }.items():
+        progress.clear()
+        nearest_neighbours(x, x, **dict(options))
+        assert [given["desc"] for _, given in progress] == names, options
+
+
+def test_blocks_interleave():
+    tile = torch.arange(32.0 * 48).view(32, 48).remainder(101)
+    for (values, maxima), lines in zip(csls._blocks(tile), (tile, tile.T), strict=True):
+        blocks = lines.shape[1] // 16
+        assert values.shape == (len(lines), 16, blocks)
+        for block in range(blocks):
+            assert torch.equal(values[:, :, block], lines[:, block::blocks])
+            assert torch.equal(maxima[:, block], lines[:, block::blocks].amax(1))
+
+
+def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", 16)
     source, target = vectors(14, 45, hubs=True), vectors(15, 37, hubs=True)
-    units = [csls.unit_rows(side, "side") for side in (source, target)]
-    r_source, r_target = csls._mean_of_nearest(csls._extend(units[0], 0), csls._extend(units[1], 1), 45, 37, 10)
-    wanted = [loop_mean_of_nearest(x, target.double().numpy(), 10) for x in source.double().numpy()]
-    assert np.allclose(r_source.numpy(), wanted, atol=1e-6)
-    wanted = [loop_mean_of_nearest(y, source.double().numpy(), 10) for y in target.double().numpy()]
-    assert np.allclose(r_target.numpy(), wanted, atol=1e-6)
+    sides = [csls._extend(csls.unit_rows(side, "side"), n) for n, side in enumerate((source, target))]
+    for k in (1, 10, 41):
+        wanted = means(source, target, k), means(target, source, k)
+        for found, half in ((csls._mean_of_nearest, 1), (csls._margin_means, 2)):
+            for one, other in zip(found(*sides, 45, 37, k), wanted, strict=True):
+                assert one.dtype == torch.float32
+                np.testing.assert_allclose(one.numpy(), other / half, rtol=0, atol=rounding(12, k, scale=1))
 
 
-def test_equal_rows_are_found_whatever_the_sign_of_zero():
+def test_the_largest_values_are_kept():
+    running = torch.tensor([[5.0, 3.0], [9.0, 8.0], [1.0, 1.0]])
+    values = torch.zeros(3, 4, 5)
+    csls._keep_largest(running, values - 1, values.amax(1) - 1)
+    assert running.tolist() == [[5, 3], [9, 8], [1, 1]], "nothing enters"
+    values[0, 3, 2] = 4.0
+    csls._keep_largest(running, values, values.amax(1))
+    assert running.tolist() == [[5, 4], [9, 8], [1, 1]], "one value of one block enters"
+    values[0, 1, 4], values[0, 2, 4], values[2, 0, 0] = 7.0, 6.0, 2.0
+    csls._keep_largest(running, values, values.amax(1))
+    assert running.tolist() == [[7, 6], [9, 8], [2, 1]]
+    for k in (1, 3, 5, 7):
+        tiles = torch.randperm(480, generator=torch.Generator().manual_seed(k)).view(2, 6, 8, 5).float()
+        running = torch.full((6, k), -torch.inf)
+        for n, tile in enumerate(tiles):
+            csls._keep_largest(running, tile, tile.amax(1))
+            seen = torch.cat([one.flatten(1) for one in tiles[: n + 1]], 1)
+            assert torch.equal(running, seen.sort(1, descending=True).values[:, :k])
+
+
+def test_the_first_of_the_largest_values_is_kept():
+    best, index = torch.tensor([2.0, 5.0, -torch.inf]), torch.tensor([3, 1, 0])
+    values = torch.zeros(3, 4, 5)
+    values[0, 3, 0] = values[0, 2, 4] = 7.0  # places 15 and 14
+    values[1, 0, 0] = 5.0  # no more than before
+    csls._keep_best(best, index, values, values.amax(1), 100)
+    assert best.tolist() == [7, 5, 0] and index.tolist() == [114, 1, 100]
+
+
+def test_equal_rows_are_found(monkeypatch):
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [0.5, 0.5]])
     assert csls.first_equal(x).tolist() == [0, 1, 0, 1, 4]
+    many = torch.arange(700.0).remainder(300)[:, None].repeat(1, 3)
+    assert csls.first_equal(many).tolist() == [n % 300 for n in range(700)]
+    assert csls.first_equal(torch.ones(4500, 1)).tolist() == [0] * 4500, "compared in more than one part"
+    # As if different rows shared a hash: only rows that equal the first one of it are merged.
+    monkeypatch.setattr(torch, "randint", lambda *given, **options: torch.zeros(2, dtype=torch.int64))
+    assert csls.first_equal(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])).tolist() == [0, 1, 0, 3]
 
 
 def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
@@ -146,70 +302,9 @@ def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
     # As if rounding had favoured the later copy, and had answered equal queries (sources 1 and 4) unequally.
     rounded = csls.Neighbours(torch.tensor([3, 3, 2, 1, 2, 4]), torch.tensor([4, 4, 2, 1, 0]))
     monkeypatch.setattr(csls, "_best", lambda *_: rounded)
-    assert as_lists(nearest_neighbours(source, target)) == ([0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0])
-
-
-def test_large_and_tiny_values_keep_their_direction():
-    source, target = vectors(16, 30), vectors(17, 30)
-    wanted = as_lists(nearest_neighbours(source, target))
-    scale = torch.logspace(-25, 25, 30)[:, None]
-    assert as_lists(nearest_neighbours(source * scale, target * scale.flip(0))) == wanted
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_types_are_scored_in_float32(dtype):
-    source, target = vectors(18, 60).to(dtype), vectors(19, 60).to(dtype)
-    wanted = loop_nearest(source.float(), target.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert as_lists(nearest_neighbours(source, target)) == wanted
-
-
-def test_reduced_precision_is_suspended_and_put_back():
-    seen = []
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        with csls.plain_float32(torch.device("cpu")):
-            seen = [backend.fp32_precision for backend in backends]
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert seen == ["ieee", "ieee"]
-
-
-def test_vectors_that_require_grad_are_left_alone():
-    source = vectors(20, 20).requires_grad_()
-    kept = source.detach().clone()
-    found = nearest_neighbours(source, vectors(21, 20))
-    assert not found.source_to_target.requires_grad
-    assert torch.equal(source, kept) and source.grad is None
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("legacy", [False, True])
-def test_a_bad_row_is_named(value, legacy):
-    target = vectors(22, 20)
-    target[13, 4] = value
-    with pytest.raises(InputError, match=r"target vectors: row 13 \(of 20\)"):
-        nearest_neighbours(vectors(23, 10), target, legacy=legacy)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "options", "message"),
-    [
-        (torch.ones(3, 4), torch.ones(3, 5), {}, "4 dimensions and target vectors 5"),
-        (torch.ones(0, 4), torch.ones(3, 4), {}, "source vectors: no rows"),
-        (torch.ones(3), torch.ones(3, 4), {}, "source vectors: expected a floating-point matrix"),
-        (torch.ones(3, 4), torch.ones(3, 4).long(), {}, "target vectors: expected a floating-point matrix"),
-        (torch.ones(3, 4), torch.ones(3, 4), {"k": 0}, "k=0"),
-        (torch.ones(3, 4), torch.ones(3, 4), {"similarity": "dot"}, "'dot' is not known"),
-        (torch.ones(3, 4), torch.ones(3, 4), {"similarity": "cosine", "legacy": True}, "variant of CSLS"),
-    ],
-)
-def test_bad_input(source, target, options, message):
-    with pytest.raises(InputError, match=message):
-        nearest_neighbours(source, target, **options)
+    for options in ({}, {"legacy": True}):
+        found = nearest_neighbours(source, target, **options)
+        assert [side.tolist() for side in found] == [[0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0]], options
 
 
 @pytest.mark.gpu

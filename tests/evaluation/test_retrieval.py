@@ -1,134 +1,70 @@
+"""Retrieval of linked words and of sentences, and alignment error, by hand and against brute force."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from support.nearest import on_circle, scores, vectors
+from support.numeric import assert_rounding
 
-from hf_xalign.errors import InputError
+from hf_xalign.evaluation import csls
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.csls import nearest_neighbours
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
+from hf_xalign.evaluation.sentences import sentence_retrieval
 
-# Directions in the plane by angle, so that who is nearest to whom can be seen: degrees.
-SOURCE_ANGLES = [0, 40, 90, 91, 180]
-TARGET_ANGLES = [92, 5, 2, 38, 179, 300]
+pytestmark = pytest.mark.numeric
+
+# Directions in the plane, so that who is nearest to whom can be seen.
+SOURCE, TARGET = on_circle(0, 40, 90, 91, 180), on_circle(92, 5, 2, 38, 179, 300)
 LINKS = [[0, 1], [1, 3], [2, 0], [4, 4]]
 SOURCE_WORDS = ["der", "Hund", "die", "Katze", "der"]
 TARGET_WORDS = ["the", "the", "a", "dog", "the", "cat"]
 
 
-def on_circle(degrees):
-    angle = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
-    return torch.stack([angle.cos(), angle.sin()], 1)
+def test_pools_and_types_by_hand():
+    def score(pool, target_words=TARGET_WORDS):
+        words = {"source_words": SOURCE_WORDS, "target_words": target_words}
+        return word_retrieval(SOURCE, TARGET, LINKS, similarity="cosine", pool=pool, **words)
 
-
-def score(**options):
-    return word_retrieval(on_circle(SOURCE_ANGLES), on_circle(TARGET_ANGLES), LINKS, **options)
-
-
-def test_linked_pool_by_hand():
-    scores = score(similarity="cosine", source_words=SOURCE_WORDS, target_words=TARGET_WORDS)
+    names = ["source_to_target", "target_to_source", "mean"]
+    names += [f"type_{name}" for name in names]
     # Linked sources at 0, 40, 90, 180 and targets at 5, 38, 92, 179: every word finds its partner.
-    assert scores == {
-        "source_to_target": 1.0,
-        "target_to_source": 1.0,
-        "mean": 1.0,
-        "type_source_to_target": 1.0,
-        "type_target_to_source": 1.0,
-        "type_mean": 1.0,
-        "source_pool": 4,
-        "target_pool": 4,
-        "queries": 4,
-    }
-
-
-def test_all_pool_by_hand():
-    scores = score(similarity="cosine", pool="all", source_words=SOURCE_WORDS, target_words=TARGET_WORDS)
+    assert score("linked") == {**dict.fromkeys(names, 1.0), "source_pool": 4, "target_pool": 4, "queries": 4}
     # Source 0 meets the unlinked target at 2 degrees ("a", not "the"); target 92 meets the unlinked source at 91
     # ("Katze").
-    assert scores == {
-        "source_to_target": 0.75,
-        "target_to_source": 0.75,
-        "mean": 0.75,
-        "type_source_to_target": 0.75,
-        "type_target_to_source": 0.75,
-        "type_mean": 0.75,
-        "source_pool": 5,
-        "target_pool": 6,
-        "queries": 4,
-    }
-
-
-def test_type_level_counts_another_occurrence_of_the_same_word():
-    words = [*TARGET_WORDS]
-    words[2] = "the"
-    scores = score(similarity="cosine", pool="all", source_words=SOURCE_WORDS, target_words=words)
-    assert (scores["source_to_target"], scores["type_source_to_target"]) == (0.75, 1.0)
+    assert score("all") == {**dict.fromkeys(names, 0.75), "source_pool": 5, "target_pool": 6, "queries": 4}
+    other = score("all", ["the", "the", "the", "dog", "the", "cat"])
+    assert (other["source_to_target"], other["type_source_to_target"]) == (0.75, 1.0), "another occurrence of a word"
 
 
 def test_directions_and_links_in_any_order():
     generator = torch.Generator().manual_seed(0)
-    source, target = torch.randn(80, 8, generator=generator), torch.randn(90, 8, generator=generator)
-    links = torch.stack(
-        [torch.randperm(80, generator=generator)[:50], torch.randperm(90, generator=generator)[:50]], 1
-    )
-    target[links[:, 1]] = source[links[:, 0]] + 0.8 * torch.randn(50, 8, generator=generator)
+    source, target = vectors(0, 80, dim=8), vectors(1, 90, dim=8)
+    links = torch.stack([torch.randperm(n, generator=generator)[:50] for n in (80, 90)], 1)
+    target[links[:, 1]] = source[links[:, 0]] + 0.8 * target[links[:, 1]]
     for pool in ("linked", "all"):
-        scores = word_retrieval(source, target, links, pool=pool)
-        a, b = (source, target) if pool == "all" else (source[links[:, 0]], target[links[:, 1]])
-        found = nearest_neighbours(a, b)
-        forward = backward = 0
-        for n, (i, j) in enumerate(links.tolist()):
-            i, j = (i, j) if pool == "all" else (n, n)
-            forward += int(found.source_to_target[i]) == j
-            backward += int(found.target_to_source[j]) == i
-        assert (scores["source_to_target"], scores["target_to_source"]) == (forward / 50, backward / 50)
-        assert scores["source_to_target"] != scores["target_to_source"], "the case must tell the directions apart"
-        assert scores["mean"] == pytest.approx((forward + backward) / 100)
+        found = word_retrieval(source, target, links, pool=pool)
+        pairs = links.tolist() if pool == "all" else [[n, n] for n in range(50)]
+        sides = (source, target) if pool == "all" else (source[links[:, 0]], target[links[:, 1]])
+        table = scores(*sides)
+        forward = sum(table[i].argmax() == j for i, j in pairs) / 50
+        backward = sum(table[:, j].argmax() == i for i, j in pairs) / 50
+        assert (found["source_to_target"], found["target_to_source"]) == (forward, backward) and forward != backward
+        assert_rounding(found["mean"], (forward + backward) / 2, operations=2)
 
 
 def test_options_reach_the_search():
-    generator = torch.Generator().manual_seed(1)
-    source = torch.randn(60, 6, generator=generator) * torch.exp(torch.randn(60, 1, generator=generator))
-    target = source + 0.7 * torch.randn(60, 6, generator=generator)
+    source, target = vectors(1, 60, dim=6), vectors(2, 60, dim=6)
+    target = source + 0.7 * target
     links = np.stack([np.arange(60)] * 2, axis=1)
     runs = [{}, {"k": 1}, {"similarity": "cosine"}, {"legacy": True}]
-    scores = [word_retrieval(source.numpy(), target.numpy(), links, **options) for options in runs]
-    assert len({(s["source_to_target"], s["target_to_source"]) for s in scores}) == 4
-    for options, got in zip(runs, scores):
-        found = nearest_neighbours(source, target, **options)
-        assert got["source_to_target"] == (found.source_to_target == torch.arange(60)).double().mean().item()
-
-
-@pytest.mark.parametrize(
-    ("links", "message"),
-    [
-        ([[0, 1], [1, 6]], r"link 1 \(1-6\): there are 6 target words"),
-        ([[5, 1]], r"link 0 \(5-1\): there are 5 source words"),
-        ([[-1, 1]], r"link 0 \(-1-1\).*out of range"),
-        ([[0, 1], [2, 3], [0, 2]], r"link 0 \(0-1\): the source word has 2 links"),
-        ([[0, 1], [2, 3], [1, 3]], r"link 1 \(2-3\): the target word has 2 links"),
-        ([], "no links"),
-        ([[0.0, 1.0]], "expected integers"),
-        ([0, 1], "shape"),
-    ],
-)
-def test_bad_links(links, message):
-    with pytest.raises(InputError, match=message):
-        word_retrieval(on_circle(SOURCE_ANGLES), on_circle(TARGET_ANGLES), links)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pool": "some"}, "'some' is not known"),
-        ({"source_words": SOURCE_WORDS}, "both source_words and target_words"),
-        ({"source_words": SOURCE_WORDS[:3], "target_words": TARGET_WORDS}, "3 source_words for 5 source_vectors"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(InputError, match=message):
-        score(**options)
+    found = [word_retrieval(source.numpy(), target.numpy(), links, **options) for options in runs]
+    assert len({(s["source_to_target"], s["target_to_source"]) for s in found}) == 4
+    for options, got in zip(runs, found):
+        own = nearest_neighbours(source, target, **options)
+        assert got["source_to_target"] == (own.source_to_target == torch.arange(60)).double().mean().item()
 
 
 def test_flatten_rows():
@@ -147,73 +83,85 @@ def test_flatten_rows():
     assert word_retrieval(**flat)["queries"] == 2
 
 
-ROW = [[1.0, 0.0], [0.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([ROW, ROW], [ROW, ROW], [[[0, 0]], [[0, 2]]]), r"row 1: link 0-2 is out of range \(2 source, 2 target"),
-        (([ROW], [ROW], [[[-1, 0]]]), "row 0: link -1-0"),
-        (([ROW], [ROW], [[[0, 1, 1]]]), "row 0: links have shape"),
-        (([ROW], [ROW, ROW], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
-        (([ROW], [ROW], [[[0, 0]]], [["a"]], [["b", "c"]]), "row 0: 1 source_words for 2 source_vectors"),
-        (([ROW, [[1.0]]], [ROW, ROW], [[], []]), r"row 1: source_vectors has shape \(1, 1\)"),
-        (([[], []], [ROW, ROW], [[], []]), "source_vectors: no row has any word"),
-    ],
-)
-def test_flatten_rows_names_the_bad_row(arguments, message):
-    with pytest.raises(InputError, match=message):
-        flatten_rows(*arguments)
-
-
-class TestAlignmentErrorRate:
-    def test_sure_against_possible_by_hand(self):
-        predictions = [[[0, 0], [1, 2], [2, 1]], [[0, 1]]]
-        sure = [[[0, 0], [1, 1]], [[0, 0], [1, 1]]]
-        possible = [[[1, 2], [3, 3]], [[0, 1]]]
+def test_alignment_error_by_hand():
+    names = ("precision", "recall", "alignment_error_rate", "f1")
+    two = [[[0, 0], [1, 1]], [[0, 1]]]
+    one = [[[0, 0]]]
+    for name, arguments, wanted in [
         # A = 4; in S: 0-0 of the first pair; in P: that one, 1-2 and the second pair's 0-1; S = 4.
-        assert alignment_error_rate(predictions, sure, possible) == {
-            "precision": 3 / 4,
-            "recall": 1 / 4,
-            "alignment_error_rate": 1 - (1 + 3) / (4 + 4),
-            "f1": 2 * (3 / 4) * (1 / 4) / (3 / 4 + 1 / 4),
-        }
+        (
+            "sure against possible",
+            (
+                [[[0, 0], [1, 2], [2, 1]], [[0, 1]]],
+                [[[0, 0], [1, 1]], [[0, 0], [1, 1]]],
+                [[[1, 2], [3, 3]], [[0, 1]]],
+            ),
+            (3 / 4, 1 / 4, 1 - (1 + 3) / (4 + 4), 2 * (3 / 4) * (1 / 4) / (3 / 4 + 1 / 4)),
+        ),
+        (
+            "without possible links F1 is 1 - AER",
+            ([[[0, 0], [1, 1], [2, 0]]], [[[0, 0], [1, 1], [2, 2], [3, 3]]]),
+            (2 / 3, 1 / 2, 3 / 7, 4 / 7),
+        ),
+        ("sure links are possible, listed", ([[[0, 0], [1, 1]]], one, [[[0, 0], [1, 1]]]), (1, 1, 0, 1)),
+        ("sure links are possible, not listed", ([[[0, 0], [1, 1]]], one, [[[1, 1]]]), (1, 1, 0, 1)),
+        ("possible links earn no recall", ([[[5, 5]]], one, [[[5, 5]]]), (1, 0, 0.5, 0)),
+        ("perfect", (two, two), (1, 1, 0, 1)),
+        ("nothing", ([[], []], two), (0, 0, 1, 0)),
+        ("wrong", ([[[5, 5]], []], two), (0, 0, 1, 0)),
+        ("another pair's link, twice", ([[[0, 0], [0, 0]], []], [[], one[0]]), (0, 0, 1, 0)),
+        ("repeats count once", ([[[0, 0], [0, 0]]], one), (1, 1, 0, 1)),
+    ]:
+        found = alignment_error_rate(*arguments)
+        assert tuple(found) == names, name
+        assert_rounding([*found.values()], wanted, operations=8)
 
-    def test_without_possible_f1_is_one_minus_aer(self):
-        scores = alignment_error_rate([[[0, 0], [1, 1], [2, 0]]], [[[0, 0], [1, 1], [2, 2], [3, 3]]])
-        assert (scores["precision"], scores["recall"]) == (2 / 3, 1 / 2)
-        assert scores["f1"] == pytest.approx(1 - scores["alignment_error_rate"], abs=1e-12)
 
-    def test_sure_links_are_possible_whether_listed_or_not(self):
-        arguments = [[[0, 0], [1, 1]]], [[[0, 0]]]
-        assert alignment_error_rate(*arguments, [[[1, 1]]]) == alignment_error_rate(*arguments, [[[0, 0], [1, 1]]])
+def sentences(seed, rows=60, dim=10):
+    source = vectors(seed, rows, dim, hubs=True)
+    return source, source + 0.5 * vectors(seed + 50, rows, dim)
 
-    def test_possible_links_cost_nothing_and_earn_no_recall(self):
-        sure, possible = [[[0, 0]]], [[[5, 5]]]
-        assert alignment_error_rate([[[0, 0], [5, 5]]], sure, possible)["alignment_error_rate"] == 0.0
-        assert alignment_error_rate([[[5, 5]]], sure, possible)["recall"] == 0.0
 
-    def test_perfect_empty_and_wrong(self):
-        sure = [[[0, 0], [1, 1]], [[0, 1]]]
-        assert alignment_error_rate(sure, sure)["alignment_error_rate"] == 0.0
-        nothing = {"precision": 0.0, "recall": 0.0, "alignment_error_rate": 1.0, "f1": 0.0}
-        assert alignment_error_rate([[], []], sure) == nothing
-        assert alignment_error_rate([[[5, 5]], []], sure) == nothing
+def test_sentences_against_brute_force(monkeypatch):
+    source, target = sentences(1)
+    for tile in (4096, 32):
+        monkeypatch.setattr(csls, "_TILE", tile)
+        for similarity, k in (("cosine", 1), ("csls", 10), ("margin", 4), ("margin", 1)):
+            table = scores(source, target, similarity, k)
+            right = [np.mean(nearest == np.arange(60)) for nearest in (table.argmax(1), table.argmax(0))]
+            found = sentence_retrieval(source, target, similarity=similarity, k=k)
+            assert list(found) == ["source_to_target", "target_to_source", "mean", "queries"]
+            assert_rounding([*found.values()], [*right, sum(right) / 2, 60], operations=2)
+            assert 0.1 < right[0] < 0.95 and right[0] != right[1]
 
-    def test_the_same_link_in_another_pair_does_not_count_and_repeats_count_once(self):
-        assert alignment_error_rate([[[0, 0], [0, 0]], []], [[], [[0, 0]]])["precision"] == 0.0
-        assert alignment_error_rate([[[0, 0], [0, 0]]], [[[0, 0]]])["precision"] == 1.0
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (([[]], [[], []]), "1 predictions but 2 rows of sure links"),
-            (([[]], [[]], []), "1 predictions but 0 rows of possible links"),
-            (([[[0, 0]]], [[]]), "no sure links"),
-            (([[[0, 0]], [[1]]], [[[0, 0]], []]), r"predictions, row 1: link \[1\]"),
-        ],
-    )
-    def test_bad_input(self, arguments, message):
-        with pytest.raises(InputError, match=message):
-            alignment_error_rate(*arguments)
+def test_the_measures_differ_and_have_their_papers_k():
+    source, target = sentences(2, rows=300)
+    found = {name: sentence_retrieval(source, target, similarity=name) for name in ("cosine", "csls", "margin")}
+    assert len({each["mean"] for each in found.values()}) == 3
+    assert found["cosine"] == sentence_retrieval(source, target)
+    assert found["csls"] == sentence_retrieval(source, target, similarity="csls", k=10)
+    assert found["margin"] == sentence_retrieval(source, target, similarity="margin", k=4)
+    assert found["margin"] != sentence_retrieval(source, target, similarity="margin", k=10)
+    # Row 5 is all of 0.2. The query of row 4 finds its copy in row 1, whichever measure.
+    target = torch.eye(6)[:, :5] + 0.2
+    target[4] = target[1]
+    source, other = (side.bfloat16() for side in sentences(3))
+    for similarity in found:
+        only = sentence_retrieval(target.clone(), target, similarity=similarity, k=2)
+        assert only["source_to_target"] == only["target_to_source"] == 5 / 6, "only the first of equal sentences"
+        wanted = sentence_retrieval(source.float(), other.float(), similarity=similarity)
+        for given in ((source.double(), other.double()), (source, other), (source.double().numpy(), other.tolist())):
+            assert sentence_retrieval(*given, similarity=similarity) == wanted
+
+
+@pytest.mark.slow
+def test_more_sentences_than_a_tile():
+    source, target = (side.double() for side in sentences(4, rows=5000, dim=16))
+    unit_source, unit_target = (side / side.norm(dim=1, keepdim=True) for side in (source, target))
+    table = unit_source @ unit_target.T
+    table = table / (table.topk(4).values.mean(1, keepdim=True) + table.topk(4, dim=0).values.mean(0))
+    gold = torch.arange(5000)
+    found = sentence_retrieval(source, target, similarity="margin")
+    for name, dim in (("source_to_target", 1), ("target_to_source", 0)):
+        assert abs(found[name] - (table.argmax(dim) == gold).double().mean().item()) < 5e-4  # two near-ties

@@ -1,12 +1,35 @@
-"""A Hub on loopback, and two processes with the real client: one pushes, the other has never seen the folders."""
+"""Loopback Hubs: one that this process talks to, and one with two client processes."""
 
 from __future__ import annotations
 
 import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
 from support.hub_client import HubClient
 from support.loopback_hub import TOKEN, LoopbackHub
 
 IMPORTS = "import json, torch, hf_xalign\nfrom hf_xalign import hub\n"
+
+
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    """A Hub that this process, which is offline otherwise, pushes to and loads from."""
+    with LoopbackHub() as running:
+        for name, value in running.environment(tmp_path / "home").items():
+            monkeypatch.setenv(name, value)
+        for name, value in {
+            "ENDPOINT": running.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": running.url + "/{repo_id}/resolve/{revision}/{filename}",
+            "HF_HUB_CACHE": str(tmp_path / "home" / "hub"),
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_DISABLE_TELEMETRY": True,
+        }.items():
+            monkeypatch.setattr(constants, name, value)
+        close_session()
+        yield running
+        close_session()
+        assert running.unknown == []
 
 
 @pytest.fixture(scope="session")
@@ -20,16 +43,14 @@ def hub():
 def clients(hub, tmp_path_factory):
     """One process that pushes, and another that was never told where the models were."""
     folder = tmp_path_factory.mktemp("clients")
-    environments = [hub.environment(folder / name) for name in ("here", "elsewhere")]
-    with (
-        HubClient(environments[0], folder / "here.log") as here,
-        HubClient(environments[1], folder / "elsewhere.log") as there,
-    ):
+    logs = [folder / f"{name}.log" for name in ("here", "elsewhere")]
+    here, there = (HubClient(hub.environment(log.with_suffix("")), log) for log in logs)
+    with here, there:
         here.start(IMPORTS)
         there.start(IMPORTS)
         here.result(), there.result()
         yield here, there
-    assert TOKEN not in (folder / "here.log").read_text() + (folder / "elsewhere.log").read_text()
+    assert not any(TOKEN in log.read_text() for log in logs)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from support.tiny import SENTENCES
 
 from hf_xalign.model_cards import render_card
 
+pytestmark = pytest.mark.slow
 PUSH = (
     "import datasets\n"
     "text = datasets.Dataset.from_dict(columns)\n"
@@ -42,7 +43,8 @@ def test_a_dataset(here, there, aligned, tmp_path):
     assert Dataset.from_list(found).to_list() == aligned.to_list()
 
 
-def test_the_record_and_the_card_name_the_commit(commits, there):
+def test_commits_of_a_dataset(commits, there):
+    """The record and the card name the commit; one that is asked for is loaded."""
     entry = there.run(DESCRIBE + "found = entry")
     assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
     record = make_record()
@@ -50,9 +52,6 @@ def test_the_record_and_the_card_name_the_commit(commits, there):
     result = ModelCard(render_card(record)).data.eval_results[0]
     assert (result.dataset_type, result.dataset_config, result.dataset_split) == ("me/text", "news", "test")
     assert result.dataset_revision == commits[1]
-
-
-def test_a_commit_that_is_asked_for(commits, there):
     found = there.run(
         DESCRIBE + "old = load_parallel('me/text:news', source_lang='de', split='test', revision=commit)\n"
         "one = load_monolingual('me/text:news', split='test', text_column='de', revision=commit, max_sentences=2)\n"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 from support.card import make_record
-from support.hub_client import ClientError
 from support.loopback_hub import TOKEN
 
 from hf_xalign.record import write_record
 
+pytestmark = pytest.mark.slow
 TRAIN = """
 import os
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -58,16 +58,6 @@ def test_it_is_the_push_of_the_folder(hub, here, tmp_path):
         "training_args.json": pushed["training_args.json"].replace(b"me/trained", b"me/pushed")
     }
     assert b'from_pretrained("me/trained")' in trained["README.md"]
-
-
-def test_an_adapter_of_a_local_base_is_refused_before_training(hub, here, tmp_path):
-    tiny = "from peft import LoraConfig, get_peft_model\nfrom tiny import make_encoder as make\n" + TRAIN
-    lines = tiny.replace("make_encoder()", "get_peft_model(make(), LoraConfig(target_modules=['query']))").replace(
-        "trainer.train()", ""
-    )
-    with pytest.raises(ClientError, match=r"InputError: push_to_hub: the base model, .*, is no model of the Hub"):
-        here.run(lines, folder=str(tmp_path), repo="me/refused", strategy="end")
-    assert ("models", "me/refused") not in hub.repos
 
 
 def test_a_push_that_fails_in_the_background_does_not_end_training(hub, here, tmp_path):

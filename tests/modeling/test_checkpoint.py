@@ -8,29 +8,27 @@ from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, save_base
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.limits import position_limit
 
 
-@pytest.mark.parametrize("head", [True, False])
 @pytest.mark.parametrize("family", sorted(CONFIGS))
-def test_save_load_round_trip(family, head, tmp_path):
-    save_base(family, tmp_path / "base", head=head)
-    model = load_encoder(str(tmp_path / "base"))
-    prefix, carried = carried_weights(model)
-    save_encoder(model, tmp_path / "out", prefix, carried)
-    base, out = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "out"))
-    assert set(base) == set(out)
-    assert all(torch.equal(base[name], out[name]) for name in base)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(1)
-    load_weights(model, tmp_path / "out", prefix)
-    again = load_encoder(str(tmp_path / "base"))
-    assert all(
-        torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True)
-    )
+def test_save_load_round_trip(family, tmp_path):
+    for head in (True, False):
+        folder = tmp_path / str(head)
+        save_base(family, folder / "base", head=head)
+        model = load_encoder(str(folder / "base"))
+        first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        prefix, carried = carried_weights(model)
+        save_encoder(model, folder / "out", prefix, carried)
+        base, out = (load_file(folder / name / "model.safetensors") for name in ("base", "out"))
+        assert set(base) == set(out)
+        assert all(torch.equal(base[name], out[name]) for name in base)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1)
+        load_weights(model, folder / "out", prefix)
+        assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_sharded_base(tmp_path):
@@ -67,19 +65,6 @@ def test_half_precision_is_loaded_as_float32(tmp_path):
     assert load_encoder(str(tmp_path / "half")).dtype == torch.float32
 
 
-def test_errors_say_what_is_missing(tmp_path):
-    with pytest.raises(InputError, match="embedded"):
-        load_encoder("nobody/nothing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty"):
-        load_encoder(str(tmp_path / "empty"))
-    save_base("bert", tmp_path / "base")
-    model = load_encoder(str(tmp_path / "base"))
-    save_base("electra", tmp_path / "other")
-    with pytest.raises(InputError, match="weights of this encoder are missing"):
-        load_weights(model, tmp_path / "other")
-
-
 def test_positions_of_roberta_begin_after_the_padding_token():
     assert position_limit(CONFIGS["bert"]()) == 80
     assert position_limit(CONFIGS["xlm-roberta"]()) == 79
@@ -88,9 +73,3 @@ def test_positions_of_roberta_begin_after_the_padding_token():
         model(input_ids=torch.full((1, 79), 5))
         with pytest.raises((IndexError, RuntimeError)):
             model(input_ids=torch.full((1, 80), 5))
-
-
-def test_an_adapter_is_said_to_be_one(tmp_path):
-    (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"holds an adapter; hf_xalign\.load"):
-        load_encoder(str(tmp_path))

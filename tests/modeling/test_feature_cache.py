@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from support.families import PASS
 from support.features import ALL, cache, counted, pairs
+from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links
 
 from hf_xalign.data.collators import PairCollator
@@ -16,8 +18,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling import feature_cache, feature_plan
 
 
-@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
-@pytest.mark.parametrize("block", [16_384, 3])
+@pytest.mark.numeric
+@pytest.mark.parametrize(("block", "pooling"), [(16_384, "mean"), (3, "first"), (3, "last"), (3, "mean")])
 def test_every_word_of_every_row_by_a_slow_loop(block, pooling, tmp_path, monkeypatch):
     monkeypatch.setattr(feature_cache, "_BLOCK", block)
     monkeypatch.setattr(feature_plan, "_ROWS", 5)
@@ -33,7 +35,7 @@ def test_every_word_of_every_row_by_a_slow_loop(block, pooling, tmp_path, monkey
             spans += [(0, 1), (ids.shape[1] - 1, ids.shape[1])]
             expected = torch.stack([torch.stack([pool(states[n][0, a:b]) for n in (1, 2)]) for a, b in spans])
             got = vectors.read(np.array(row[f"{side}_rows"]))
-            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+            assert_rounding(got, expected, PASS)
 
 
 def test_each_sentence_once_over_both_sides(tmp_path):
@@ -46,31 +48,28 @@ def test_each_sentence_once_over_both_sides(tmp_path):
     assert indexed[24]["source_rows"] == indexed[5]["target_rows"]
 
 
-@pytest.mark.parametrize(
-    ("linked_tokens", "specials"), [("words", []), ("cls", [0]), ("cls_sep", [0, 1]), ("all", [0, 1])]
-)
-def test_linked_stores_what_some_pair_links(linked_tokens, specials, tmp_path):
-    vectors, indexed = cache(tmp_path, linked_tokens=linked_tokens)
-    linked: dict[tuple[int, ...], set[int]] = {}
-    for row in indexed:
-        for half, side in enumerate(("source", "target")):
-            words = {link[half] for link in row["links"]} if linked_tokens in ("words", "all") else set()
-            words |= {len(row[f"{side}_starts"]) + special for special in specials}
-            linked.setdefault(tuple(row[f"{side}_ids"]), set()).update(words)
-    for row in indexed:
-        for side in ("source", "target"):
-            stored = {word for word, place in enumerate(row[f"{side}_rows"]) if place != -1}
-            assert stored == linked[tuple(row[f"{side}_ids"])]
-            assert len(row[f"{side}_rows"]) == len(row[f"{side}_starts"]) + 2
-    used = {place for row in indexed for side in ("source", "target") for place in row[f"{side}_rows"]} - {-1}
-    assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
-    # Same numbers as in the cache of all words.
-    everything, there = cache(tmp_path / "all", needed=ALL)
-    for row, other in zip(indexed, there, strict=True):
-        for side in ("source", "target"):
-            places, others = np.array(row[f"{side}_rows"]), np.array(other[f"{side}_rows"])
-            kept = places >= 0
-            torch.testing.assert_close(vectors.read(places[kept]), everything.read(others[kept]), rtol=1e-5, atol=1e-6)
+@pytest.mark.numeric
+def test_linked_stores_what_some_pair_links(tmp_path):
+    everything, there = cache(tmp_path / "everything", needed=ALL)
+    for linked_tokens, specials in {"words": [], "cls": [0], "cls_sep": [0, 1], "all": [0, 1]}.items():
+        vectors, indexed = cache(tmp_path / linked_tokens, linked_tokens=linked_tokens)
+        linked: dict[tuple[int, ...], set[int]] = {}
+        for row in indexed:
+            for half, side in enumerate(("source", "target")):
+                words = {link[half] for link in row["links"]} if linked_tokens in ("words", "all") else set()
+                words |= {len(row[f"{side}_starts"]) + special for special in specials}
+                linked.setdefault(tuple(row[f"{side}_ids"]), set()).update(words)
+        used = set()
+        for row, other in zip(indexed, there, strict=True):
+            for side in ("source", "target"):
+                places, others = np.array(row[f"{side}_rows"]), np.array(other[f"{side}_rows"])
+                kept = places >= 0
+                assert set(kept.nonzero()[0]) == linked[tuple(row[f"{side}_ids"])], linked_tokens
+                assert len(places) == len(row[f"{side}_starts"]) + 2
+                # Same numbers as in the cache of all words.
+                assert_rounding(vectors.read(places[kept]), everything.read(others[kept]), PASS)
+                used |= set(places[kept])
+        assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
 
 
 def test_links_of_all_pairs_of_a_sentence_are_united(tmp_path):
@@ -92,6 +91,7 @@ def test_a_word_without_token_has_no_row(tmp_path):
         vectors.read(np.array(indexed[0]["target_rows"]))
 
 
+@pytest.mark.numeric
 def test_bfloat16_rounds(tmp_path):
     exact, _ = cache(tmp_path / "exact")
     rounded, _ = cache(tmp_path / "rounded", dtype=torch.bfloat16)
@@ -99,9 +99,11 @@ def test_bfloat16_rounds(tmp_path):
     rows = np.arange(exact.shape[0])
     assert torch.equal(rounded.read(rows), exact.read(rows).bfloat16().float())
     assert not torch.equal(computed.read(rows), exact.read(rows))
-    torch.testing.assert_close(computed.read(rows), exact.read(rows), rtol=0.05, atol=0.05)
+    # Each of six products in a layer rounds its inputs to 8 bits.
+    assert_rounding(computed.read(rows), exact.read(rows), operations=2 * 6, dtype=torch.bfloat16)
 
 
+@pytest.mark.numeric
 def test_the_collator_reads_the_regularised_side(tmp_path):
     for side in ("source", "target"):
         vectors, indexed = cache(tmp_path / side, needed={side: "all"})
@@ -114,7 +116,7 @@ def test_the_collator_reads_the_regularised_side(tmp_path):
         sums = torch.zeros(len(batch["kept_counts"]), 16)
         for token, word in zip(batch["kept_index"].tolist(), batch["kept_word"].tolist(), strict=True):
             sums[word] += states.flatten(0, 1)[token]
-        torch.testing.assert_close(got[:, 0], sums / batch["kept_counts"][:, None], rtol=1e-4, atol=1e-5)
+        assert_rounding(got[:, 0], sums / batch["kept_counts"][:, None], PASS)
 
 
 def test_the_model_is_left_as_it_was(tmp_path):
@@ -153,61 +155,6 @@ def test_anything_else_is_another_folder_of_the_users_cache():
     assert len(set(paths)) == len(paths)
 
 
-def other_activation():
-    model = make_encoder()
-    model.config.hidden_act = "relu"
-    return model
-
-
-def fewer_links(row):
-    return {"links": row["links"][:1]}
-
-
-@pytest.mark.parametrize(
-    ("change", "said", "unsaid"),
-    [
-        (lambda: {"model": make_encoder(seed=1)}, "of another encoder. Give", "text"),
-        (lambda: {"model": other_activation()}, "of another encoder. Give", "text"),
-        (lambda: {"links": pairs(7)}, "of another text. Give", "encoder"),
-        (lambda: {"pooling": "last"}, "of other settings (pooling is mean there and last here). Give", "text"),
-        (lambda: {"dtype": torch.bfloat16}, "(dtype is float32 there and bfloat16 here)", "encoder"),
-        (lambda: {"links": pairs().map(fewer_links)}, "of other word links. Give", "settings"),
-        (
-            lambda: {"model": make_encoder(seed=1), "links": pairs(7), "layers": (1,)},
-            "of another encoder and another text and other settings (layers is [2] there and [1] here)",
-            "links",
-        ),
-    ],
-)
-def test_another_cache_in_the_folder_is_refused(change, said, unsaid, tmp_path):
-    vectors, _ = cache(tmp_path)
-    before = vectors.path.read_bytes()
-    with pytest.raises(InputError) as error:
-        cache(tmp_path, **change())
-    message = str(error.value)
-    assert str(tmp_path) in message and said in message and unsaid not in message.split("holds")[1]
-    assert "remove" in message
-    assert vectors.path.read_bytes() == before and cache(tmp_path)[0].path == vectors.path
-
-
-def test_a_damaged_folder_is_refused(tmp_path):
-    vectors, _ = cache(tmp_path)
-    whole = vectors.path.read_bytes()
-    for content in (whole[:-1], whole + b"x", b""):
-        vectors.path.write_bytes(content)
-        with pytest.raises(InputError, match=rf"has {len(content):,} bytes where {len(whole):,} are due.*remove"):
-            cache(tmp_path)
-        assert vectors.path.read_bytes() == content
-    vectors.path.write_bytes(whole)
-    (tmp_path / "cache.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
-        cache(tmp_path)
-    (tmp_path / "cache.json").unlink()
-    with pytest.raises(InputError, match=r"without the cache\.json"):
-        cache(tmp_path)
-    assert vectors.path.read_bytes() == whole
-
-
 def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     model = make_encoder()
     batches = counted(model)
@@ -235,4 +182,4 @@ def test_workers_open_the_file_themselves(tmp_path):
     rows = np.array([0, 3])
     expected = vectors.read(rows)
     assert len(pickle.dumps(vectors)) < 2000
-    torch.testing.assert_close(pickle.loads(pickle.dumps(vectors)).read(rows), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(vectors)).read(rows), expected)

@@ -12,7 +12,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from support.families import PASS
 from support.features import LINKED, cache, counted, many
+from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
@@ -22,6 +24,21 @@ from hf_xalign.modeling import feature_cache, feature_plan
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+def counting():
+    """An encoder, and the sentences of each of its forward passes."""
+    model = make_encoder()
+    return model, counted(model)
+
+
+def compute(folder, model=None, batch_size=8):
+    return cache(folder, model=model, links=many(), batch_size=batch_size)[0]
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return compute(tmp_path / "whole")
 
 
 def forked(action):
@@ -45,11 +62,9 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
-    whole = cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
-    model = make_encoder().train()
-    batches = counted(model)
+    model, batches = counting()
     sync, calls = feature_cache._sync, []
 
     def full(file):
@@ -60,34 +75,31 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(feature_cache, "_sync", full)
     with pytest.raises(InputError, match=r"No space left on device.*goes on.*XALIGN_CACHE"):
-        cache(tmp_path / "full", model=model, links=many(), batch_size=8)
+        compute(tmp_path / "full", model.train())
     assert model.training
     assert names(tmp_path / "full") == ["cache.json", "lock", "progress.json", "vectors.part"]
     assert 4 <= len(batches) < 15  # some are computed ahead of those that are written
     assert json.loads((tmp_path / "full" / "progress.json").read_text()) == {"sentences": 16}
     monkeypatch.setattr(feature_cache, "_sync", sync)
     batches.clear()
-    vectors, _ = cache(tmp_path / "full", model=model, links=many(), batch_size=8)
-    assert len(batches) == 15 - 2 and vectors.path.read_bytes() == whole
+    vectors = compute(tmp_path / "full", model)
+    assert len(batches) == 15 - 2 and vectors.path.read_bytes() == whole.path.read_bytes()
     assert names(tmp_path / "full") == ["cache.json", "lock", "vectors.bin"]
 
 
 @pytest.mark.parametrize(
-    ("left", "done"),
+    ("left", "done", "block"),
     [
-        ("whole", 6),  # all that was marked
-        ("cut", 4),  # the file is shorter than the mark says: the last whole batch that is there
-        ("none", 0),
-        ("unmarked", 0),
+        ("whole", 6, 16_384),  # all that was marked
+        ("cut", 4, 16),  # the file is shorter than the mark says: the last whole batch that is there
+        ("none", 0, 16),
+        ("unmarked", 0, 16_384),
     ],
 )
-@pytest.mark.parametrize("block", [16_384, 16])
-def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkeypatch):
+def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkeypatch, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
     monkeypatch.setattr(feature_cache, "_BLOCK", block)
-    whole, _ = cache(tmp_path / "whole", links=many(), batch_size=8)
-    model = make_encoder()
-    batches = counted(model)
+    model, batches = counting()
 
     def stop(module, args):
         if len(batches) == 8:
@@ -95,7 +107,7 @@ def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkey
 
     hook = model.register_forward_pre_hook(stop)
     with pytest.raises(KeyboardInterrupt):
-        cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+        compute(tmp_path / "part", model)
     hook.remove()
     part = tmp_path / "part" / "vectors.part"
     sentence_rows = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words").row_offsets
@@ -106,28 +118,27 @@ def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkey
     elif left == "unmarked":
         (tmp_path / "part" / "progress.json").unlink()
     batches.clear()
-    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+    vectors = compute(tmp_path / "part", model)
     assert len(batches) == 15 - done and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
-def test_resuming_with_another_batch_size(tmp_path):
-    whole, _ = cache(tmp_path / "whole", links=many(), batch_size=8)
+@pytest.mark.numeric
+def test_resuming_with_another_batch_size(tmp_path, whole):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "cache.json").write_bytes((tmp_path / "whole" / "cache.json").read_bytes())
     (tmp_path / "part" / "vectors.part").write_bytes(whole.path.read_bytes())
     (tmp_path / "part" / "progress.json").write_text('{"sentences": 40}')
-    model = make_encoder()
-    batches = counted(model)
-    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=25)
+    model, batches = counting()
+    vectors = compute(tmp_path / "part", model, batch_size=25)
     assert sorted(batches) == [20, 25, 25, 25]  # threads take them, and end in any order
     rows = np.arange(whole.shape[0])
-    torch.testing.assert_close(vectors.read(rows), whole.read(rows), rtol=1e-4, atol=1e-5)
+    assert_rounding(vectors.read(rows), whole.read(rows), PASS)
 
 
-def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread):
+@pytest.mark.slow
+def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
-    model = make_encoder()
-    batches = counted(model)
+    model, batches = counting()
 
     def work():
         def kill(module, args):
@@ -135,46 +146,44 @@ def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         model.register_forward_pre_hook(kill)
-        cache(tmp_path / "part", model=model, links=many(), batch_size=8)
+        compute(tmp_path / "part", model)
 
     process = forked(work)
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert not (tmp_path / "part" / "vectors.bin").exists()
-    vectors, _ = cache(tmp_path / "part", model=model, links=many(), batch_size=8)
-    assert len(batches) == 15 - 6
-    assert vectors.path.read_bytes() == cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
+    vectors = compute(tmp_path / "part", model)
+    assert len(batches) == 15 - 6 and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
-def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread):
+@pytest.mark.slow
+def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 1)
 
     def work():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
         with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*goes on from there"):
-            cache(tmp_path / "full", links=many(), batch_size=8)
+            compute(tmp_path / "full")
 
     process = forked(work)
     process.join()
     assert process.exitcode == 0
     marked = json.loads((tmp_path / "full" / "progress.json").read_text())["sentences"]
     assert 8 <= marked < 120 and not (tmp_path / "full" / "vectors.bin").exists()
-    model = make_encoder()
-    batches = counted(model)
-    vectors, _ = cache(tmp_path / "full", model=model, links=many(), batch_size=8)
-    assert sum(batches) == 120 - marked
-    assert vectors.path.read_bytes() == cache(tmp_path / "whole", links=many(), batch_size=8)[0].path.read_bytes()
+    model, batches = counting()
+    vectors = compute(tmp_path / "full", model)
+    assert sum(batches) == 120 - marked and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_computes(tmp_path):
     started = multiprocessing.get_context("fork").Barrier(2)
-    model = make_encoder()
-    batches = counted(model)
+    model, batches = counting()
     model.register_forward_pre_hook(lambda *_: time.sleep(0.05))
 
     def work():
         started.wait()
-        vectors, _ = cache(tmp_path / "both", model=model, links=many(), batch_size=8)
+        vectors = compute(tmp_path / "both", model)
         assert vectors.read(np.arange(vectors.shape[0])).isfinite().all()
         (tmp_path / f"{os.getpid()}.forwards").write_text(str(len(batches)))
 

@@ -7,13 +7,18 @@ import logging
 import pytest
 import torch
 from support.families import CONFIGS, save_base
+from support.numeric import assert_rounding
 from torch import nn
-from transformers import AutoModelForMaskedLM, BertConfig, BertModel
+from transformers import AutoModelForMaskedLM
 
-from hf_xalign.errors import InputError
 from hf_xalign.modeling import mlm_head as module
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, save_encoder
 from hf_xalign.modeling.mlm_head import mlm_head, tied_cross_entropy
+
+pytestmark = pytest.mark.numeric
+
+# In float32: a logit sums 16 products, a softmax 160 logits, and the loss up to 60 tokens.
+LOSS = 2 * 16 + 3 * 160 + 60
 
 
 def batch(seed=0):
@@ -33,36 +38,37 @@ def our_loss(encoder, head, input_ids, mask, labels, positions):
     return head(hidden, positions, labels.view(-1)[positions], table) / len(positions)
 
 
-@pytest.mark.parametrize("chunk", [2**25, 700])
 @pytest.mark.parametrize("family", sorted(CONFIGS))
-def test_equals_the_whole_model(family, chunk, tmp_path, monkeypatch, caplog):
-    """700 logits at once are four tokens of this vocabulary."""
-    monkeypatch.setattr(module, "_CHUNK_LOGITS", chunk)
+def test_equals_the_whole_model(family, tmp_path, monkeypatch, caplog):
     save_base(family, tmp_path)
     whole = AutoModelForMaskedLM.from_pretrained(tmp_path).eval().double()
-    encoder = load_encoder(str(tmp_path))
-    with caplog.at_level(logging.INFO):
-        head = mlm_head(encoder)
-    assert "its own pre-trained MLM head" in caplog.text
-    encoder.eval().double()
     input_ids, mask, labels, positions = batch()
     expected = whole(input_ids=input_ids, attention_mask=mask, labels=labels).loss
     expected.backward()
-    loss = our_loss(encoder, head.double(), input_ids, mask, labels, positions)
-    loss.backward()
-    assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-6, atol=1e-6)
     theirs = dict(whole.named_parameters(remove_duplicate=False))
-    for name, parameter in encoder.named_parameters():
-        reference = theirs[f"{whole.base_model_prefix}.{name}"].grad
-        if reference is None:
-            assert parameter.grad is None
-        else:
-            torch.testing.assert_close(parameter.grad, reference, rtol=1e-4, atol=1e-6)
-    assert encoder.get_input_embeddings().weight.grad.abs().sum() > 0
-    assert {name for name, _ in head.named_parameters()} == set(head.names)
-    for name, parameter in head.named_parameters():
-        torch.testing.assert_close(parameter.grad, theirs[head.names[name][0]].grad, rtol=1e-4, atol=1e-6)
+    scale = max(parameter.grad.abs().max().item() for parameter in whole.parameters() if parameter.grad is not None)
+    for chunk in (2**25, 700):  # 700 logits at once are four tokens of this vocabulary
+        monkeypatch.setattr(module, "_CHUNK_LOGITS", chunk)
+        caplog.clear()
+        encoder = load_encoder(str(tmp_path))
+        with caplog.at_level(logging.INFO):
+            head = mlm_head(encoder)
+        assert "its own pre-trained MLM head" in caplog.text
+        encoder.eval().double()
+        loss = our_loss(encoder, head.double(), input_ids, mask, labels, positions)
+        loss.backward()
+        assert loss.dtype == torch.float32
+        assert_rounding(loss, expected, LOSS)
+        for name, parameter in encoder.named_parameters():
+            reference = theirs[f"{whole.base_model_prefix}.{name}"].grad
+            if reference is None:
+                assert parameter.grad is None
+            else:
+                assert_rounding(parameter.grad, reference, LOSS, scale, torch.float32)
+        assert encoder.get_input_embeddings().weight.grad.abs().sum() > 0
+        assert {name for name, _ in head.named_parameters()} == set(head.names)
+        for name, parameter in head.named_parameters():
+            assert_rounding(parameter.grad, theirs[head.names[name][0]].grad, LOSS, scale, torch.float32)
 
 
 @pytest.mark.parametrize("family", sorted(CONFIGS))
@@ -87,26 +93,24 @@ def test_a_new_head(family, tmp_path, caplog):
     assert all(parameter.grad.abs().sum() > 0 for parameter in head.parameters())
 
 
-@pytest.mark.parametrize("had_head", [True, False])
-def test_a_new_bias_starts_from_counts(had_head, tmp_path):
-    save_base("bert", tmp_path, head=had_head)
-    head = mlm_head(load_encoder(str(tmp_path)))
-    assert ("bias" in head.new) != had_head
-    before = head.bias.clone()
-    counts = torch.zeros(len(before), dtype=torch.long)
-    counts[7], counts[9] = 30, 10
-    head.start_bias(counts)
-    if had_head:
-        assert torch.equal(head.bias, before)
-    else:
-        total = 40 + 0.1 * len(before)
-        expected = {7: 30.1 / total, 9: 10.1 / total, 11: 0.1 / total}
-        for token, share in expected.items():
-            assert head.bias[token].exp().item() == pytest.approx(share, rel=1e-5)
+def test_a_new_bias_starts_from_counts(tmp_path):
+    for had_head in (True, False):
+        save_base("bert", tmp_path / str(had_head), head=had_head)
+        head = mlm_head(load_encoder(str(tmp_path / str(had_head))))
+        assert ("bias" in head.new) != had_head
+        before = head.bias.clone()
+        counts = torch.zeros(len(before), dtype=torch.long)
+        counts[7], counts[9] = 30, 10
+        head.start_bias(counts)
+        if had_head:
+            assert torch.equal(head.bias, before)
+        else:
+            shares = (counts + 0.1) / (40 + 0.1 * len(before))
+            # The logarithm of a share has an error of its own size, and so a share that of its logarithm.
+            assert_rounding(head.bias.exp(), shares, operations=8)
 
 
-@pytest.mark.parametrize("had_head", [True, False])
-@pytest.mark.parametrize("family", ["bert", "distilbert", "xlm-roberta"])
+@pytest.mark.parametrize(("family", "had_head"), [("bert", False), ("distilbert", True), ("xlm-roberta", False)])
 def test_the_trained_head_is_saved(family, had_head, tmp_path):
     save_base(family, tmp_path / "base", head=had_head)
     encoder = load_encoder(str(tmp_path / "base"))
@@ -119,11 +123,11 @@ def test_the_trained_head_is_saved(family, had_head, tmp_path):
     whole, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not report["missing_keys"]
     input_ids, mask, labels, positions = batch()
-    expected = whole.eval()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
-    loss = our_loss(encoder.eval(), head, input_ids, mask, labels, positions)
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    expected = whole.eval().double()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
     again = load_encoder(str(tmp_path / "out"))
     assert all(torch.equal(a, b) for a, b in zip(again.parameters(), encoder.parameters(), strict=True))
+    loss = our_loss(encoder.eval().double(), head.double(), input_ids, mask, labels, positions)
+    assert_rounding(loss, expected, LOSS)
 
 
 def test_a_checkpoint_in_half_precision(tmp_path):
@@ -165,7 +169,8 @@ def test_no_hidden_token(tmp_path):
 
 
 def direct(vectors, table, bias, labels):
-    return nn.functional.cross_entropy(vectors @ table.T + bias, labels, reduction="sum")
+    """In float64."""
+    return nn.functional.cross_entropy(vectors.double() @ table.double().T + bias, labels, reduction="sum")
 
 
 @pytest.fixture
@@ -181,7 +186,7 @@ def test_scale_of_the_gradient(operands, monkeypatch):
     expected = torch.autograd.grad(direct(*tensors, labels) * 0.25, tensors)
     found = torch.autograd.grad(tied_cross_entropy(*tensors, labels) * 0.25, tensors)
     for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        assert_rounding(a, b, LOSS)
 
 
 def test_frozen_embeddings_get_no_gradient(operands):
@@ -189,23 +194,17 @@ def test_frozen_embeddings_get_no_gradient(operands):
     table.requires_grad_(False)
     tied_cross_entropy(vectors, table, bias, labels).backward()
     assert table.grad is None
-    torch.testing.assert_close(
-        vectors.grad, torch.autograd.grad(direct(vectors, table, bias, labels), vectors)[0], rtol=1e-4, atol=1e-5
-    )
+    assert_rounding(vectors.grad, torch.autograd.grad(direct(vectors, table, bias, labels), vectors)[0], LOSS)
 
 
-def test_without_gradients(operands):
-    tensors, labels = operands
-    with torch.no_grad():
-        loss = tied_cross_entropy(*tensors, labels)
-        torch.testing.assert_close(loss, direct(*tensors, labels))
-    assert not loss.requires_grad
-
-
-def test_large_logits_stay_finite(operands):
+def test_without_gradients_and_with_large_logits(operands):
     (vectors, table, bias), labels = operands
+    with torch.no_grad():
+        loss = tied_cross_entropy(vectors, table, bias, labels)
+    assert_rounding(loss, direct(vectors, table, bias, labels), LOSS)
+    assert not loss.requires_grad
     loss = tied_cross_entropy(vectors * 1e4, table, bias, labels)
-    torch.testing.assert_close(loss, direct(vectors * 1e4, table, bias, labels))
+    assert_rounding(loss, direct(vectors * 1e4, table, bias, labels), LOSS)
     loss.backward()
     assert vectors.grad.isfinite().all()
 
@@ -218,11 +217,12 @@ def test_autocast(operands):
         logits = vectors @ table.T
     assert logits.dtype == torch.bfloat16 and loss.dtype == torch.float32
     expected = nn.functional.cross_entropy(logits.float() + bias, labels, reduction="sum")
-    torch.testing.assert_close(loss, expected)
+    assert_rounding(loss, expected, LOSS)
     found = torch.autograd.grad(loss, [vectors, table, bias])
     for a, b in zip(found, torch.autograd.grad(expected, [vectors, table, bias]), strict=True):
         assert a.dtype == torch.float32
-        torch.testing.assert_close(a, b, rtol=3e-2, atol=3e-2)
+        # Softmax, both factors of each product, and their sum are rounded to bfloat16.
+        assert_rounding(a, b, operations=4, dtype=torch.bfloat16)
 
 
 def test_only_once(operands):
@@ -231,20 +231,3 @@ def test_only_once(operands):
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="only once"):
         loss.backward()
-
-
-def test_untied_embeddings():
-    config = BertConfig(vocab_size=160, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-    config.tie_word_embeddings = False
-    with pytest.raises(InputError, match="tie_word_embeddings is false"):
-        mlm_head(BertModel(config))
-
-
-def test_a_kind_without_mlm():
-    from transformers import CLIPTextConfig, CLIPTextModel
-
-    config = CLIPTextConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    with pytest.raises(InputError, match="no masked language model of type clip_text_model"):
-        mlm_head(CLIPTextModel(config))

@@ -7,40 +7,24 @@ import math
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from support.tiny import make_encoder
+from safetensors.torch import load_file
+from support.families import BACKWARD
+from support.momentum import SIZE, M, make_query, move, sentences, trained_momentum
+from support.numeric import assert_rounding
 from torch import nn
 
-from hf_xalign.errors import InputError
 from hf_xalign.losses import moco_infonce
 from hf_xalign.modeling.key_queue import KeyQueue
 from hf_xalign.modeling.momentum import MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
 
-SIZE, M, T = 6, 0.9, 0.1
+T = 0.1
+# Each step is a forward and a backward pass of the encoder, and the numbers of a step come from the step before.
+STEPS = 5 * BACKWARD
 
 
-def make_query(normalize="before", seed=0, **options):
-    encoder = make_encoder(seed, **options)
-    return encoder, SentenceHead(16, SIZE, normalize=normalize)
-
-
-def sentences(rows, seed):
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(5, 160, (rows, 9), generator=generator)
-    mask = (torch.arange(9) < torch.randint(3, 10, (rows, 1), generator=generator)).long()
-    return ids * mask, mask
-
-
-def move(*modules, seed=1):
-    """Change every weight, as a step of the optimizer does."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad):
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
-
-
-# ---- The reference: one sentence at a time, one number at a time ----
+def averaged(*modules):
+    return [parameter for module in modules for parameter in module.parameters()]
 
 
 def loop_vector(encoder, head, ids, mask, pooling, normalize):
@@ -57,7 +41,7 @@ def loop_vector(encoder, head, ids, mask, pooling, normalize):
 def loop_steps(steps, pooling, normalize, masked, size):
     encoder, head = make_query(normalize)
     key_encoder, key_head = copy.deepcopy((encoder, head))
-    parameters = [*encoder.parameters(), *head.parameters()]
+    parameters = averaged(encoder, head)
     queue: list = [None] * size
     pointer = 0
     for pairs, left, right in steps:
@@ -79,24 +63,25 @@ def loop_steps(steps, pooling, normalize, masked, size):
         with torch.no_grad():
             for parameter in parameters:
                 parameter -= 0.05 * parameter.grad
-            for key, query in zip([*key_encoder.parameters(), *key_head.parameters()], parameters, strict=True):
+            for key, query in zip(averaged(key_encoder, key_head), parameters, strict=True):
                 key.copy_(M * key + (1 - M) * query)
         for item in keys:
             queue[pointer] = item
             pointer = (pointer + 1) % size
-        yield loss.item(), queue, [*key_encoder.parameters(), *key_head.parameters()]
+        yield loss.item(), queue, averaged(key_encoder, key_head)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("pooling", "normalize", "masked"), [("cls", "before", True), ("mean", "after", True), ("cls", "before", False)]
 )
-def test_five_steps_are_those_of_the_loops(pooling, normalize, masked):
+def test_five_steps_are_those_of_the_loops(pooling, normalize, masked, float64):
     """Steps of 3 pairs, in micro-batches of 2 and 1, into 7 slots; the pairs come again while their keys are there."""
     numbers = [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1], [2, 3, 4]]
     steps = [(pairs, sentences(3, 2 * k), sentences(3, 2 * k + 1)) for k, pairs in enumerate(numbers)]
     encoder, head = make_query(normalize)
     momentum, queue = MomentumEncoder(encoder, head, pooling=pooling), KeyQueue(7, SIZE)
-    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
+    optimizer = torch.optim.SGD(averaged(encoder, head), lr=0.05)
     for (pairs, left, right), (expected, slots, averages) in zip(
         steps, loop_steps(steps, pooling, normalize, masked, 7), strict=True
     ):
@@ -115,47 +100,37 @@ def test_five_steps_are_those_of_the_loops(pooling, normalize, masked):
         optimizer.step()
         momentum.update(encoder, head, M)
         queue.enqueue(torch.cat(new), pairs)
-        assert total == pytest.approx(expected, abs=1e-6)
+        assert queue.keys.dtype == torch.float64
+        assert_rounding(total, expected, STEPS, scale=1 / T)
         for slot, key, pair in zip(slots, queue.keys, queue.pairs.tolist(), strict=True):
             assert pair == (-1 if slot is None else slot[0])
-            torch.testing.assert_close(key, torch.zeros(SIZE) if slot is None else slot[1], rtol=1e-6, atol=1e-6)
+            assert_rounding(key, torch.zeros(SIZE) if slot is None else slot[1], STEPS, scale=1 / T)
         for own, average in zip(momentum.parameters(), averages, strict=True):
-            torch.testing.assert_close(own, average, rtol=1e-6, atol=1e-6)
+            assert_rounding(own, average, STEPS, scale=1 / T)
     assert total > 0.1
 
 
-# ---- Averages ----
-
-
-def test_the_average_is_a_lerp_bit_for_bit_and_buffers_follow():
+@pytest.mark.numeric
+def test_averages_are_of_every_parameter_once_and_buffers_follow(float64, tmp_path):
     encoder, head = make_query()
+    encoder.decoder = nn.Linear(16, 160)
+    encoder.decoder.weight = encoder.embeddings.word_embeddings.weight
     encoder.register_buffer("steps", torch.tensor(0))
     momentum = MomentumEncoder(encoder, head)
     before = [p.clone() for p in momentum.parameters()]
     move(encoder, head)
     encoder.steps += 7
     momentum.update(encoder, head, 0.999)
-    for own, old, query in zip(
-        momentum.parameters(), before, [*encoder.parameters(), *head.parameters()], strict=True
-    ):
-        assert torch.equal(own, torch.lerp(old, query, 1 - 0.999)) and not torch.equal(own, old)
+    for own, old, query in zip(momentum.parameters(), before, averaged(encoder, head), strict=True):
+        assert_rounding(own, 0.999 * old + (1 - 0.999) * query, operations=4)
+        assert not torch.equal(own, old)
     assert momentum.encoder.steps == 7 and momentum.encoder.steps is not encoder.steps
-
-
-def test_a_tied_weight_is_averaged_once_and_stays_tied(tmp_path):
-    encoder, head = make_query()
-    encoder.decoder = nn.Linear(16, 160)
-    encoder.decoder.weight = encoder.embeddings.word_embeddings.weight
-    momentum = MomentumEncoder(encoder, head)
-    before = momentum.encoder.decoder.weight.clone()
-    move(encoder, head)
-    momentum.update(encoder, head, M)
     assert momentum.encoder.decoder.weight is momentum.encoder.embeddings.word_embeddings.weight
-    assert torch.equal(momentum.encoder.decoder.weight, torch.lerp(before, encoder.decoder.weight, 1 - M))
     save_momentum(tmp_path / "momentum.safetensors", momentum, KeyQueue(4, SIZE))
     assert "encoder.decoder.weight" not in load_file(tmp_path / "momentum.safetensors")
 
 
+@pytest.mark.numeric
 def test_half_precision_weights_have_averages_in_float32():
     encoder, head = make_query()
     encoder.to(torch.bfloat16).embeddings.requires_grad_(False)
@@ -167,14 +142,13 @@ def test_half_precision_weights_have_averages_in_float32():
     move(encoder)
     for _ in range(3):
         momentum.update(encoder, head, 0.999)
-    torch.testing.assert_close(weight, query.float() + 0.999**3 * (before - query.float()), rtol=1e-6, atol=1e-7)
+    expected = query.double() + 0.999**3 * (before.double() - query.double())
+    assert_rounding(weight, expected, operations=3 * 4)
     assert torch.isfinite(momentum.encode(*sentences(2, 0))).all()
 
 
-# ---- What it is ----
-
-
-def test_it_is_a_frozen_copy_that_shares_what_is_frozen_and_leaves_the_objectives_head_out():
+@pytest.mark.numeric
+def test_it_is_a_frozen_copy_that_shares_what_is_frozen_and_leaves_the_objectives_head_out(float64):
     encoder, head = make_query()
     encoder.embeddings.requires_grad_(False)
     encoder.alignment_head = nn.ModuleDict({"sentence": head, "other": nn.Linear(16, 160)})
@@ -186,7 +160,8 @@ def test_it_is_a_frozen_copy_that_shares_what_is_frozen_and_leaves_the_objective
     assert all((own[name] is query[name]) == name.startswith("embeddings") for name in own)
     move(encoder)
     momentum.update(encoder, head, M)
-    assert torch.equal(momentum.head.out.weight, torch.lerp(make_query()[1].out.weight, head.out.weight, 1 - M))
+    expected = M * make_query()[1].out.weight + (1 - M) * head.out.weight
+    assert_rounding(momentum.head.out.weight, expected, operations=4)
 
 
 def test_keys_are_the_query_encoders_vectors_without_graph():
@@ -198,76 +173,37 @@ def test_keys_are_the_query_encoders_vectors_without_graph():
         assert torch.equal(keys, head(pool_sentences(hidden, mask, pooling))) and not keys.requires_grad
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_dropout_is_its_own_choice(training):
+def test_dropout_is_its_own_choice():
     encoder, head = make_query(dropout=0.3)
-    encoder.train(training)
     ids, mask = sentences(4, 0)
-    still, moving = MomentumEncoder(encoder, head), MomentumEncoder(encoder, head, dropout=True)
-    assert torch.equal(still.encode(ids, mask), still.encode(ids, mask))
-    assert not torch.equal(moving.encode(ids, mask), moving.encode(ids, mask))
-    assert encoder.training == training
+    for training in (True, False):
+        encoder.train(training)
+        still, moving = MomentumEncoder(encoder, head), MomentumEncoder(encoder, head, dropout=True)
+        assert torch.equal(still.encode(ids, mask), still.encode(ids, mask))
+        assert not torch.equal(moving.encode(ids, mask), moving.encode(ids, mask))
+        assert encoder.training == training
 
 
-# ---- The file ----
-
-
-def trained(frozen=True, slots=5, steps=3, layers=2):
-    encoder, head = make_query(layers=layers)
-    encoder.embeddings.requires_grad_(not frozen)
-    momentum, queue = MomentumEncoder(encoder, head), KeyQueue(slots, SIZE)
-    for step in range(steps):
-        move(encoder, head, seed=step)
-        momentum.update(encoder, head, M)
-        queue.enqueue(momentum.encode(*sentences(3, step)), torch.arange(3) + 3 * step)
-    return momentum, queue
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_encoder_head_and_queue_come_back_bit_for_bit(frozen, tmp_path):
-    path = tmp_path / "checkpoint" / "momentum.safetensors"
-    (momentum, queue), (fresh, fresh_queue) = trained(frozen), trained(frozen, steps=0)
-    save_momentum(path, momentum, queue)
-    assert [p.name for p in path.parent.iterdir()] == ["momentum.safetensors"]
-    names = set(load_file(path))
-    assert any(name.startswith("encoder.embeddings") for name in names) != frozen
-    assert {"head.hidden.weight", "head.out.weight", "queue.keys", "queue.pointer"} < names
-    pointers = {name: p.data_ptr() for name, p in fresh.named_parameters()}
-    load_momentum(path, fresh, fresh_queue)
-    for one, other in ((momentum, fresh), (queue, fresh_queue)):
-        assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
-    assert pointers == {name: p.data_ptr() for name, p in fresh.named_parameters()}
-    assert queue.pointer == 4 and queue.filled == 5
-
-
-def test_a_file_of_something_else_is_refused_and_nothing_changes(tmp_path):
-    path = tmp_path / "momentum.safetensors"
-    save_momentum(path, *trained())
-    for other, message in (
-        (trained(slots=6), "a queue of 5 keys of 6 numbers, here 6 of 6: go on with the settings"),
-        (trained(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
-        (trained(frozen=False), r"frozen in other parts: encoder\.embeddings.* missing there"),
-    ):
-        kept = copy.deepcopy(other[0].state_dict())
-        with pytest.raises(InputError, match=message):
-            load_momentum(path, *other)
-        assert all(torch.equal(tensor, kept[name]) for name, tensor in other[0].state_dict().items())
-    with pytest.raises(InputError, match=r"embeddings.* missing here"):
-        save_momentum(path, *trained(frozen=False))
-        load_momentum(path, *trained())
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(InputError, match="cannot be read"):
-        load_momentum(path, *trained(frozen=False))
-    with pytest.raises(InputError, match="cannot be read"):
-        load_momentum(tmp_path / "none.safetensors", *trained())
-    save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(InputError, match="not a momentum encoder"):
-        load_momentum(path, *trained())
+def test_encoder_head_and_queue_come_back_bit_for_bit(tmp_path):
+    for frozen in (True, False):
+        path = tmp_path / str(frozen) / "momentum.safetensors"
+        (momentum, queue), (fresh, fresh_queue) = trained_momentum(frozen), trained_momentum(frozen, steps=0)
+        save_momentum(path, momentum, queue)
+        assert [p.name for p in path.parent.iterdir()] == ["momentum.safetensors"]
+        names = set(load_file(path))
+        assert any(name.startswith("encoder.embeddings") for name in names) != frozen
+        assert {"head.hidden.weight", "head.out.weight", "queue.keys", "queue.pointer"} < names
+        pointers = {name: p.data_ptr() for name, p in fresh.named_parameters()}
+        load_momentum(path, fresh, fresh_queue)
+        for one, other in ((momentum, fresh), (queue, fresh_queue)):
+            assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
+        assert pointers == {name: p.data_ptr() for name, p in fresh.named_parameters()}
+        assert queue.pointer == 4 and queue.filled == 5
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "momentum.safetensors"
-    save_momentum(path, *trained())
+    save_momentum(path, *trained_momentum())
     before = path.read_bytes()
 
     def half(tensors, target, metadata):
@@ -276,32 +212,31 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr("hf_xalign.modeling.momentum.save_file", half)
     with pytest.raises(OSError, match="no room"):
-        save_momentum(path, *trained(steps=1))
+        save_momentum(path, *trained_momentum(steps=1))
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
 
 
-# ---- The head ----
-
-
-def test_the_head_normalises_before_or_after_and_in_float32_under_autocast():
-    vectors = torch.randn(4, 16, generator=torch.Generator().manual_seed(0)) * 5
+@pytest.mark.numeric
+def test_the_head_normalises_before_or_after_and_in_its_weights_precision_under_autocast(float64):
+    vectors = 5 * torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
     for normalize in ("before", "after"):
         head = SentenceHead(16, SIZE, normalize=normalize)
         plain = head(vectors)
-        torch.testing.assert_close(head(3 * vectors), plain)
+        # Two products with matrices of 16 columns, and the norm of 16 numbers.
+        assert_rounding(head(3 * vectors), plain, operations=2 * 3 * 16)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(head(vectors), plain)
         assert torch.allclose(plain.norm(dim=-1), torch.ones(4)) == (normalize == "after")
-    assert head(vectors.bfloat16()).dtype == torch.float32
+    assert head.float()(vectors.bfloat16()).dtype == torch.float32
     assert [tuple(p.shape) for p in SentenceHead(16).parameters()] == [(16, 16), (300, 16)]
 
 
-def test_mean_pooling_leaves_padding_out():
+@pytest.mark.numeric
+def test_mean_pooling_leaves_padding_out(float64):
     hidden = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
-    found = pool_sentences(hidden.bfloat16(), mask, "mean")
-    for row, length in ((0, 2), (1, 4)):
-        for d in range(3):
-            expected = math.fsum(hidden.bfloat16()[row, k, d].item() for k in range(length)) / length
-            assert found[row, d].item() == pytest.approx(expected, abs=1e-6)
+    found = pool_sentences(hidden, mask, "mean")
+    expected = [[math.fsum(hidden[row, :n, d].tolist()) / n for d in range(3)] for row, n in enumerate((2, 4))]
+    assert_rounding(found, expected, operations=2 * 4)
     assert torch.equal(pool_sentences(hidden, mask, "cls"), hidden[:, 0])
+    assert pool_sentences(hidden.bfloat16(), mask, "mean").dtype == torch.float32

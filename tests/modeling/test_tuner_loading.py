@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import subprocess
 import sys
 
 import pytest
 import torch
 from peft import AutoPeftModelForFeatureExtraction, PeftModel, get_peft_model
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from support.adapters import KINDS, SPANS, TEXT, adapt, close, make_base, make_config, states
-from support.families import CONFIGS
+from safetensors.torch import load_file
+from support.adapters import KINDS, SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
+from support.families import CONFIGS, PASS
+from support.numeric import assert_rounding
 from transformers import (
     AutoModel,
-    BertForSequenceClassification,
-    BertModel,
-    DistilBertForQuestionAnswering,
-    XLMRobertaForTokenClassification,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 
-from hf_xalign.errors import InputError
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.tuner import XAlignLayer
 
@@ -63,18 +60,7 @@ FRESH = [("bert", kind) for kind in KINDS]
 FRESH += [(family, "pfeiffer transformer") for family in CONFIGS if family != "bert"]
 
 
-def save_pair(folder, family="bert", kind="linear", **settings):
-    """A base and an adapter for it on disk; returns the loaded base with the adapter."""
-    make_base(family).save_pretrained(folder / "base")
-    model = adapt(AutoModel.from_pretrained(folder / "base"), kind, "random", **settings)
-    model.save_pretrained(folder / "adapter")
-    return model
-
-
-def load_pair(folder, **settings):
-    return PeftModel.from_pretrained(AutoModel.from_pretrained(folder / "base"), folder / "adapter", **settings)
-
-
+@pytest.mark.slow
 def test_a_fresh_process_gets_the_same(tmp_path):
     folders = []
     for i, (family, kind) in enumerate(FRESH):
@@ -117,27 +103,28 @@ def test_training_goes_on_after_loading(tmp_path):
     assert torch.equal(states(load_pair(tmp_path)), trained)
 
 
-@pytest.mark.parametrize("kind", ["languages", "pfeiffer transformer", "adapterhub linear"])
-def test_loading_by_way_of_the_meta_device(tmp_path, kind):
-    model = save_pair(tmp_path, kind=kind)
-    loaded = load_pair(tmp_path, low_cpu_mem_usage=True)
-    if kind == "languages":
-        set_language(loaded, "de")
-    assert torch.equal(states(loaded), states(model))
-
-
-def test_an_encoder_loaded_in_bfloat16(tmp_path):
-    save_pair(tmp_path, kind="pfeiffer transformer")
-    for model in (
-        AutoPeftModelForFeatureExtraction.from_pretrained(tmp_path / "adapter", dtype=torch.bfloat16),
-        AutoModel.from_pretrained(tmp_path / "adapter", dtype=torch.bfloat16),
-    ):
+def test_loading_in_all_ways(tmp_path):
+    for kind in ("languages", "pfeiffer transformer", "adapterhub linear"):
+        folder = tmp_path / kind
+        model = save_pair(folder, kind=kind)
+        ways = {
+            "meta device": load_pair(folder, low_cpu_mem_usage=True),
+            "AutoPeftModel": AutoPeftModelForFeatureExtraction.from_pretrained(folder / "adapter"),
+            "AutoModel": AutoModel.from_pretrained(folder / "adapter"),
+        }
+        for way, loaded in ways.items():
+            if kind == "languages":
+                set_language(loaded, "de")
+            assert torch.equal(states(loaded), states(model)), (kind, way)
+    for auto_class in (AutoPeftModelForFeatureExtraction, AutoModel):
+        model = auto_class.from_pretrained(tmp_path / "pfeiffer transformer" / "adapter", dtype=torch.bfloat16)
         output = states(model)
         assert output.dtype == torch.bfloat16 and output.isfinite().all()
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", ["second", "shared", "down"])  # the last two are also names of parts of modules
-def test_two_adapters_on_one_encoder(tmp_path, name):
+def test_two_adapters_on_one_encoder(tmp_path, name, float64):
     first = save_pair(tmp_path / "one", kind="pfeiffer transformer")
     second = save_pair(tmp_path / "two", kind="adapterhub linear")
     expected = {"default": states(first), name: states(second), "third": states(first)}
@@ -150,7 +137,7 @@ def test_two_adapters_on_one_encoder(tmp_path, name):
             model.set_adapter(own)
             assert torch.equal(states(model), expected[own])
             model.save_pretrained(tmp_path / "out", selected_adapters=[other])
-    close(states(load_pair(tmp_path / "one")), expected["default"])
+    assert_rounding(states(load_pair(tmp_path / "one")), expected["default"], PASS)
     base = AutoModel.from_pretrained(tmp_path / "one" / "base")
     assert torch.equal(states(PeftModel.from_pretrained(base, tmp_path / "out" / name)), expected[name])
 
@@ -159,7 +146,7 @@ def test_two_adapters_on_one_encoder(tmp_path, name):
     assert model.active_adapters == [name] and torch.equal(states(model), expected[name])
     model.delete_adapter(name)
     assert model.active_adapters == ["third"]
-    close(states(model), states(make_base()))
+    assert_rounding(states(model), states(make_base()), 2 * PASS)
 
 
 def test_deleting_where_adapters_sit_in_different_places():
@@ -172,19 +159,18 @@ def test_deleting_where_adapters_sit_in_different_places():
 
 
 @pytest.mark.parametrize("kind", ["linear", "pfeiffer transformer", "houlsby", "adapterhub linear"])
-@pytest.mark.parametrize("auto_class", [AutoModel, BertForSequenceClassification])
-def test_unload_gives_the_plain_encoder_back(kind, auto_class):
-    auto_class = auto_class if auto_class is AutoModel else type("Auto", (), {"from_config": auto_class})
-    plain, base = make_base(auto_class=auto_class), make_base(auto_class=auto_class)
-    unloaded = get_peft_model(base, make_config(kind, "random")).unload()
-    assert unloaded is base and list(unloaded.state_dict()) == list(plain.state_dict())
-    assert vars(unloaded).keys() == vars(plain).keys()
-    for name, module in unloaded.named_modules():
-        like = plain.get_submodule(name)
-        assert len(module._forward_hooks) == len(like._forward_hooks)
-        assert len(module._forward_pre_hooks) == len(like._forward_pre_hooks)
-    with torch.no_grad():
-        assert torch.equal(unloaded(**TEXT)[0], plain(**TEXT)[0])
+def test_unload_gives_the_plain_encoder_back(kind):
+    for auto_class in (AutoModel, AutoModelForSequenceClassification):
+        plain, base = make_base(auto_class=auto_class), make_base(auto_class=auto_class)
+        unloaded = get_peft_model(base, make_config(kind, "random")).unload()
+        assert unloaded is base and list(unloaded.state_dict()) == list(plain.state_dict())
+        assert vars(unloaded).keys() == vars(plain).keys()
+        for name, module in unloaded.named_modules():
+            like = plain.get_submodule(name)
+            assert len(module._forward_hooks) == len(like._forward_hooks)
+            assert len(module._forward_pre_hooks) == len(like._forward_pre_hooks)
+        with torch.no_grad():
+            assert torch.equal(unloaded(**TEXT)[0], plain(**TEXT)[0])
 
 
 @pytest.mark.parametrize("kind", ["languages", "pfeiffer transformer", "houlsby"])
@@ -197,24 +183,23 @@ def test_deepcopy_is_independent(kind):
         for name, parameter in other.named_parameters():
             if "xalign_" in name:
                 parameter.zero_()
-    changed = states(other)
-    assert not torch.equal(changed, before)
+    assert not torch.equal(states(other), before)
     if kind == "languages":
         set_language(other, "en")
     assert torch.equal(states(model), before) and torch.equal(states(model, word_spans=SPANS), words)
-    close(states(other.unload()), states(make_base()))
+    assert torch.equal(states(other.unload()), states(make_base()))
     assert torch.equal(states(model), before)
 
 
 @pytest.mark.parametrize(
-    ("family", "task_class"),
+    ("family", "task_class", "kind"),
     [
-        ("bert", BertForSequenceClassification),
-        ("xlm-roberta", XLMRobertaForTokenClassification),
-        ("distilbert", DistilBertForQuestionAnswering),
+        ("bert", AutoModelForSequenceClassification, "languages"),
+        ("xlm-roberta", AutoModelForTokenClassification, "pfeiffer transformer"),
+        ("distilbert", AutoModelForQuestionAnswering, "languages"),
+        ("distilbert", AutoModelForQuestionAnswering, "pfeiffer transformer"),
     ],
 )
-@pytest.mark.parametrize("kind", ["languages", "pfeiffer transformer"])
 def test_task_models_carry_an_adapter_of_an_encoder(tmp_path, family, task_class, kind):
     save_pair(tmp_path, family, kind)
     language = {"language": "de"} if kind == "languages" else {}
@@ -262,54 +247,3 @@ def test_transformers_own_methods(tmp_path):
     model.delete_adapter("two")
     model.set_adapter("default")
     assert torch.equal(states(model), states(first))
-
-
-def test_another_hidden_size(tmp_path):
-    save_pair(tmp_path)
-    config = CONFIGS["bert"]()
-    config.hidden_size = 24
-    wanted = rf"hidden size 16, and BertModel has 24.*\({re.escape(str(tmp_path / 'base'))}\)"
-    with pytest.raises(InputError, match=wanted):
-        PeftModel.from_pretrained(BertModel(config), tmp_path / "adapter")
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda weights: weights.popitem(), InputError, "1 missing, such as base_model.model.encoder.layer"),
-        (
-            lambda weights: weights.update({"base_model.model.xalign.xalign_top.x": torch.ones(1)}),
-            InputError,
-            "1 without",
-        ),
-        (
-            lambda weights: [weights.update({k: v[:1].clone()}) for k, v in weights.items()],
-            RuntimeError,
-            "size mismatch",
-        ),
-    ],
-)
-def test_weights_that_do_not_fit(tmp_path, change, error, message):
-    save_pair(tmp_path, kind="houlsby")
-    file = tmp_path / "adapter/adapter_model.safetensors"
-    weights = load_file(file)
-    change(weights)
-    save_file(weights, file)
-    with pytest.raises(error, match=message):
-        load_pair(tmp_path)
-
-
-def test_a_truncated_file(tmp_path):
-    save_pair(tmp_path)
-    file = tmp_path / "adapter/adapter_model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(SafetensorError, match="file not fully covered"):
-        load_pair(tmp_path)
-    with pytest.raises(SafetensorError, match="file not fully covered"):
-        AutoModel.from_pretrained(tmp_path / "adapter")
-
-
-def test_adapters_of_another_family(tmp_path):
-    save_pair(tmp_path, kind="houlsby")
-    with pytest.raises(InputError, match="another kind of encoder"):
-        PeftModel.from_pretrained(make_base("distilbert"), tmp_path / "adapter")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 
 import pytest
 import torch
 from huggingface_hub import ModelCard
 from peft import get_peft_model
-from support.recipe import make_files
+from support.numeric import assert_rounding
+from support.recipe import on_files, output_of, record_of
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
-import hf_xalign.modeling.word_vectors
-import hf_xalign.recipes.text
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.frozen_links import read_links
 from hf_xalign.evaluation.scores import score_retrieval
@@ -25,294 +24,175 @@ from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.mapping_arguments import MappingArguments
 from hf_xalign.recipes.mapping_material import Material, score
 
-ENTRIES = [("the", "die"), ("the", "das"), ("cat", "katze"), ("dog", "hund"), ("house", "haus"), ("open", "öffnen")]
+OVER = ("--overwrite_output_dir", "true")
+METHODS = {"procrustes": (), "rcsls": (), "vecmap": ("--whiten", "false")}
+FAST = {("procrustes", "dictionary"), ("rcsls", "parallel"), ("vecmap", "dictionary")}
 
 
-@pytest.fixture
-def setup(tmp_path):
-    make_files(tmp_path)
-    (tmp_path / "dict.txt").write_text("".join(f"{a}\t{b}\n" for a, b in ENTRIES), encoding="utf-8")
-    (tmp_path / "german.txt").write_text("die katze schläft\nder hund ist groß\n", encoding="utf-8")
-    return tmp_path
+def run(files, folder, *options):
+    printed = output_of(main, [*on_files(files, folder), "--device", "cpu", *options])
+    return record_of(folder), printed
 
 
-def command(folder, *options, out="out"):
-    return [
-        "--model_name_or_path", str(folder / "base"),
-        "--train_data", f"de={folder / 'train.jsonl'}",
-        "--eval_data", f"de={folder / 'test.tsv'}",
-        "--output_dir", str(folder / out),
-        "--device", "cpu",
-        *options,
-    ]  # fmt: skip
+def dictionaries(files):
+    file = f"de={files / 'dict.txt'}"
+    return ("--dictionary", file, "--test_dictionary", file, "--text", f"de={files / 'german.txt'}")
 
 
-def with_dictionary(folder, *options):
-    file = f"de={folder / 'dict.txt'}"
-    return command(
-        folder, "--dictionary", file, "--test_dictionary", file, "--text", f"de={folder / 'german.txt'}", *options
-    )
-
-
-def record_of(folder):
-    return json.loads((folder / "results.json").read_text())
-
-
-def test_parallel_supervision(setup, capsys):
-    main(command(setup))
-    folder, record = setup / "out", record_of(setup / "out")
+@pytest.mark.numeric
+def test_parallel_supervision(mapping_run, files):
+    folder, record = mapping_run.folder, mapping_run.record
     before, after = (record["scores"][when]["de"] for when in ("before", "after"))
     assert before.keys() == after.keys() and before != after
     assert record["maps"] == {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}
     one = LanguageMap.load(folder / "maps" / "de-en.safetensors")
     assert (one.source_lang, one.target_lang, one.layers) == ("de", "en", (-1,))
-    printed = capsys.readouterr().out
-    assert "before" in printed and str(folder / "maps") in printed
-    # The adapter does to the last layer what the map does.
-    model = hf_xalign.load(folder)
-    inputs = {"input_ids": torch.tensor([[2, 5, 6, 3]])}
+    assert "before" in mapping_run.printed and str(folder / "maps") in mapping_run.printed
+    # The adapter does to the last layer what the map does: a product over 16 numbers, and offsets before and after it.
+    model, inputs = hf_xalign.load(folder), {"input_ids": torch.tensor([[2, 5, 6, 3]])}
     with torch.no_grad():
-        set_language(model, "en")
-        plain = model(**inputs).last_hidden_state
-        set_language(model, "de")
-        mapped = model(**inputs).last_hidden_state
-    torch.testing.assert_close(mapped[0], one.apply(plain[0]), atol=1e-5, rtol=1e-5)
+        plain, mapped = (
+            model(**inputs).last_hidden_state for language in ("en", "de") if set_language(model, language) is None
+        )
+    assert not torch.allclose(mapped, plain)
+    assert_rounding(mapped[0], one.apply(plain[0]), operations=4 * 16, scale=plain.norm(dim=-1).max().item())
     card = ModelCard.load(folder / "README.md")
     assert "hf_xalign.load" in card.text and card.data.library_name == "peft"
+    # Scores are those of score_retrieval, of the encoder and of the adapter.
+    links, tokenizer = read_links(folder / "eval_links.jsonl"), make_tokenizer()
+    base = hf_xalign.load(files / "base")
+    assert record["scores"]["before"] == score_retrieval(base, tokenizer, links, poolings=("mean",))
+    found = score_retrieval(hf_xalign.load(folder), tokenizer, links, poolings=("mean",))["de"]
+    assert after.keys() == found.keys()
+    for name, value in found.items():
+        assert_rounding(after[name], value, operations=4)  # a mean of two shares
 
 
-def test_fewer_entries_than_dimensions(setup):
-    with pytest.raises(InputError, match=r"6 dictionary entries in de are fewer than the encoder's 16.*whiten=false"):
-        main(with_dictionary(setup, "--method", "vecmap", "--supervision", "dictionary"))
-
-
-@pytest.mark.parametrize("method", ["procrustes", "rcsls", "vecmap"])
-@pytest.mark.parametrize("supervision", ["parallel", "dictionary"])
-def test_every_method_with_dictionaries(setup, method, supervision):
-    options = ["--whiten", "false"] if method == "vecmap" else []
-    main(with_dictionary(setup, "--method", method, "--supervision", supervision, *options))
-    record = record_of(setup / "out")
+@pytest.mark.parametrize(
+    ("method", "supervision"),
+    [
+        pytest.param(method, supervision, marks=[] if (method, supervision) in FAST else pytest.mark.slow)
+        for method in METHODS
+        for supervision in ("parallel", "dictionary")
+    ],
+)
+def test_every_method_with_dictionaries(files, tmp_path, method, supervision):
+    options = ("--method", method, "--supervision", supervision, *METHODS[method])
+    record, printed = run(files, tmp_path, *dictionaries(files), *options)
     after = record["scores"]["after"]["de"]
     assert 0 < after["bli_coverage"] <= 1
-    assert after["bli_p@1"] == pytest.approx((after["bli_p@1_to_pivot"] + after["bli_p@1_from_pivot"]) / 2)
+    assert_rounding(after["bli_p@1"], (after["bli_p@1_to_pivot"] + after["bli_p@1_from_pivot"]) / 2, operations=2)
     low, high = record["intervals"]["after"]["de"]["bli_p@1_to_pivot"]
     assert low <= after["bli_p@1_to_pivot"] <= high
     assert bool(record["data"].get("dictionary")) == (supervision == "dictionary")
-    assert record["paper"]["title"] in (setup / "out" / "README.md").read_text()
     used = record["maps"]["dictionary"]
     assert used == ({} if supervision == "parallel" else {"de": used["de"]})
-    card = ModelCard.load(setup / "out" / "README.md").text
-    assert "95% intervals" in card and "lexicon induction" in card
+    card = ModelCard.load(tmp_path / "README.md").text
+    assert record["paper"]["title"] in card and "95% intervals" in card and "lexicon induction" in card
+    # Where lengths are divided by, no adapter can be the map; the card shows how maps are used, and its code runs.
+    alone = method != "procrustes"
+    assert ("adapter  none: " in printed) == alone
+    assert (record["adapter"] is None) == alone == (not list(tmp_path.glob("adapter*")))
+    if alone:
+        code = card.split("```python\n")[1].split("```")[0]
+        code = code.replace('"path/to/this/folder"', repr(str(tmp_path)))
+        code = code.replace('"path/to/the/base/model"', repr(str(files / "base")))
+        found: dict = {}
+        exec(compile(code, "card", "exec"), found)
+        assert found["vectors"].shape == found["words"].vectors.shape
 
 
-def test_a_map_that_no_adapter_can_be(setup, capsys):
-    """VecMap divides by lengths: the card then shows how the maps themselves are used, and what it shows runs."""
-    main(with_dictionary(setup, "--method", "vecmap", "--whiten", "false"))
-    assert "adapter  none: " in capsys.readouterr().out
-    folder = setup / "out"
-    assert not list(folder.glob("adapter*")) and record_of(folder)["adapter"] is None
-    code = ModelCard.load(folder / "README.md").text.split("```python\n")[1].split("```")[0]
-    code = code.replace('"path/to/this/folder"', repr(str(folder)))
-    code = code.replace('"path/to/the/base/model"', repr(str(setup / "base")))
-    found: dict = {}
-    exec(compile(code, "card", "exec"), found)
-    assert found["vectors"].shape == found["words"].vectors.shape
-
-
-def test_several_layers_from_the_pivot(setup):
-    main(command(setup, "--direction", "from_pivot", "--layers", "-2", "-1"))
-    record = record_of(setup / "out")
+def test_several_layers_from_the_pivot(files, tmp_path):
+    record, _ = run(files, tmp_path, "--direction", "from_pivot", "--layers", "0", "1", "--pooling", "last")
     assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"}
-    assert {"retrieval_mean, layer -2", "retrieval_mean, layer -1"} <= record["scores"]["after"]["de"].keys()
-    assert LanguageMap.load(setup / "out" / "maps" / "en-de.safetensors").layers == (-2, -1)
-    assert record["adapter"]["languages"] == ["en"] and record["adapter"]["pivot"] == "de"
+    assert LanguageMap.load(tmp_path / "maps" / "en-de.safetensors").layers == (0, 1)
+    assert record["adapter"] is None  # which is a map of the last layer
+    base, links = hf_xalign.load(files / "base"), read_links(tmp_path / "eval_links.jsonl")
+    expected = {}
+    for layer in (0, 1):
+        found = score_retrieval(base, make_tokenizer(), links, poolings=("last",), layer=layer)["de"]
+        expected |= {f"{name}, layer {layer}": value for name, value in found.items()}
+    assert record["scores"]["before"] == {"de": expected}
+    assert record["scores"]["after"]["de"].keys() == expected.keys()
 
 
-def test_a_direction_is_the_other_one_turned_round(setup):
+@pytest.mark.numeric
+def test_a_direction_is_the_other_one_turned_round(files, tmp_path):
     """A rotation is its own inverse's inverse, so both directions are compared in the same way."""
     scores = []
     for direction in ("to_pivot", "from_pivot"):
-        main(command(setup, "--direction", direction, "--centre", "false", out=direction))
-        scores.append(record_of(setup / direction)["scores"]["after"]["de"])
-    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+        record, _ = run(files, tmp_path / direction, "--direction", direction, "--centre", "false")
+        scores.append(record["scores"]["after"]["de"])
+    assert record["adapter"]["languages"] == ["en"] and record["adapter"]["pivot"] == "de"
+    assert scores[0].keys() == scores[1].keys()
+    for name, value in scores[0].items():
+        assert_rounding(scores[1][name], value, operations=4)  # a mean of two shares
 
 
-def test_dry_run_writes_nothing(setup, capsys):
-    main(command(setup, "--dry_run", "true"))
-    assert not (setup / "out").exists()
-    assert "nothing was learnt" in capsys.readouterr().out
-
-
-def test_a_folder_that_holds_a_run_is_kept(setup):
-    main(command(setup))
-    with pytest.raises(InputError, match="overwrite_output_dir"):
-        main(command(setup))
-    main(command(setup, "--overwrite_output_dir", "true"))
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--supervision", "dictionary"], "name the training dictionaries"),
-        (["--method", "self_learning"], "starts from a seed dictionary"),
-        (["--refine", "2"], "refine: MUSE's refinement is for"),
-        (["--refine", "2", "--method", "rcsls"], "refine=2 is of method=procrustes"),
-        (["--spectral", "true"], "spectral=True is of method=rcsls: leave it out with method=procrustes"),
-        (
-            ["--centre", "false", "--method", "vecmap"],
-            "centre=False is of method=procrustes or least",
-        ),
-        (["--whiten", "false"], "whiten=False is of method=vecmap"),
-        (["--batch_size", "0"], "batch_size=0: it is at least 1"),
-        (["--layers", "-1", "-1"], "each layer once"),
-        (["--layers", "7"], r"layers \[7\]: this encoder has layers 0"),
-        (["--layers", "2", "-1"], r"layers \[2, -1\]: name each layer once"),
-        (["--device", "nonsense"], "device=nonsense: not to be had here"),
-        (["--compare_with", "runs/fao"], "compare_with"),
-        (["--test_dictionary", "some.txt"], "say the language of the other side"),
-        (["--text", "some.txt"], "say the language of the text"),
-        (["--text", "de={f}/german.txt"], "text: there is some of de, and anchors are made for"),
-        (["--test_dictionary", "de={f}/dict.txt", "--text", "fr={f}/german.txt"], "text: there is some of fr"),
-        (["--test_dictionary", "fr={f}/dict.txt"], "test_dictionary: there is one of fr, and train_data has de only"),
-        (["--dictionary", "fr={f}/dict.txt"], "dictionary: there is one of fr"),
-        (["--model_name_or_path", "{f}/nowhere"], "nowhere is neither a folder here nor"),
-        (["--output_dir", "{f}/dict.txt/run"], "dict.txt is no folder that can be written to"),
-        (["--output_dir", "{f}/base", "--overwrite_output_dir", "true"], "holds the encoder"),
-    ],
-)
-def test_settings_that_do_not_go_together(setup, monkeypatch, options, message):
-    """All of this is known before any words are linked."""
-    monkeypatch.setattr(hf_xalign.recipes.text, "align_words", None)
-    with pytest.raises(InputError, match=message):
-        main(command(setup, *(option.format(f=setup) for option in options)))
-    assert not (setup / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "lines, message",
-    [
-        (None, r"d\.txt: cannot be read"),
-        ("the\tdie\nalone\n", r"d\.txt, row 2: 'alone' has not two fields"),
-        ("foo\tbar\n", r"d\.txt: none of 1 entries has its words in en and in de in the text"),
-        ("die\tthe\nkatze\tcat\nhund\tdog\n", r"d\.txt: of 3 entries 0 have both words in the text, and 3 if turned"),
-    ],
-)
-@pytest.mark.parametrize("name", ["dictionary", "test_dictionary"])
-def test_dictionaries_are_checked_before_the_encoder_runs(setup, monkeypatch, name, lines, message):
-    monkeypatch.setattr(hf_xalign.modeling.word_vectors, "hidden_batches", None)
-    if lines is not None:
-        (setup / "d.txt").write_text(lines)
-    options = ["--supervision", "dictionary"] if name == "dictionary" else []
-    with pytest.raises(InputError, match=message):
-        main(command(setup, f"--{name}", f"de={setup / 'd.txt'}", *options))
-    assert not (setup / "out").exists()
-
-
-def test_languages_without_what_they_need(setup):
-    (setup / "french.tsv").write_text("fr\ten\nle chat\tthe cat\nle chien\tthe dog\n")
-    both = ["--train_data", f"de={setup / 'train.jsonl'}", f"fr={setup / 'french.tsv'}"]
-    with pytest.raises(InputError, match="dictionary: none for fr, which train_data has"):
-        main(with_dictionary(setup, "--supervision", "dictionary", *both))
-    with pytest.raises(InputError, match=r"direction=from_pivot .* train_data has de, fr: choose one"):
-        main(command(setup, "--direction", "from_pivot", *both))
-    with pytest.raises(InputError, match=r"eval_data .*: no linked words in fr"):
-        main(command(setup, *both))
-
-
-def test_what_is_not_used_is_said(setup, capsys):
-    (setup / "french.tsv").write_text("fr\ten\nle chat\tthe cat\nle chien\tthe dog\n")
-    data = [f"de={setup / 'test.tsv'}", f"fr={setup / 'french.tsv'}"]
-    main(with_dictionary(setup, "--eval_data", *data, "--dry_run", "true"))
-    printed = capsys.readouterr().out
-    assert "unused   dictionary: supervision=parallel" in printed and "unused   eval_data in fr" in printed
-    # 24 training pairs and two lines of text.
-    assert "anchors  de: of 26 sentences" in printed
-    assert "6 of 6 entries of test_dictionary have both words there" in printed and "of dictionary have" not in printed
-    main(command(setup, "--test_dictionary", data[0].replace("test.tsv", "dict.txt"), "--train_data", *data,
-                 "--eval_data", *data, "--dry_run", "true"))  # fmt: skip
-    assert "unscored lexicon induction in fr: no test_dictionary" in capsys.readouterr().out
-
-
-def test_nothing_is_written_before_all_is_done(setup, monkeypatch):
-    """And `results.json` last; a run that is cut off while it is written is not taken for a result."""
+def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch):
+    """Nothing is written before all is done, and `results.json` last; then nothing of the other run is left."""
+    shutil.copytree(mapping_run.folder, tmp_path / "out")
+    folder = tmp_path / "out"
 
     def cut_off(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hf_xalign.recipes.mapping_material.learn", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        main(command(setup))
-    assert not (setup / "out").exists()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("hf_xalign.recipes.mapping_material.learn", cut_off)
+        run(files, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     for name in ("write_card", "write_record"):
-        monkeypatch.setattr(f"hf_xalign.recipes.mapping_report.{name}", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            main(command(setup, "--method", "vecmap", "--overwrite_output_dir", "true"))
-        assert not (setup / "out" / "results.json").exists() and (setup / "out" / "maps").exists()
-        monkeypatch.undo()
-        with pytest.raises(InputError, match=r"holds another run \(maps/de-en\.safetensors\).*overwrite_output_dir"):
-            main(command(setup))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(f"hf_xalign.recipes.mapping_report.{name}", cut_off)
+            run(files, folder, *OVER)
+        assert not (folder / "results.json").exists() and (folder / "maps").exists()
+        with pytest.raises(InputError, match=r"holds another run \(.*maps/de-en\.safetensors\).*overwrite_output_dir"):
+            run(files, folder)
+    assert (folder / "adapter_config.json").exists()
+    run(files, folder, "--method", "vecmap", "--direction", "from_pivot", *OVER)
+    assert not list(folder.glob("adapter*"))
+    assert [path.name for path in (folder / "maps").iterdir()] == ["en-de.safetensors"]
 
 
-def test_overwriting_leaves_nothing_of_the_other_run(setup):
-    main(command(setup))
-    assert (setup / "out" / "adapter_config.json").exists()
-    main(command(setup, "--method", "vecmap", "--direction", "from_pivot", "--overwrite_output_dir", "true"))
-    assert not list((setup / "out").glob("adapter*"))
-    assert [path.name for path in (setup / "out" / "maps").iterdir()] == ["en-de.safetensors"]
+def test_what_is_not_used_is_said(files, tmp_path):
+    data = [f"de={files / 'test.tsv'}", f"fr={files / 'french.tsv'}"]
+    dry = ("--dry_run", "true", "--eval_data", *data)
+    printed = output_of(main, [*on_files(files, tmp_path / "out"), *dictionaries(files), *dry])
+    assert "unused   dictionary: supervision=parallel" in printed and "unused   eval_data in fr" in printed
+    # 24 training pairs and two lines of text.
+    assert "anchors  de: of 26 sentences" in printed
+    assert "6 of 6 entries of test_dictionary have both words there" in printed and "of dictionary have" not in printed
+    both = ("--test_dictionary", f"de={files / 'dict.txt'}", "--train_data", *data)
+    printed = output_of(main, [*on_files(files, tmp_path / "out"), *both, *dry])
+    assert "unscored lexicon induction in fr: no test_dictionary" in printed
 
 
 @pytest.mark.parametrize("languages", [None, ["de"]], ids=["shared", "languages"])
-def test_on_an_adapter(setup, capsys, languages):
+def test_on_an_adapter(files, tmp_path, languages):
     config = XAlignConfig(init="random", languages=languages, pivot="en" if languages else None)
-    base = AutoModel.from_pretrained(setup / "base", add_pooling_layer=False)
-    get_peft_model(base, config).save_pretrained(setup / "mao")
-    make_tokenizer().save_pretrained(setup / "mao")
-    main(command(setup, "--model_name_or_path", str(setup / "mao")))
-    assert "adapter  none: " in capsys.readouterr().out
-    record = record_of(setup / "out")
-    assert record["adapter"] is None and record["maps"]["files"]
-    links = read_links(setup / "out" / "eval_links.jsonl")
-    expected = score_retrieval(hf_xalign.load(setup / "mao"), make_tokenizer(), links)["de"]
-    assert record["scores"]["before"]["de"] == expected
+    base, mao = AutoModel.from_pretrained(files / "base", add_pooling_layer=False), tmp_path / "mao"
+    get_peft_model(base, config).save_pretrained(mao)
+    make_tokenizer().save_pretrained(mao)
+    record, printed = run(files, tmp_path / "out", "--model_name_or_path", str(mao))
+    assert "adapter  none: " in printed and record["adapter"] is None and record["maps"]["files"]
+    links = read_links(tmp_path / "out" / "eval_links.jsonl")
+    assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     if languages:
-        (setup / "french.tsv").write_text("fr\ten\nle chat\tthe cat\n")
+        french = ("--train_data", f"fr={files / 'french.tsv'}")
         with pytest.raises(InputError, match="language='fr': this module has maps for de, en"):
-            main(command(setup, "--model_name_or_path", str(setup / "mao"),
-                         "--train_data", f"fr={setup / 'french.tsv'}", out="other"))  # fmt: skip
+            run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
 
-def test_on_a_task_model_the_encoder_is_mapped(setup):
-    AutoModelForSequenceClassification.from_pretrained(setup / "base").save_pretrained(setup / "task")
-    make_tokenizer().save_pretrained(setup / "task")
-    for name in ("base", "task"):
-        main(command(setup, "--model_name_or_path", str(setup / name), out=f"of_{name}"))
-    assert record_of(setup / "of_base")["scores"] == record_of(setup / "of_task")["scores"]
-    assert hf_xalign.load(setup / "of_task").active_peft_config.languages == ["de"]
+def test_on_a_task_model_the_encoder_is_mapped(mapping_run, files, tmp_path):
+    task = tmp_path / "task"
+    AutoModelForSequenceClassification.from_pretrained(files / "base").save_pretrained(task)
+    make_tokenizer().save_pretrained(task)
+    record, _ = run(files, tmp_path / "out", "--model_name_or_path", str(task))
+    assert record["scores"] == mapping_run.record["scores"]
+    assert hf_xalign.load(tmp_path / "out").active_peft_config.languages == ["de"]
 
 
-@pytest.mark.parametrize("pooling, layer", [("mean", -1), ("last", 1)])
-def test_retrieval_is_that_of_score_retrieval(setup, pooling, layer):
-    main(command(setup, "--pooling", pooling, "--layers", str(layer)))
-    record, links = record_of(setup / "out"), read_links(setup / "out" / "eval_links.jsonl")
-    base, tokenizer = hf_xalign.load(setup / "base"), make_tokenizer()
-    options = {"poolings": (pooling,), "layer": layer}
-    assert record["scores"]["before"] == score_retrieval(base, tokenizer, links, **options)
-    if layer == -1:
-        found = score_retrieval(hf_xalign.load(setup / "out"), tokenizer, links, **options)["de"]
-        assert record["scores"]["after"]["de"] == pytest.approx(found, abs=1e-6)
-
-
-def test_links_that_are_not_one_to_one(setup):
-    row = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
-    row |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 0]]}
-    (setup / "links.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match=r"links\.jsonl, row 1: target word 0 has two links"):
-        main(command(setup, "--eval_links", str(setup / "links.jsonl")))
-
-
-@pytest.mark.parametrize("direction", ["to_pivot", "from_pivot"])
-def test_directions_of_lexicon_induction(direction):
+def test_directions_of_lexicon_induction():
     """`Hund` has two translations, of which one lies with `Katze`; German is turned by 90 degrees against English."""
     english = Anchors(["dog", "hound", "cat"], torch.tensor([[[1.0, 0.1]], [[0.2, 1.0]], [[0.0, 1.0]]]), torch.ones(3))
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
@@ -321,22 +201,15 @@ def test_directions_of_lexicon_induction(direction):
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
     material = Material(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
-    to_pivot = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
-    one = to_pivot if direction == "to_pivot" else to_pivot.inverse()
-    args = MappingArguments(direction=direction)
-    scores, intervals = score(material, args, {"de": one})
-    found = scores["de"]
-    assert (found["bli_p@1_to_pivot"], found["bli_p@1_from_pivot"], found["bli_p@1"]) == (1.0, 0.5, 0.75)
-    assert found["bli_p@1_oov_wrong_to_pivot"] == 1.0
-    assert found["bli_p@1_oov_wrong_from_pivot"] == pytest.approx(1 / 3)
-    assert found["bli_coverage"] == pytest.approx(2 / 3) and found["pool_bli"] == 2.5
-    assert found["retrieval_mean"] == 1.0
-    assert intervals["de"]["bli_p@1_from_pivot"][0] == 0.0
-    raw, _ = score(material, args)
-    assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0
-
-
-def test_several_processes_are_refused(setup, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="one process"):
-        main(command(setup))
+    one = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
+    for direction, own in {"to_pivot": one, "from_pivot": one.inverse()}.items():
+        args = MappingArguments(direction=direction)
+        scores, intervals = score(material, args, {"de": own})
+        found = scores["de"]
+        assert (found["bli_p@1_to_pivot"], found["bli_p@1_from_pivot"], found["bli_p@1"]) == (1.0, 0.5, 0.75)
+        assert found["bli_p@1_oov_wrong_to_pivot"] == 1.0
+        assert_rounding([found["bli_p@1_oov_wrong_from_pivot"], found["bli_coverage"]], [1 / 3, 2 / 3], operations=2)
+        assert found["pool_bli"] == 2.5 and found["retrieval_mean"] == 1.0
+        assert intervals["de"]["bli_p@1_from_pivot"][0] == 0.0
+        raw, _ = score(material, args)
+        assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0

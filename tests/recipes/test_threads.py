@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from hf_xalign.recipes.common import run
 from hf_xalign.recipes.threads import use_all_cores
+from hf_xalign.surroundings import usable_cores
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 RECIPE = """
@@ -25,13 +28,18 @@ def main():
 
 run(main)
 """
-# What accelerate does, without its seconds of imports: the recipe in a process of its own, one thread by default.
-LAUNCHER = """
-import os, subprocess, sys
-chosen = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), "ACCELERATE_MIXED_PRECISION": "no"}
-code = "import os; from hf_xalign.recipes import threads; threads.use_all_cores(); print(os.environ[threads.THREADS])"
-subprocess.run([sys.executable, "-c", code], env={**os.environ, **chosen}, check=True)
-"""
+# The launcher's own environment and words -> threads of the recipe.
+CHOICES = [
+    ({}, [], CORES),
+    ({"LOCAL_WORLD_SIZE": str(CORES)}, [], 1),
+    ({"LOCAL_WORLD_SIZE": str(CORES + 1)}, [], 1),
+    ({"OMP_NUM_THREADS": "1"}, [], 1),
+    ({"OMP_NUM_THREADS": "7"}, [], 7),
+    ({}, ["--num_cpu_threads_per_process", "1"], 1),
+    ({}, ["--num-cpu-threads-per-process=1"], 1),
+    # A run inside a run: whoever started the inner one without a launcher chose its threads.
+    ({"ACCELERATE_MIXED_PRECISION": "no"}, [], 1),
+]
 
 
 def environment(**changes):
@@ -40,30 +48,18 @@ def environment(**changes):
     return {name: value for name, value in os.environ.items() if name not in mine} | changes
 
 
-@pytest.mark.parametrize(
-    ("changes", "words", "threads"),
-    [
-        ({}, [], CORES),
-        ({"LOCAL_WORLD_SIZE": str(CORES)}, [], 1),
-        ({"LOCAL_WORLD_SIZE": str(CORES + 1)}, [], 1),
-        ({"OMP_NUM_THREADS": "1"}, [], 1),
-        ({"OMP_NUM_THREADS": "7"}, [], 7),
-        ({}, ["--num_cpu_threads_per_process", "1"], 1),
-        ({}, ["--num-cpu-threads-per-process=1"], 1),
-        # A run inside a run: whoever started the inner one without a launcher chose its threads.
-        ({"ACCELERATE_MIXED_PRECISION": "no"}, [], 1),
-    ],
-)
-def test_whose_choice_it_is(changes, words, threads, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", LAUNCHER, *words],
-        env=environment(**changes),
-        cwd=tmp_path,  # the checkout's own folder would come before a plainly installed package
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"{threads}\n"
+def test_whose_choice_it_is(monkeypatch):
+    assert usable_cores() == CORES
+    for changes, words, threads in CHOICES:
+        launcher = environment(**changes)
+        parent = SimpleNamespace(environ=lambda own=launcher: own, cmdline=lambda own=words: ["accelerate", *own])
+        with monkeypatch.context() as patch:
+            patch.setattr(psutil, "Process", lambda pid, own=parent: own if pid == os.getppid() else None)
+            recipe = {"OMP_NUM_THREADS": "1", **launcher, "ACCELERATE_MIXED_PRECISION": "no"}
+            for name in ("OMP_NUM_THREADS", "ACCELERATE_MIXED_PRECISION", "LOCAL_WORLD_SIZE"):
+                patch.setenv(name, recipe[name]) if name in recipe else patch.delenv(name, raising=False)
+            use_all_cores()
+            assert os.environ["OMP_NUM_THREADS"] == str(threads), (changes, words)
 
 
 def test_one_thread_without_a_launcher_is_a_choice(monkeypatch):
@@ -77,15 +73,23 @@ def test_one_thread_without_a_launcher_is_a_choice(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_real_launcher(processes, tmp_path):
+@pytest.mark.parametrize(
+    ("processes", "changes", "words", "threads"),
+    [
+        (1, {}, [], CORES),
+        (2, {}, [], max(1, CORES // 2)),
+        (1, {"OMP_NUM_THREADS": "1"}, [], 1),
+        (1, {}, ["--num_cpu_threads_per_process", "1"], 1),
+    ],
+)
+def test_the_real_launcher(processes, changes, words, threads, tmp_path):
     (tmp_path / "recipe.py").write_text(RECIPE)
     several = ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"] if processes == 2 else []
-    launch = [sys.executable, "-m", "accelerate.commands.launch", *several]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *several, *words]
     subprocess.run(
         [*launch, str(tmp_path / "recipe.py"), str(tmp_path / "out")],
-        env=environment(CUDA_VISIBLE_DEVICES="", HF_HOME=str(tmp_path)),  # where nobody has configured accelerate
+        env=environment(CUDA_VISIBLE_DEVICES="", HF_HOME=str(tmp_path), **changes),  # no configuration of accelerate
         check=True,
     )
-    each = max(1, CORES // processes)
-    assert (tmp_path / "out").read_text() == f"{each} {each} {2 if processes == 2 else None}\n" * processes
+    line = f"{threads} {threads} {2 if processes == 2 else None}\n"
+    assert (tmp_path / "out").read_text() == line * processes

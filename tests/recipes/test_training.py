@@ -1,14 +1,34 @@
-"""What every recipe writes down of its training: the time, and the energy of the machine's counters."""
+"""What every recipe does the same way: a dry run, the record of training, and how it fails."""
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.numeric import assert_rounding
+from support.recipe import command, on_files, output_of
 
 from hf_xalign import energy
-from hf_xalign.recipes.common import training
+from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.recipes.common import run, training
+
+
+def test_dry_run_trains_and_writes_nothing(files, tmp_path):
+    out = tmp_path / "out"
+    sentences = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16")
+    dry = {
+        "fao": (fao, command(files, "--reference", "cache", out=out), ("links", "minutes", "MB of word vectors")),
+        "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
+        "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
+        "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
+    }
+    for name, (recipe, words, said) in dry.items():
+        report = [] if recipe is mapping else ["--report_to", "none"]
+        text = output_of(recipe.main, [*words, "--dry_run", "true", *report])
+        assert all(part in text for part in said), f"{name}: {text}"
+        assert not out.exists(), name
 
 
 @pytest.fixture
@@ -23,23 +43,38 @@ def counter(tmp_path, monkeypatch):
     return zone / "energy_uj"
 
 
-def test_time_and_energy_of_a_whole_training(counter):
+@pytest.mark.parametrize("ending", ["whole", "resumed", "failed"])
+def test_time_and_energy_of_a_training(counter, ending):
+    """The energy is that of a whole training only."""
     record = {"times": {"seconds": {}}}
-    with training(record, SimpleNamespace(n_gpu=0), resumed=False):
-        counter.write_text(f"{3 * 3600 * 10**9}\n")
-    assert record["energy"]["kwh"] == pytest.approx(2.0)
+    try:
+        with training(record, SimpleNamespace(n_gpu=0), resumed=ending == "resumed"):
+            counter.write_text(f"{3 * 3600 * 10**9}\n")
+            if ending == "failed":
+                raise KeyError
+    except KeyError:
+        assert ending == "failed"
     assert record["times"]["seconds"]["training"] >= 0
+    assert ("energy" in record) == (ending == "whole")
+    if ending == "whole":
+        assert_rounding(record["energy"]["kwh"], 2.0, operations=3)
 
 
-def test_a_resumed_training_has_no_energy(counter):
-    record = {"times": {"seconds": {}}}
-    with training(record, SimpleNamespace(n_gpu=0), resumed=True):
-        counter.write_text(f"{3 * 3600 * 10**9}\n")
-    assert "energy" not in record and "training" in record["times"]["seconds"]
+def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
+    def full():
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+        finally:
+            raise ValueError("I/O operation on closed file")
 
+    with pytest.raises(SystemExit) as stop:
+        run(full)
+    assert stop.value.code == 1
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
 
-def test_a_training_that_fails_has_its_time(counter):
-    record = {"times": {"seconds": {}}}
-    with pytest.raises(KeyError), training(record, SimpleNamespace(n_gpu=0), resumed=False):
-        raise KeyError
-    assert "energy" not in record and "training" in record["times"]["seconds"]
+    def broken():
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        run(broken)

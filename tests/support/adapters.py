@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from peft import get_peft_model
+from peft import PeftModel, get_peft_model
 from transformers import AutoModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
@@ -59,5 +59,28 @@ def states(model, **inputs):
         return model(**{**TEXT, **inputs}).last_hidden_state
 
 
+def pooled_by_hand(hidden, spans, pooling):
+    """The vector of every word, one word at a time; zero where a span is empty."""
+    words = hidden.new_zeros(*spans.shape[:2], hidden.shape[-1])
+    for row, sentence in enumerate(spans.tolist()):
+        for word, (start, end) in enumerate(sentence):
+            if end > start:
+                tokens = hidden[row, start:end]
+                words[row, word] = {"first": tokens[0], "last": tokens[-1], "mean": sum(tokens) / len(tokens)}[pooling]
+    return words
+
+
 def close(one, other, tolerance=1e-6):
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+
+
+def save_pair(folder, family="bert", kind="linear", **settings):
+    """A base and an adapter for it on disk; returns the loaded base with the adapter."""
+    make_base(family).save_pretrained(folder / "base")
+    model = adapt(AutoModel.from_pretrained(folder / "base"), kind, "random", **settings)
+    model.save_pretrained(folder / "adapter")
+    return model
+
+
+def load_pair(folder, **settings):
+    return PeftModel.from_pretrained(AutoModel.from_pretrained(folder / "base"), folder / "adapter", **settings)

@@ -1,36 +1,20 @@
-"""A small run of ALIGN-MLM; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
-
-    python -m support.align_mlm OUTPUT_DIR '{"name": {"objective": "align_mlm", ...}, ...}' [--resume]
-        [--kill_after STEP]
-
-Each process leaves `entries-RANK.safetensors` too, the entries that it had.
-"""
+"""A small run of ALIGN-MLM, and its rows and dictionary."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
-from safetensors.torch import save_file
 
 from hf_xalign.data.entries import TokenEntries
 from hf_xalign.data.pretraining import encode_pretraining
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from support.launch import be_script, numbers, tensors
+from support.launch import SMALL as QUIET
 from support.ppa import make_pairs
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 OBJECTIVES = ("mlm", "xlm", "dict_mlm", "align_mlm")
-SMALL = {
-    "use_cpu": True,
-    "disable_tqdm": True,
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "per_device_train_batch_size": 4,
-    "num_train_epochs": 1,
-    "mlm_probability": 0.3,
-}
+SMALL = {**QUIET, "mlm_probability": 0.3}
 
 
 def make_rows(count=16, pairs=False, block_size=24):
@@ -81,22 +65,3 @@ def train(folder, *args, **settings):
     trainer = make(folder, *args, **settings)
     trainer.train()
     return trainer
-
-
-def outcome(trainer):
-    """The numbers of the log, float64 (steps, terms), and the weights."""
-    return numbers(trainer, "loss", "loss/mlm", "loss/align", "grad_norm"), tensors(trainer.model)
-
-
-def make_run(folder, given, **settings):
-    return make(folder, make_encoder(dropout=given.dropout), callbacks=given.callbacks, **settings)
-
-
-def keep_entries(trainer, folder) -> None:
-    if trainer.entries is not None:
-        found = {"entries": torch.from_numpy(trainer.entries.ids)}
-        save_file(found, folder / f"entries-{trainer.args.process_index}.safetensors")
-
-
-if __name__ == "__main__":
-    be_script(make_run, outcome, keep=keep_entries)

@@ -1,7 +1,4 @@
-"""A small run of continual learning; as a script, the same in a process of its own: by `accelerate launch`, or to be killed.
-
-python -m support.continual OUTPUT_DIR '{"name": {"alpha": 0.5, ...}, ...}' [--resume] [--kill_after STEP]
-"""  # noqa: E501
+"""Small runs on tasks: of continual learning, of the task alone, and of a tagger."""
 
 from __future__ import annotations
 
@@ -10,32 +7,29 @@ import torch
 from datasets import Dataset
 from transformers import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
-from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TokenTask
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TaggingTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
-from support.launch import be_script, numbers, tensors
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
+from support.launch import SMALL as QUIET
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 LABELS = LabelSet.of(["O", "B-a"])
 TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
 QUESTIONS = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
+TASKS = {"tokens": TOKENS, "texts": TEXTS, "questions": QUESTIONS}
 HEADS = {
     TOKENS: BertForTokenClassification,
     TEXTS: BertForSequenceClassification,
     QUESTIONS: BertForQuestionAnswering,
 }
 WORDS = ["the", "cat", "dog", "house", "haus", "kat", "hund", "open", "file", "is", "a", "no", "der", "das"]
-SMALL = {
-    "use_cpu": True,
-    "disable_tqdm": True,
-    "logging_steps": 1,
-    "per_device_train_batch_size": 4,
-    "num_train_epochs": 1,
-    "max_length": 32,
-}
+SMALL = {**QUIET, "max_length": 32}
 
 
-def examples(task=TOKENS, count=16, seed=0):
+def examples(task=TOKENS, count=16, seed=0, language="en"):
     """Words labelled by their length, texts by their first word; questions whose answer is the second word."""
     rng = np.random.default_rng(seed)
     sentences = [[WORDS[k] for k in rng.integers(0, len(WORDS), rng.integers(1, 9))] for _ in range(count)]
@@ -57,7 +51,7 @@ def examples(task=TOKENS, count=16, seed=0):
             "text_a": [" ".join(words) for words in sentences],
             "label": ["xy"[len(words[0]) % 2] for words in sentences],
         }
-    return Examples("en.jsonl", "en", Dataset.from_dict({**columns, "line": list(range(count))}))
+    return Examples(f"{language}.jsonl", language, Dataset.from_dict({**columns, "line": list(range(count))}))
 
 
 def make_model(task=TOKENS, seed=0, dropout=0.0):
@@ -69,13 +63,13 @@ def make_model(task=TOKENS, seed=0, dropout=0.0):
     return model
 
 
-def make(folder, model=None, task=TOKENS, pairs=None, callbacks=None, **settings):
+def make(folder, model=None, task=TOKENS, pairs=None, count=16, callbacks=None, **settings):
     return ContinualTrainer(
         make_model(task) if model is None else model,
-        ContinualConfig(output_dir=str(folder), report_to="none", **{**SMALL, **settings}),
+        ContinualConfig(output_dir=str(folder), **{**SMALL, **settings}),
         task=task,
-        train_dataset=[examples(task)],
-        pairs=make_links(7) if pairs is None else pairs,
+        train_dataset=[examples(task, count)],
+        pairs=make_links(pairs or 7) if pairs is None or isinstance(pairs, int) else pairs,
         reference=make_encoder(seed=3),
         eval_dataset={"en": examples(task, 6, seed=1)},
         processing_class=make_tokenizer(),
@@ -83,21 +77,33 @@ def make(folder, model=None, task=TOKENS, pairs=None, callbacks=None, **settings
     )
 
 
+def make_task(folder, model=None, task=TOKENS, count=16, train=None, evaluation=None, callbacks=None, **settings):
+    """Make a trainer of the task alone."""
+    return TaskTrainer(
+        make_model(task) if model is None else model,
+        TaskConfig(output_dir=str(folder), **{**SMALL, **settings}),
+        task=task,
+        train_dataset=train or [examples(task, count)],
+        eval_dataset=evaluation,
+        processing_class=make_tokenizer(),
+        callbacks=callbacks,
+    )
+
+
+def make_tagger(folder, count=16, seed=0, dropout=0.0, keep_vectors=True, callbacks=None, **settings):
+    """Make a trainer of a tagger on the frozen encoder; the dropout is the tagger's."""
+    encoder = make_encoder(seed=seed)
+    torch.manual_seed(seed + 1)
+    model = BiLSTMCRFForTokenClassification.from_encoder(
+        encoder, LABELS.names, layers=[-2, -1], lstm_size=6, dropout=dropout
+    )
+    task = TaggingTask(LABELS, keep_vectors=keep_vectors)
+    return make_task(
+        folder, model, task, train=[examples(TOKENS, count)], callbacks=callbacks, head="tagger", **settings
+    )
+
+
 def train(folder, *args, **settings):
     trainer = make(folder, *args, **settings)
     trainer.train()
     return trainer
-
-
-def outcome(trainer):
-    """The numbers of the log, float64 (steps, terms), and the weights."""
-    log = numbers(trainer, "loss", "loss/task", "loss/align", "loss/regularizer", "grad_norm")
-    return log, tensors(trainer.model)
-
-
-def make_run(folder, given, **settings):
-    return make(folder, make_model(dropout=given.dropout), callbacks=given.callbacks, **settings)
-
-
-if __name__ == "__main__":
-    be_script(make_run, outcome)

@@ -25,6 +25,14 @@ _COMMON = {
     "initializer_range": 0.2,
 }
 
+# Operations on the longest path from token ids to a state of one of these encoders. A layer adds up 16 products in the
+# projections of attention, 8 in a score, up to 16 in the softmax and in the mixture over tokens, 16 in the output, 16
+# and 32 in the feed-forward block, and 32 numbers in each of two norms: 184 sums, each a product and an addition. Two
+# layers, and the norm of the embeddings.
+PASS = 2 * (2 * 184 + 32)
+# A gradient takes the same path back, with a product for the derivative at each operation.
+BACKWARD = 3 * PASS
+
 CONFIGS = {
     "bert": lambda: BertConfig(**_COMMON),
     "distilbert": lambda: DistilBertConfig(

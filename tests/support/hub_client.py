@@ -1,7 +1,7 @@
-"""A process of its own in which the real client of the Hub runs, told by a test what to do.
+"""A process with the real client of the Hub, which a test tells what to do.
 
-The client reads its settings when it is imported, and the tests' own process is offline. The lines that the process
-reads are JSON: `code` to run with the names `given`, beside those of earlier code, which leaves its result in `found`.
+The client reads its settings when it is imported, and the tests' own process is offline. The process reads lines of
+JSON: `code` to run with the names `given` and those of earlier code, which leaves its result in `found`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ class ClientError(Exception):
 
 
 class HubClient:
-    """Starts the process without waiting for it; a context manager. Its standard error is in `log`."""
+    """Client process, started without waiting for it; a context manager. Its standard error is in `log`."""
 
     def __init__(self, environment: dict[str, str], log: Path):
         self.log = log
-        paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")]
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
         self.process = subprocess.Popen(
             [sys.executable, "-c", RUN],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log.open("w"),
             text=True,
-            # Not in the checkout, nor with an empty entry, which means the same: it would hide the installed package.
-            cwd=log.parent,
+            cwd=log.parent,  # outside the checkout, which would hide the installed package
             env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
@@ -64,18 +63,12 @@ class HubClient:
 
     def result(self) -> Any:
         line = self.process.stdout.readline()
-        if not line:
-            raise ClientError(f"the process ended: {self.log.read_text()[-2000:]}")
-        answer = json.loads(line)
+        answer = json.loads(line) if line else {"error": f"the process ended: {self.log.read_text()[-2000:]}"}
         if answer["error"]:
             raise ClientError(answer["error"])
         return answer["found"]
 
     def run(self, code: str, **given: Any) -> Any:
-        """Run code; what it leaves in `found`, of JSON's types.
-
-        Raises:
-            ClientError: the code raised something.
-        """
+        """Run code, and return what it leaves in `found`, of JSON's types; raise ClientError where it raised."""
         self.start(code, **given)
         return self.result()

@@ -1,4 +1,4 @@
-"""What a repository of [`loopback_hub`] is: branches of commits, each with all its files, in memory."""
+"""Repository of [`loopback_hub`]: branches of commits, each with all its files, in memory."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ class Commit:
 
 @dataclass
 class Repo:
-    kind: str
-    id: str
     private: bool
     commits: dict[str, Commit] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
@@ -64,8 +62,8 @@ class Repo:
         self.branches[branch] = commit.sha
         return commit.sha
 
-    def sha_of(self, revision: str) -> str:
+    def commit_of(self, revision: str) -> Commit:
         sha = self.branches.get(revision, revision)
         if sha not in self.commits:
             raise Refused(404, f"no revision {revision}", code="RevisionNotFound")
-        return sha
+        return self.commits[sha]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from hf_xalign.trainers import MAOConfig, MAOTrainer
+from support.launch import SMALL as QUIET
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
@@ -33,21 +34,15 @@ SAVED = {
 
 def config(folder, **settings):
     defaults = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "per_device_train_batch_size": 4,
+        **QUIET,
         "learning_rate": 1e-2,
-        "num_train_epochs": 1,
         "batch_of": "pairs",
         "regularized_words": "all",
         "objective": "l2",
         "regularizer_weight": 0.0,
         "temperature": 0.1,
     }
-    return MAOConfig(**{**defaults, **SMALL, **settings})
+    return MAOConfig(output_dir=str(folder), **{**defaults, **SMALL, **settings})
 
 
 def make(folder, model=None, pairs=24, callbacks=None, data=None, trainer_class=MAOTrainer, **settings):

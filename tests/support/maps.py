@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import torch
@@ -13,20 +15,31 @@ from support.adapters import TEXT, make_base
 LANGUAGES = ("en", "to")  # `to`, Tongan, is also the name of a method of modules
 
 
-def make_map(seed=0, layers=(-1,), size=16, centre=True, **settings):
+def make_map(seed=0, layers=(-1,), size=16, centre=True, dtype=torch.float32, **settings):
     """A rotation, a far one; centred with an offset. `settings` are further fields of the map."""
     source, target = (
-        torch.randn(40, len(layers), size, generator=torch.Generator().manual_seed(2 * seed + k)) for k in range(2)
+        torch.randn(40, len(layers), size, generator=torch.Generator().manual_seed(2 * seed + k)).to(dtype)
+        for k in range(2)
     )
     return replace(procrustes(source + 1, target - 2, centre=centre, layers=layers), **settings)
 
 
-def make_maps(layers=(-1,)):
-    return {language: make_map(k, layers) for k, language in enumerate(LANGUAGES)}
+def make_maps(layers=(-1,), dtype=torch.float32):
+    return {language: make_map(k, layers, dtype=dtype) for k, language in enumerate(LANGUAGES)}
 
 
-def make_rotated(family="bert", layers=(-1,), pivot="de"):
-    return RotatedModel.from_maps(make_base(family), make_maps(layers), pivot=pivot)
+def make_rotated(family="bert", layers=(-1,), pivot="de", dtype=torch.float32):
+    return RotatedModel.from_maps(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def conditioned(*shape, seed=0, condition=2.0):
+    """Matrices (..., rows, columns) whose singular values run evenly from 1 to `condition`; 1 gives rotations."""
+    u, _, vh = torch.linalg.svd(normal(*shape, seed=seed), full_matrices=False)
+    return u * torch.linspace(1, condition, min(shape[-2:]), dtype=torch.float64) @ vh
 
 
 @torch.no_grad()
@@ -36,3 +49,25 @@ def run(model, **inputs):
 
 def by_hand(one, layer, states):
     return one.of([layer]).apply(states.flatten(0, 1)).view_as(states)
+
+
+def assert_same_in_a_fresh_process(folder, imports, call, expected):
+    """Require that a new process finds the same bits.
+
+    Args:
+        folder: an empty one, for what the processes exchange.
+        imports: modules to import there.
+        call: expression of `path` and `given` that finds a tensor.
+        expected: `path` to (`given`, the tensor to find).
+    """
+    torch.save({str(path): pair for path, pair in expected.items()}, folder / "expected.pt")
+    script = (
+        f"import sys, torch, {imports}\n"
+        "for path, (given, wanted) in torch.load(sys.argv[1]).items():\n"
+        "    with torch.no_grad():\n"
+        f"        found = {call}\n"
+        "    assert torch.equal(found, wanted), path\n"
+    )
+    command = [sys.executable, "-c", script, str(folder / "expected.pt")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

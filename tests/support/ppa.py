@@ -1,25 +1,14 @@
-"""A small run of PPA, and as a script the same in a process of its own: under `accelerate launch`, or to be killed.
-
-    python -m support.ppa OUTPUT_DIR '{"name": {"contrast": "moco", ...}, ...}' [--resume] [--kill_after STEP]
-
-Each process leaves `momentum-RANK.safetensors` too, the momentum encoder and the queue.
-"""
+"""A small run of PPA."""
 
 from __future__ import annotations
 
-from hf_xalign.modeling.momentum import save_momentum
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
-from support.launch import be_script, numbers, tensors
+from support.launch import SMALL as QUIET
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 SMALL = {
-    "use_cpu": True,
-    "disable_tqdm": True,
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "per_device_train_batch_size": 4,
-    "num_train_epochs": 1,
+    **QUIET,
     "queue_size": 10,
     "projection_dim": 6,
     "head_learning_rate": 0.01,
@@ -60,26 +49,3 @@ def train(folder, *args, **settings):
     trainer = make(folder, *args, **settings)
     trainer.train()
     return trainer
-
-
-def outcome(trainer):
-    """The numbers of the log, float64 (steps, terms), and the weights of all that a step changes."""
-    found = tensors(trainer.model)
-    if trainer.queue is not None:
-        found |= {f"momentum.{name}": tensor for name, tensor in tensors(trainer.momentum).items()}
-        found |= {f"queue.{name}": tensor for name, tensor in tensors(trainer.queue).items()}
-    return numbers(trainer, "loss", "loss/contrast", "loss/tlm", "loss/mlm", "grad_norm"), found
-
-
-def make_run(folder, given, **settings):
-    data = make_pairs(given.pairs)
-    return make(folder, make_encoder(dropout=given.dropout), data=data, callbacks=given.callbacks, **settings)
-
-
-def keep_momentum(trainer, folder) -> None:
-    if trainer.queue is not None:
-        save_momentum(folder / f"momentum-{trainer.args.process_index}.safetensors", trainer.momentum, trainer.queue)
-
-
-if __name__ == "__main__":
-    be_script(make_run, outcome, keep=keep_momentum, pairs=16)

@@ -103,3 +103,14 @@ def make_links(n: int = 8):
             "links": [links for _, _, links in rows],
         }
     )
+
+
+def make_two_separator_tokenizer():
+    """Return the tiny tokenizer with XLM-R's frame: two separators between two sentences."""
+    from tokenizers import processors
+
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer

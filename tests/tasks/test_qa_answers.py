@@ -1,24 +1,29 @@
-"""Spans out of logits, against a loop over every span of every window."""
+"""Answers out of logits, against a loop over every span of every window; their scores, against cases by hand."""
 
 from __future__ import annotations
+
+import itertools
+import unicodedata
 
 import numpy as np
 import pytest
 import torch
+from support.numeric import assert_rounding
 
-from hf_xalign.errors import InputError
+from hf_xalign import metrics
+from hf_xalign.evaluation.examples import ExampleScores
 from hf_xalign.tasks.qa_answers import best_answers, window_spans
+from hf_xalign.tasks.qa_normalization import answer_tokens, normalize_answer
+from hf_xalign.tasks.qa_scores import by_language, score_answers
 
+pytestmark = pytest.mark.numeric
 QUESTIONS = np.array([0, 0, 0, 1, 3, 3, 4])  # question 2 has no window
-TOKENS, LONGEST = 12, 4
+TOKENS = 12
 
 
-def material(seed, ties=False):
-    """Logits and characters of windows that overlap: window w begins 5 tokens after the one before it."""
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(2, len(QUESTIONS), TOKENS, generator=generator)
-    if ties:
-        logits = logits.round()
+def make_logits(seed, ties=False):
+    """Logits and character offsets of overlapping windows: each begins 5 tokens after the one before it."""
+    logits = torch.randn(2, len(QUESTIONS), TOKENS, generator=torch.Generator().manual_seed(seed))
     opens = torch.full((len(QUESTIONS), TOKENS), -1)
     closes = opens.clone()
     for w, question in enumerate(QUESTIONS):
@@ -31,11 +36,11 @@ def material(seed, ties=False):
             if n % 4 != 2:
                 closes[w, token] = 10 * n + 7
     opens[6], closes[6] = -1, -1  # a window without text
-    return logits[0], logits[1], opens, closes
+    return *(logits.round() if ties else logits), opens, closes
 
 
 def loop(start, end, opens, closes, n_best, longest):
-    """The best spans of each question, (score, start, end), by looking at all."""
+    """Best spans of each question, (score, start, end), by looking at all."""
     found = []
     for question in range(5):
         spans: dict[tuple[int, int], float] = {}
@@ -44,66 +49,115 @@ def loop(start, end, opens, closes, n_best, longest):
                 for j in range(i, min(i + longest, TOKENS)):
                     if opens[w, i] >= 0 and closes[w, j] >= 0:
                         span = int(opens[w, i]), int(closes[w, j])
-                        score = float(start[w, i] + end[w, j])
-                        spans[span] = max(score, spans.get(span, -np.inf))
+                        spans[span] = max(float(start[w, i] + end[w, j]), spans.get(span, -np.inf))
         order = sorted(spans, key=lambda span: (-spans[span], *span))[:n_best]
         found.append([(spans[span], *span) for span in order])
     return found
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("n_best", [1, 3, 200])
-@pytest.mark.parametrize("longest", [1, LONGEST, 99])
-def test_spans_are_those_of_a_loop(n_best, longest, ties):
-    given = material(7, ties)
-    spans = window_spans(*given, n_best=n_best, max_answer_tokens=longest)
-    found = best_answers(QUESTIONS, *(part.numpy() for part in spans), count=5, n_best=n_best)
-    for question, expected in enumerate(loop(*given, n_best, longest)):
-        got = list(zip(*(part[question] for part in (found.scores, found.starts, found.ends)), strict=True))
-        there = [one for one in got if one[0] > -np.inf]
-        assert [one[1:] for one in there] == [one[1:] for one in expected]
-        np.testing.assert_allclose([one[0] for one in there], [one[0] for one in expected], rtol=1e-6)
-        assert all(one == (-np.inf, -1, -1) for one in got[len(there) :])
+def answers(questions, spans, **options):
+    return best_answers(questions, *(part.numpy() for part in spans), count=5, **options)
 
 
-def test_overlapping_windows_do_share_spans():
-    """What makes the comparison above one of distinct spans."""
-    _, _, opens, closes = material(7)
-    first, second = ({(int(a), int(b)) for a in opens[w] for b in closes[w] if 0 <= a < b} for w in (0, 1))
-    assert first & second
+def test_spans_are_those_of_a_loop():
+    for ties, n_best, longest in itertools.product([False, True], [1, 3, 200], [1, 4, 99]):
+        given = make_logits(7, ties)
+        found = answers(QUESTIONS, window_spans(*given, n_best=n_best, max_answer_tokens=longest), n_best=n_best)
+        for question, expected in enumerate(loop(*given, n_best, longest)):
+            got = list(zip(*(part[question] for part in (found.scores, found.starts, found.ends)), strict=True))
+            there = [one for one in got if one[0] > -np.inf]
+            case = f"{ties=}, {n_best=}, {longest=}, {question=}"
+            assert [one[1:] for one in there] == [one[1:] for one in expected], case
+            assert_rounding([one[0] for one in there], [one[0] for one in expected], 1, dtype=torch.float32)
+            assert all(one == (-np.inf, -1, -1) for one in got[len(there) :]), case
+    first, second = ({(int(a), int(b)) for a in given[2][w] for b in given[3][w] if 0 <= a < b} for w in (0, 1))
+    assert first & second, "no two windows share a span: the test does not look at distinct spans"
 
 
 def test_order_of_windows_and_batches_does_not_matter():
-    given = material(3)
-    whole = window_spans(*given, n_best=3)
+    given = make_logits(3)
+    whole = answers(QUESTIONS, window_spans(*given, n_best=3), n_best=3)
     order = torch.tensor([4, 0, 6, 2, 5, 1, 3])
     parts = [window_spans(*(column[rows] for column in given), n_best=3) for rows in order.split(3)]
-    shuffled = [torch.cat(columns).numpy() for columns in zip(*parts, strict=True)]
-    one = best_answers(QUESTIONS, *(part.numpy() for part in whole), count=5, n_best=3)
-    other = best_answers(QUESTIONS[order.numpy()], *shuffled, count=5, n_best=3)
-    for ours, theirs in zip(one, other, strict=True):
+    shuffled = [torch.cat(columns) for columns in zip(*parts, strict=True)]
+    for ours, theirs in zip(whole, answers(QUESTIONS[order.numpy()], shuffled, n_best=3), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_texts():
-    given = material(5)
-    spans = window_spans(*given)
-    found = best_answers(QUESTIONS, *(part.numpy() for part in spans), count=5)
+def test_texts_are_cut_out_of_the_contexts():
+    given = make_logits(5)
     contexts = ["".join(chr(0x4E00 + n) for n in range(400))] * 5
-    texts = found.texts(contexts)
-    assert texts[2] == texts[4] == ""
+    found = answers(QUESTIONS, window_spans(*given)).texts(contexts)
+    assert found[2] == found[4] == ""
     for question in (0, 1, 3):
         _, start, end = loop(*given, 1, 30)[question][0]
-        assert texts[question] == contexts[question][start:end] != ""
+        assert found[question] == contexts[question][start:end] != ""
 
 
-def test_bad_input():
-    given = material(1)
-    with pytest.raises(InputError, match="max_answer_tokens=0"):
-        window_spans(*given, max_answer_tokens=0)
-    given[0][2, 5] = torch.nan
-    spans = [part.numpy() for part in window_spans(*given)]
-    with pytest.raises(InputError, match="scores of window 2 are NaN"):
-        best_answers(QUESTIONS, *spans, count=5)
-    with pytest.raises(InputError, match="for 6 windows"):
-        best_answers(QUESTIONS[:6], *spans, count=5)
+# ---- Scores ----
+
+RULES = [
+    # Articles go as words, not as parts of words; hyphens leave no blank, articles do.
+    ("en", "The  well-known Theatre of a 'Man'", "wellknown theatre of man"),
+    ("en", "U.S. $5 (~€4)", "us 5 €4"),
+    ("en", "der Rhein – “an”", "der rhein"),
+    ("de", "Die Straße in den Süden, eines Tages", "straße in süden tages"),
+    ("de", "The Kinks", "the kinks"),
+    ("de-CH", "Das «Haus»", "haus"),
+    ("es", "La ciudad de los Ángeles, ¿un año?", "ciudad de ángeles año"),
+    ("es", "él y el", "él y"),
+    ("vi", "Những người của Hà Nội", "người hà nội"),
+    # The danda and the Devanagari abbreviation sign are punctuation; vowel signs and viramas stay.
+    ("hi", "नई दिल्ली। (भारत)", "नई दिल्ली भारत"),
+    ("hi", "डॉ॰ राम", "डॉ राम"),
+    ("ar", "الكتاب الجديد، ٢٠١٠؟", "كتاب جديد ٢٠١٠"),
+    ("ar", "والكتاب", "و كتاب"),
+    ("zh", "北京，2008年 Olympic Games", "北 京 2008 年 olympic games"),
+    ("zh-Hant", "《紅樓夢》的 iPhone手機", "紅 樓 夢 的 iphone 手 機"),
+    ("ja", "東京タワー", "東 京 タ ワ ー"),
+    ("th", "ที่นี่ 5 กม.", "ที่ นี่ 5 ก ม"),
+    ("ru", "«Война и мир»", "война и мир"),
+    ("fr", "la Seine", "la seine"),
+]
+PREDICTIONS = ["the Rhine", "Rhine and Main rivers", "", "die Donau", "北京大学", "a", "x x y"]
+REFERENCES = [["Rhine!"], ["the Main", "Main river Rhine"], ["Elbe"], ["Donau"], ["北京"], ["A"], ["x y y"]]
+LANGUAGES = ["en", "en", "en", "de", "zh", "en", "de"]
+# Row 1: of "rhine and main rivers" (4) and "main" (1) 2 * 1 / 5; and "main river rhine" (3) 2 * 2 / 7.
+F1 = [1, 4 / 7, 0, 1, 2 * 2 / 6, 1, 2 * 2 / 6]
+EXACT = [1, 0, 0, 1, 0, 1, 0]
+# Five operations for an answer's F1, then the mean over at most 7 answers and that over 3 languages.
+OPERATIONS = 5 + 7 + 3
+
+
+def test_rules_of_each_language():
+    for language, answer, expected in RULES:
+        assert normalize_answer(answer, language) == expected, (language, answer)
+    assert answer_tokens(unicodedata.normalize("NFD", "của Hà Nội"), "vi") == ["hà", "nội"]  # a decomposed article
+    # SQuAD's rules are English everywhere.
+    assert normalize_answer("Die «Straße», the A-Z", "de", "squad") == "die «straße» az"
+    assert normalize_answer("北京，市", "zh", "squad") == "北京，市"
+
+
+def test_scores_of_every_answer():
+    found = score_answers(PREDICTIONS, REFERENCES, LANGUAGES)
+    assert_rounding(found.f1, F1, OPERATIONS)
+    np.testing.assert_array_equal(found.exact_match, EXACT)
+    assert_rounding(ExampleScores.from_values(found.f1).score(), np.mean(F1), OPERATIONS)
+    # By English rules the German article stays: "die donau" and "donau" share 1 of 3.
+    assert_rounding(score_answers(PREDICTIONS, REFERENCES, LANGUAGES, rules="squad").f1[3], 2 / 3, OPERATIONS)
+    np.testing.assert_array_equal(score_answers(PREDICTIONS[3:4], REFERENCES[3:4], "de").f1, [1])
+
+
+def test_scores_by_language_and_of_the_metric():
+    found = by_language(score_answers(PREDICTIONS, REFERENCES, LANGUAGES), LANGUAGES)
+    own = {"de": (1 + 2 / 3) / 2, "en": (1 + 4 / 7 + 0 + 1) / 4, "zh": 2 / 3}
+    assert list(found["languages"]) == list(own)
+    assert_rounding([part["f1"] for part in found["languages"].values()], list(own.values()), OPERATIONS)
+    assert_rounding(found["f1"], np.mean(list(own.values())), OPERATIONS)
+    assert_rounding(found["exact_match"], (1 / 2 + 1 / 2 + 0) / 3, OPERATIONS)
+    assert [found["questions"], *(part["questions"] for part in found["languages"].values())] == [7, 2, 4, 1]
+    module = metrics.load("qa_f1")
+    for rules in ("mlqa", "squad"):
+        scored = by_language(score_answers(PREDICTIONS, REFERENCES, LANGUAGES, rules=rules), LANGUAGES)
+        given = {"predictions": PREDICTIONS, "references": REFERENCES, "languages": LANGUAGES, "rules": rules}
+        assert module.compute(**given) == scored, rules

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from support.labelled import ENCODER, squad, write_json
+from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForQuestionAnswering
 
@@ -19,33 +18,22 @@ from hf_xalign.tasks.qa_task import QuestionTask
 TASK = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 LENGTH = 24
 FILES = {
-    "en": [("the cat sees the dog . the house is open , and the file is open .", "who sees?", ["the cat", "cat"])],
-    "de": [("die katze sieht den hund . das haus ist offen , die datei auch .", "wer?", ["die katze"])],
+    "en": ("the cat sees the dog . the house is open , and the file is open .", "who sees?", ["the cat", "dog"]),
+    "de": ("die katze sieht den hund . das haus ist offen , die datei auch .", "wer?", ["die katze", "hund"]),
 }
+# The logits of a window, then the logarithm of a sum over its tokens for each end of the answer: in float32.
+LOSS = ENCODER + 16 + 2 * (LENGTH + 2)
 
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("qa")
-    found = {}
-    for language, rows in FILES.items():
-        paragraphs = []
-        for number, (context, question, texts) in enumerate(rows):
-            answers = [{"text": text, "answer_start": context.index(text)} for text in texts]
-            last = {"text": "hund" if language == "de" else "dog", "answer_start": 0}
-            last["answer_start"] = context.index(last["text"])
-            paragraphs.append(
-                {
-                    "context": context,
-                    "qas": [
-                        {"id": f"{number}-0", "question": question, "answers": answers},
-                        {"id": f"{number}-1", "question": "open file?", "answers": [last]},
-                    ],
-                }
-            )
-        path = folder / f"{language}.json"
-        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
-        found[language] = read_questions(f"{language}={path}")
+    folder, found = tmp_path_factory.mktemp("qa"), {}
+    for language, (context, question, answers) in FILES.items():
+        content = squad([context], [question, "open file?"], answers)
+        first = content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+        if language == "en":  # a second reference, which training does not look at
+            first.append({"text": "cat", "answer_start": context.index("cat")})
+        found[language] = read_questions(f"{language}={write_json(folder / f'{language}.json', content)}")
     return found
 
 
@@ -57,16 +45,18 @@ def make_reader():
     return model
 
 
+def encode(examples, training):
+    return TASK.encode(examples, make_tokenizer(), LanguageInputs(), max_length=LENGTH, training=training)
+
+
 @pytest.fixture(scope="module")
 def trained(sets):
-    tokenizer, model = make_tokenizer(), make_reader()
-    encoded = TASK.encode(sets["en"], tokenizer, LanguageInputs.of(model), max_length=LENGTH, training=True)
-    batch = TASK.collator(tokenizer.pad_token_id)(list(encoded))
-    inputs, _ = TASK.split(batch)
+    model = make_reader()
+    batch = TASK.collator(0)(list(encode(sets["en"], True)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
-        loss = TASK.loss(model(**inputs), batch) / TASK.count_items(batch)
+        loss = TASK.loss(model(**TASK.split(batch)[0]), batch) / TASK.count_items(batch)
         loss.backward()
         optimizer.step()
     return model, float(loss.detach())
@@ -75,37 +65,30 @@ def trained(sets):
 def test_from_a_file_to_scores(sets, trained):
     model, loss = trained
     assert loss < 0.1
-    tokenizer = make_tokenizer()
-    languages = LanguageInputs.of(model)
-    evaluation = {
-        language: (part, TASK.encode(part, tokenizer, languages, max_length=LENGTH, training=False))
-        for language, part in sets.items()
-    }
+    evaluation = {language: (part, encode(part, False)) for language, part in sets.items()}
     assert len(evaluation["en"][1]) > len(sets["en"]), "no context needs a second window: the test looks at nothing"
-    scores = score_languages(model, TASK, evaluation, tokenizer, batch_size=3)
+    scores = score_languages(model, TASK, evaluation, make_tokenizer(), batch_size=3)
     assert scores["en"].totals() == {"qa_f1": 1.0, "exact_match": 1.0}
     assert scores["en"].counts == {"windows": len(evaluation["en"][1])}
     assert len(scores["de"].examples["qa_f1"]) == 2 and 0 <= scores["de"].totals()["qa_f1"] <= 1
 
 
 def test_answers_are_pieces_of_their_contexts(sets, trained):
-    model, _ = trained
-    tokenizer = make_tokenizer()
-    encoded = TASK.encode(sets["en"], tokenizer, LanguageInputs.of(model), max_length=LENGTH, training=False)
-    batch = TASK.collator(tokenizer.pad_token_id)(list(encoded))
+    encoded = encode(sets["en"], False)
+    batch = TASK.collator(0)(list(encoded))
     with torch.no_grad():
-        predictions = TASK.predictions(model(**TASK.split(batch)[0]), batch)
+        predictions = TASK.predictions(trained[0](**TASK.split(batch)[0]), batch)
     assert all(one.shape == (3,) for one in predictions)
     assert TASK.answers(sets["en"], encoded, predictions) == ["the cat", "dog"]
     other = QuestionTask(overlap=6, max_question_tokens=8, metric="exact_match", rules="squad")
     assert other.score(sets["en"], encoded, predictions).totals() == {"qa_f1": 1.0, "exact_match": 1.0}
 
 
+@pytest.mark.numeric
 def test_loss_is_the_sum_of_each_windows_own(sets):
     """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
-    tokenizer, model = make_tokenizer(), make_reader()
-    encoded = list(TASK.encode(sets["en"], tokenizer, LanguageInputs(), max_length=LENGTH, training=True))
-    collate = TASK.collator(tokenizer.pad_token_id)
+    model = make_reader()
+    encoded, collate = list(encode(sets["en"], True)), TASK.collator(0)
     together = collate(encoded)
     assert (together["attention_mask"] == 0).any()
     assert TASK.count_items(together) == len(encoded)
@@ -116,14 +99,12 @@ def test_loss_is_the_sum_of_each_windows_own(sets):
         assert set(labels) == {"start_positions", "end_positions"}
         output = model(**inputs)
         own = TASK.loss(output, batch)
-        assert own.item() == pytest.approx(model(**inputs, **labels).loss.item(), rel=1e-5)
-        expected = [
-            F.cross_entropy(logits, batch[name])
-            for logits, name in ((output.start_logits, "start_positions"), (output.end_logits, "end_positions"))
-        ]
-        assert own.item() == pytest.approx(np.mean([part.item() for part in expected]), rel=1e-5)
+        ends = (output.start_logits, "start_positions"), (output.end_logits, "end_positions")
+        expected = sum(F.cross_entropy(logits, batch[name]) for logits, name in ends) / 2
+        assert_rounding(own, expected, LOSS)
+        assert_rounding(own, model(**inputs, **labels).loss, LOSS)
         alone.append(own.item())
     whole = TASK.loss(model(**TASK.split(together)[0]), together)
-    assert whole.item() == pytest.approx(sum(alone), rel=1e-5)
+    assert_rounding(whole, sum(alone), LOSS + len(alone))
     whole.backward()
     assert all(torch.isfinite(weight.grad).all() for weight in model.parameters() if weight.grad is not None)

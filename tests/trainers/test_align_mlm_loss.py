@@ -7,11 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.align_mlm import OBJECTIVES, make, make_entries, make_rows
-from support.tiny import make_encoder
+from support.align_mlm import OBJECTIVES, make, train
+from support.launch import STEP, same_tensors
+from support.numeric import assert_rounding
+from support.runs import exact
+from transformers import AutoModel, AutoModelForMaskedLM
 
-from hf_xalign.errors import InputError
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.data.entries import TokenEntries
+from hf_xalign.modeling.language_embeddings import language_ids
 
 
 def token_loss(model, state, label):
@@ -25,49 +28,54 @@ def token_loss(model, state, label):
     return torch.logsumexp(scores, 0) - scores[label]
 
 
-def reference(trainer, rows, epoch):
+def token_losses(trainer, collator, row):
+    """The losses of one row's hidden tokens."""
+    batch = collator([row])
+    kinds = {"token_type_ids": batch["token_type_ids"]} if "token_type_ids" in batch else {}
+    states = trainer.model(input_ids=batch["input_ids"], **kinds).last_hidden_state[0]
+    hidden = list(zip(batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True))
+    assert all(row["input_ids"][place] == label for place, label in hidden) or collator is trainer.data_collator
+    return [token_loss(trainer.model, states[place], label) for place, label in hidden]
+
+
+def reference(trainer, rows):
     """The loss of one step over `rows`, each read for itself, and its parts."""
-    model, args = trainer.model, trainer.args
-    trainer.data_collator.set_epoch(epoch)
-    losses = []
-    for row in rows:
-        batch = trainer.data_collator([row])
-        kinds = {"token_type_ids": batch["token_type_ids"]} if "token_type_ids" in batch else {}
-        states = model(input_ids=batch["input_ids"], **kinds).last_hidden_state[0]
-        for place, label in zip(batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True):
-            losses.append(token_loss(model, states[place], label))
+    losses = [loss for row in rows for loss in token_losses(trainer, trainer.data_collator, row)]
     mlm = sum(losses) / len(losses)
-    if args.objective != "align_mlm":
+    if trainer.args.objective != "align_mlm":
         return mlm, {"mlm": mlm}
-    table = model.get_input_embeddings().weight
+    table = trainer.model.get_input_embeddings().weight
     cosines = []
     for one, other in trainer.entries.ids.tolist():
         a, b = table[one], table[other]
         cosines.append((a * b).sum() / torch.sqrt((a * a).sum()) / torch.sqrt((b * b).sum()))
     align = -sum(cosines) / len(cosines)
-    return mlm + args.alpha * align, {"mlm": mlm, "align": align}
+    return mlm + trainer.args.alpha * align, {"mlm": mlm, "align": align}
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_loss_and_gradient(objective, tmp_path):
+@pytest.mark.numeric
+def test_loss_and_gradient(subtests, tmp_path):
+    for objective in OBJECTIVES:
+        with subtests.test(objective), exact():
+            assert_loss_and_gradient(objective, tmp_path)
+
+
+def assert_loss_and_gradient(objective, tmp_path):
     trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
+    trainer.model.double()
     rows = [trainer.train_dataset[k] for k in (0, 5, 9, 15)]
-    if objective == "xlm":
-        assert any(len(row["languages"]) == 2 for row in rows)
-    expected, terms = reference(trainer, rows, epoch=1)
+    assert objective != "xlm" or any(len(row["languages"]) == 2 for row in rows)
+    trainer.data_collator.set_epoch(1)
+    expected, terms = reference(trainer, rows)
     expected.backward()
-    gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
+    gradients = {name: parameter.grad.clone() for name, parameter in trained.items()}
     trainer.model.zero_grad()
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
     loss.backward()
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
-    for name, value in terms.items():
-        torch.testing.assert_close(trainer._term_sums[name], value.detach(), rtol=1e-5, atol=1e-6)
-    trained = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
-    assert set(gradients) == trained
-    for name, parameter in trainer.model.named_parameters():
-        if parameter.requires_grad:
-            torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-6, msg=name)
+    assert loss.dtype == torch.float64
+    same_tensors(gradients, {name: parameter.grad for name, parameter in trained.items()}, STEP)
+    same_tensors({"all": expected, **terms}, {"all": loss, **trainer._term_sums}, STEP)
 
 
 def test_dictionary_pulls_its_entries_together(tmp_path):
@@ -96,72 +104,48 @@ def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
     assert {tuple(entry) for entry in ids.tolist()} == set(drawn)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
+@pytest.mark.numeric
+def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(subtests, tmp_path):
+    for objective in OBJECTIVES:
+        with subtests.test(objective):
+            assert_evaluation(objective, tmp_path)
+
+
+def assert_evaluation(objective, tmp_path):
+    """Compare with one row at a time, whose labels are the text's own tokens also for `dict_mlm`."""
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)
-    first = trainer.evaluate()
-    trainer.data_collator.set_epoch(5)
-    torch.rand(3)
-    assert trainer.evaluate() == first
-    # One row at a time, with plain labels.
-    collator = trainer.data_collator.for_evaluation()
-    sums, counts = {}, {}
-    trainer.model.eval()
-    for row in trainer.eval_dataset:
-        batch = collator([row])
-        hidden = [place for place, kept in enumerate(batch["mlm_positions"].tolist())]
-        kinds = {"token_type_ids": batch["token_type_ids"]} if "token_type_ids" in batch else {}
+    assert 0 <= trainer.evaluate()["eval_alignment"] <= 1
+    trainer.test_entries = None
+    trainer.model.double()
+    with exact():
+        found = trainer.evaluate()
+        trainer.data_collator.set_epoch(5)
+        torch.rand(3)
+        assert trainer.evaluate() == found and "eval_alignment" not in found
+        trainer.model.eval()
+        losses = {}
         with torch.no_grad():
-            states = trainer.model(input_ids=batch["input_ids"], **kinds).last_hidden_state[0]
-            for k in hidden:
-                place, label = batch["mlm_positions"][k].item(), batch["mlm_labels"][k].item()
-                assert row["input_ids"][place] == label
-                language = row["source_lang"]
-                sums[language] = sums.get(language, 0.0) + token_loss(trainer.model, states[place], label).item()
-                counts[language] = counts.get(language, 0) + 1
-    for language, total in sums.items():
-        assert first[f"eval_{language}_loss"] == pytest.approx(total / counts[language], rel=1e-5)
-    mean = sum(sums.values()) / sum(counts.values())
-    assert first["eval_loss"] == pytest.approx(mean, rel=1e-5)
-    assert first["eval_perplexity"] == pytest.approx(math.exp(mean), rel=1e-4)
-    assert 0 <= first["eval_alignment"] <= 1
+            for row in trainer.eval_dataset:
+                own = token_losses(trainer, trainer.data_collator.for_evaluation(), row)
+                losses.setdefault(row["source_lang"], []).extend(loss.item() for loss in own)
+    for language, own in losses.items():
+        assert_rounding(found[f"eval_{language}_loss"], np.mean(own), STEP)
+    mean = np.mean([loss for own in losses.values() for loss in own])
+    assert_rounding(found["eval_loss"], mean, STEP)
+    # An error e of the exponent is one of e times the value.
+    assert_rounding(found["eval_perplexity"], math.exp(mean), STEP, scale=mean * math.exp(mean))
 
 
-def test_bad_input(tmp_path):
-    with pytest.raises(InputError, match="needs a dictionary"):
-        from support.tiny import make_tokenizer
-
-        from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-        from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-
-        AlignMLMTrainer(
-            make_encoder(),
-            AlignMLMConfig(output_dir=str(tmp_path), use_cpu=True),
-            train_dataset=make_rows(4),
-            processing_class=make_tokenizer(),
-        )
-    with pytest.raises(InputError, match="does not look at a dictionary"):
-        make(tmp_path, objective="mlm", entries=make_entries())
-    with pytest.raises(InputError, match="token 160 in a vocabulary of 160"):
-        from hf_xalign.data.entries import TokenEntries
-
-        make(tmp_path, entries=TokenEntries(np.array([[3, 160]]), "a test"))
-    with pytest.raises(InputError, match="objective=mmm"):
-        make(tmp_path, objective="mmm")
-    with pytest.raises(InputError, match="translation_probability=2"):
-        make(tmp_path, translation_probability=2)
-
-
-def test_objectives_with_languages_need_their_embeddings(tmp_path):
-    from support.tiny import make_tokenizer
-
-    from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-    from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-
-    args = AlignMLMConfig(output_dir=str(tmp_path), objective="xlm", use_cpu=True)
-    with pytest.raises(InputError, match="no language embeddings"):
-        AlignMLMTrainer(make_encoder(), args, train_dataset=make_rows(4), processing_class=make_tokenizer())
-    model = make_encoder()
-    add_language_embeddings(model, ["en"])
-    with pytest.raises(InputError, match="embeddings of en and not of de"):
-        AlignMLMTrainer(model, args, train_dataset=make_rows(4), processing_class=make_tokenizer())
+def test_dictionary_languages_and_head_are_saved_with_the_model(tmp_path):
+    trainer = train(tmp_path, objective="dict_mlm", max_steps=1, save_strategy="steps", save_steps=1)
+    trainer.save_model()
+    for folder in (tmp_path, tmp_path / "checkpoint-1"):
+        found, due = TokenEntries.load(folder, vocab_size=160), trainer.entries
+        assert np.array_equal(found.ids, due.ids)
+        assert (found.origin, found.share, found.seed) == (due.origin, due.share, due.seed)
+    model = AutoModel.from_pretrained(tmp_path)
+    assert language_ids(model.config) == {"en": 0, "de": 1, "nl": 2}
+    assert model.embeddings.token_type_embeddings.weight.shape[0] == 3
+    whole = AutoModelForMaskedLM.from_pretrained(tmp_path)
+    head = trainer.model.alignment_head["words"]
+    assert torch.equal(whole.cls.predictions.transform.dense.weight, head.dense.weight.detach())

@@ -1,24 +1,19 @@
-"""Continual learning: against two passes, at alpha 0 against plain fine-tuning, however divided, killed or not."""
+"""Continual learning: its loss against two passes, at alpha 0 plain fine-tuning, and the stream of its pairs."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from support.continual import QUESTIONS, SMALL, TEXTS, TOKENS, examples, make, make_model, outcome, train
-from support.launch import STEADY, STOPPED, identical, launch, result, same
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.continual import QUESTIONS, TEXTS, TOKENS, make, make_model, make_task, train
+from support.launch import STEADY, STEP, numbers, outcome, same, same_tensors
+from support.numeric import assert_rounding
+from support.runs import exact
+from support.tiny import make_encoder, make_links
 
-from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
-from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
-from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.task import TaskTrainer
-from hf_xalign.trainers.task_config import TaskConfig
 
-SCRIPT = "support.continual"
+numeric = pytest.mark.numeric
 
 
 def gradients(trainer):
@@ -70,40 +65,43 @@ def tell_languages_apart(model, languages):
     return model
 
 
-@pytest.mark.parametrize(
-    ("task", "given", "languages"),
-    [
-        (TOKENS, {"alpha": 0.3}, False),
-        (TEXTS, {"alpha": 0.3, "layers": [1, -1]}, False),
-        (QUESTIONS, {"alpha": 0.3}, False),
-        (TOKENS, {"preset": "efimov"}, False),
-        (TOKENS, {"alpha": 0.3}, True),
-    ],
-    ids=["tokens", "texts", "questions", "efimov", "languages"],
-)
-def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, monkeypatch):
-    model = make_model(task)
-    if languages:
-        # The rows of both models differ: each is told by its own.
-        reference = tell_languages_apart(make_encoder(seed=3), ["en"])
-        monkeypatch.setattr("support.continual.make_encoder", lambda **_: reference)
-        tell_languages_apart(model, ["de", "bn", "en"])
-        pairs = make_links(7).to_list()
-        for number, row in enumerate(pairs):
-            row["source_lang"] = ("de", "bn")[number % 2]
-        given = {**given, "pairs": Dataset.from_list(pairs)}
-        tell_languages_apart(reference, ["de", "bn"])
-    trainer = make(tmp_path, model, task=task, dropout=False, **given)
-    indices = list(trainer._get_train_sampler())[:4]
-    rows = [trainer.train_dataset[index] for index in indices]
+def pairs_of_two_languages(count, of_second):
+    rows = make_links(count).to_list()
+    for number, row in enumerate(rows):
+        row["source_lang"] = "bn" if of_second(number) else "de"
+    return Dataset.from_list(rows)
+
+
+def first_rows(trainer):
+    return [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
+
+
+FORMS = {
+    "tokens": (TOKENS, {"alpha": 0.3}),
+    "texts": (TEXTS, {"alpha": 0.3, "layers": [1, -1]}),
+    "questions": (QUESTIONS, {"alpha": 0.3}),
+    "efimov": (TOKENS, {"preset": "efimov"}),
+    "languages": (TOKENS, {"alpha": 0.3, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}),
+}
+
+
+@numeric
+def test_loss_and_gradient_against_two_passes(subtests, tmp_path, monkeypatch):
+    for name, (task, given) in FORMS.items():
+        with subtests.test(name), exact(), monkeypatch.context() as patch:
+            model = make_model(task)
+            if name == "languages":
+                # The rows of both models differ: each is told by its own.
+                reference = tell_languages_apart(tell_languages_apart(make_encoder(seed=3), ["en"]), ["de", "bn"])
+                patch.setattr("support.continual.make_encoder", lambda reference=reference, **_: reference)
+                tell_languages_apart(model, ["de", "bn", "en"])
+            assert_loss_and_gradient(make(tmp_path, model, task=task, dropout=False, **given), task)
+
+
+def assert_loss_and_gradient(trainer, task):
+    rows = first_rows(trainer)
     # The task's own trainer on the same examples, and the pairs a word at a time.
-    plain = TaskTrainer(
-        trainer.model,
-        TaskConfig(output_dir=str(tmp_path), report_to="none", dropout=False, **SMALL),
-        task=task,
-        train_dataset=[examples(task)],
-        processing_class=make_tokenizer(),
-    )
+    plain = make_task(trainer.args.output_dir, trainer.model, task, dropout=False)
     task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
     align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
     expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
@@ -111,72 +109,69 @@ def test_loss_and_gradient_against_two_passes(task, given, languages, tmp_path, 
     wanted = gradients(trainer)
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
     loss.backward()
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
-    for name, value in gradients(trainer).items():
-        torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=name)
-    for name, value in {"task": task_loss, "align": align, "regularizer": keep}.items():
-        torch.testing.assert_close(trainer._term_sums[name], value.detach(), rtol=1e-5, atol=1e-6)
+    assert loss.dtype == torch.float64
+    due = {"loss": expected, "task": task_loss, "align": align, "regularizer": keep}
+    same_tensors({**due, **wanted}, {"loss": loss, **trainer._term_sums, **gradients(trainer)}, STEP)
 
 
+@numeric
 def test_pairs_can_go_without_dropout(tmp_path):
-    """The alignment's terms are then those of the model in evaluation; the task's is as it would be with it."""
-    trainer = make(tmp_path, make_model(dropout=0.3))
-    rows = [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
-    terms = {}
-    for dropout in (True, False):
-        trainer.args.pairs_dropout = dropout
-        trainer._term_sums.clear()
-        trainer.model.train()
-        torch.manual_seed(0)
-        trainer.compute_loss(trainer.model, trainer.data_collator(rows))
-        assert all(module.training for module in trainer.model.modules())
-        terms[dropout] = dict(trainer._term_sums)
-    trainer.model.eval()
-    expected = alignment(trainer, [pair for row in rows for pair in row.pairs])
+    """The alignment's terms are then those of the model in evaluation; the task's is as it would be with dropout."""
+    with exact():
+        trainer = make(tmp_path, make_model(dropout=0.3))
+        rows = first_rows(trainer)
+        terms = {}
+        for dropout in (True, False):
+            trainer.args.pairs_dropout = dropout
+            trainer._term_sums.clear()
+            trainer.model.train()
+            torch.manual_seed(0)
+            trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+            assert all(module.training for module in trainer.model.modules())
+            terms[dropout] = dict(trainer._term_sums)
+        trainer.model.eval()
+        expected = alignment(trainer, [pair for row in rows for pair in row.pairs])
     for name, value in zip(("align", "regularizer"), expected, strict=True):
-        torch.testing.assert_close(terms[False][name], value.detach(), rtol=1e-5, atol=1e-6)
+        assert_rounding(terms[False][name], value, STEP)
         assert not torch.allclose(terms[True][name], value, rtol=1e-2)
-    torch.testing.assert_close(terms[False]["task"], terms[True]["task"], rtol=0, atol=0)
+    assert torch.equal(terms[False]["task"], terms[True]["task"])
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-@pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["tokens", "texts"])
-def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
+@numeric
+def test_at_alpha_0_it_is_plain_fine_tuning(subtests, tmp_path):
     """The pairs go through the model all the same, and move neither gradient nor order nor the task's dropout."""
-    seen = {}
-    for name, trainer in {
-        "paired": make(tmp_path / "paired", make_model(task, dropout=dropout), task=task, alpha=0.0, **STEADY),
-        "plain": TaskTrainer(
-            make_model(task, dropout=dropout),
-            TaskConfig(output_dir=str(tmp_path / "plain"), report_to="none", **{**SMALL, **STEADY}),
-            task=task,
-            train_dataset=[examples(task)],
-            processing_class=make_tokenizer(),
-        ),
-    }.items():
-        steps = []
-        original = trainer.compute_loss
+    for name, task, dropout in (("tokens", TOKENS, 0.2), ("texts", TEXTS, 0.0)):
+        with subtests.test(name):
+            assert_plain_fine_tuning(task, dropout, tmp_path / name)
 
-        def spy(model, inputs, original=original, steps=steps, **kwargs):
-            own = [key for key in inputs if not key.startswith("pair_")]
-            steps.append({key: inputs[key].clone() for key in own})
-            return original(model, inputs, **kwargs)
 
-        trainer.compute_loss = spy
-        torch.manual_seed(0)  # both trainers were made before either trains
-        trainer.train()
-        seen[name] = (steps, trainer.state.log_history, trainer.model.state_dict())
-    (paired, log, weights), (plain, plain_log, plain_weights) = seen["paired"], seen["plain"]
-    assert len(paired) == len(plain) == 4
-    for one, other in zip(paired, plain, strict=True):
+def assert_plain_fine_tuning(task, dropout, tmp_path):
+    batches, logs, weights = [], [], []
+    with exact():
+        for trainer in (
+            make(tmp_path / "paired", make_model(task, dropout=dropout), task=task, alpha=0.0, **STEADY),
+            make_task(tmp_path / "plain", make_model(task, dropout=dropout), task=task, **STEADY),
+        ):
+            steps, original = [], trainer.compute_loss
+
+            def spy(model, inputs, original=original, steps=steps, **kwargs):
+                steps.append({key: value.clone() for key, value in inputs.items() if not key.startswith("pair_")})
+                return original(model, inputs, **kwargs)
+
+            trainer.compute_loss = spy
+            torch.manual_seed(0)
+            trainer.train()
+            batches.append(steps)
+            logs.append(trainer.state.log_history)
+            weights.append(outcome(trainer)[1])
+    assert len(batches[0]) == len(batches[1]) == 4
+    for one, other in zip(*batches, strict=True):
         assert all(torch.equal(one[key], value) for key, value in other.items())
-    for one, other in zip(log, plain_log, strict=True):
+    for one, other in zip(*logs, strict=True):
         if "loss" in other:
-            assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
-            assert one["grad_norm"] == pytest.approx(other["grad_norm"], abs=1e-6)
+            assert_rounding([one["loss"], one["grad_norm"]], [other["loss"], other["grad_norm"]], 4 * STEP)
             assert one["loss/align"] > 0
-    for name, value in plain_weights.items():
-        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-6, msg=name)
+    same_tensors(weights[1], weights[0], 4 * STEP)
 
 
 def test_pairs_come_in_their_share_and_evaluation_has_none(tmp_path):
@@ -196,49 +191,6 @@ def test_it_keeps_words_together_where_plain_fine_tuning_does_not(tmp_path):
         assert alignment(held, rows)[0] < 0.7 * alignment(plain, rows)[0]
 
 
-DIVIDED = {"alpha": 0.3, "num_train_epochs": 2}
-
-
-@pytest.mark.parametrize("order", ["sequential", "group_by_length"])
-def test_accumulation_changes_nothing(order, tmp_path):
-    runs = [
-        outcome(
-            train(
-                tmp_path / str(batch),
-                pairs=make_links(30),
-                **{**STEADY, **DIVIDED, "train_sampling_strategy": order},
-                per_device_train_batch_size=batch,
-                gradient_accumulation_steps=8 // batch,
-            )
-        )
-        for batch in (8, 4, 1)
-    ]
-    assert len(runs[0][0]) == 4
-    for other in runs[1:]:
-        same(runs[0], other, log_tolerance=1e-5)
-
-
-def test_two_processes_are_one(tmp_path):
-    runs = {
-        "whole": {**STEADY, **DIVIDED},
-        # A process has a pair in some of its micro-batches only.
-        "accumulated": {
-            **STEADY,
-            **DIVIDED,
-            "per_device_train_batch_size": 1,
-            "gradient_accumulation_steps": 4,
-            "preset": "efimov",
-        },
-        "grouped": {**STEADY, **DIVIDED, "train_sampling_strategy": "group_by_length"},
-    }
-    launch(SCRIPT, tmp_path / "two", runs, processes=2)
-    for name, settings in runs.items():
-        assert (tmp_path / "two" / name / "world_size").read_text() == "2"
-        batch = 2 * settings.get("per_device_train_batch_size", 4)
-        one = train(tmp_path / "one" / name, **{**settings, "per_device_train_batch_size": batch})
-        same(outcome(one), result(tmp_path / "two" / name), log_tolerance=1e-5)
-
-
 def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
     trainer = make(tmp_path)
     seeds = []
@@ -252,11 +204,10 @@ def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
 
 
 def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
-    pairs = make_links(24).to_list()
-    for number, row in enumerate(pairs):
-        row["source_lang"] = "bn" if number < 4 else "de"
-    trainer = make(tmp_path, pairs=Dataset.from_list(pairs), language_sampling="each")
-    for batch in (list(trainer._get_train_sampler())[start : start + 4] for start in (0, 4, 8, 12)):
+    pairs = pairs_of_two_languages(24, lambda k: k < 4)
+    trainer = make(tmp_path, pairs=pairs, language_sampling="each")
+    order = list(trainer._get_train_sampler())
+    for batch in (order[start : start + 4] for start in (0, 4, 8, 12)):
         languages = [pairs[k]["source_lang"] for _, drawn in batch for k in drawn]
         assert sorted(languages) == ["bn", "de"]
 
@@ -270,85 +221,18 @@ def test_a_wrapper_that_leaves_the_pairs_out_is_told(tmp_path, monkeypatch):
         trainer.compute_loss(trainer.model, batch)
 
 
-@pytest.mark.parametrize("settings", [{"gradient_checkpointing": True}, {"bf16": True}], ids=lambda s: next(iter(s)))
-def test_as_without_savings(settings, tmp_path):
-    """Recomputed states give the same gradients, dropout and all; bfloat16 nearly."""
-    runs = [
-        outcome(
-            train(tmp_path / name, make_model(dropout=0.2), max_steps=2, **{**STEADY, **DIVIDED, **given}),
-        )
-        for name, given in (("plain", {}), ("saving", settings))
-    ]
-    if "bf16" in settings:
-        np.testing.assert_allclose(runs[0][0], runs[1][0], rtol=0.02)
-    else:
-        same(*runs, log_tolerance=1e-6)
+@numeric
+def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
+    """Recomputed states give the same gradients, dropout and all."""
 
+    def run(name, **given):
+        settings = {**STEADY, "max_steps": 2, "alpha": 0.3, **given}
+        return train(tmp_path / name, make_model(dropout=0.2), **settings)
 
-KILLED = {
-    **STOPPED,
-    "learning_rate": 1e-3,
-    "alpha": 0.3,
-    "lr_scheduler_type": "constant",
-}
-
-
-def test_resumed_equals_never_stopped(tmp_path):
-    whole = train(tmp_path / "whole", make_model(dropout=0.2), **KILLED)
-    train(tmp_path / "run", make_model(dropout=0.2), **{**KILLED, "max_steps": 7})
-    (tmp_path / "run" / "checkpoint-7" / COMPLETE).unlink()
-    torch.manual_seed(9)
-    resumed = make(tmp_path / "run", make_model(dropout=0.2, seed=5), **KILLED)
-    resumed.train(resume_from_checkpoint=True)
-    identical(outcome(whole), outcome(resumed))
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_equals_never_killed(tmp_path):
-    launch(SCRIPT, tmp_path / "whole", {"run": KILLED}, "--dropout", "0.2")
-    launch(SCRIPT, tmp_path, {"run": KILLED}, "--dropout", "0.2", "--kill_after", "7", killed=True)
-    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-6")
-    launch(SCRIPT, tmp_path, {"run": KILLED}, "--dropout", "0.2", "--resume")
-    identical(result(tmp_path / "whole" / "run"), result(tmp_path / "run"))
-
-
-def test_bad_input(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="pairs_per_example=0"):
-        make(tmp_path, pairs_per_example=0)
-    with pytest.raises(InputError, match="torch_compile=true: a compiled model need not pass"):
-        make(tmp_path, torch_compile=True)
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(InputError, match="use_reentrant=true does not go"),
-    ):
-        patch.setattr(ContinualConfig, "world_size", 2)
-        make(tmp_path, gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
-    with pytest.raises(InputError, match="freeze_encoder=true leaves nothing"):
-        make(tmp_path, freeze_encoder=True)
-    with pytest.raises(InputError, match="layers 0"):
-        make(tmp_path, layers=[7])
-    with pytest.raises(InputError, match="preset=contin"):
-        make(tmp_path, preset="contin")
-    from transformers import BertConfig, BertModel
-
-    from hf_xalign.trainers.continual import ContinualTrainer
-
-    trainer = make(tmp_path)
-    with pytest.raises(InputError, match="vectors have 8 numbers and the model's 16"):
-        ContinualTrainer(
-            make_model(),
-            trainer.args,
-            task=TOKENS,
-            train_dataset=[examples()],
-            pairs=make_links(4),
-            reference=BertModel(BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)),
-            processing_class=make_tokenizer(),
-        )
-    assert make_encoder().config.hidden_size == 16
-    with pytest.raises(InputError, match="head=tagger reads a frozen encoder"):
-        make(tmp_path, head="tagger")
-    told = tell_languages_apart(make_model(), ["en", "fr"])
-    with pytest.raises(InputError, match="language 'de': the encoder has language embeddings for en, fr"):
-        make(tmp_path, told)
-    with pytest.raises(InputError, match=r"target_lang is not there: .* which are not encoded yet"):
-        make(tmp_path, told, pairs=encode_pairs(make_links(7), make_tokenizer()))
+    with exact():
+        same(outcome(run("plain")), outcome(run("recomputed", gradient_checkpointing=True)), 2 * STEP)
+    whole, half = run("float32"), run("bfloat16", bf16=True)
+    # The six products of each of two layers are rounded to bfloat16.
+    assert_rounding(numbers(half), numbers(whole), operations=2 * 6, dtype=torch.bfloat16)
+    # A CPU without bfloat16 instructions trains in float32, and says so.
+    assert torch.equal(numbers(half), numbers(whole)) == (not half.args.bf16)

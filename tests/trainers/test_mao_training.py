@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from peft import PeftModel, get_peft_model
-from safetensors.torch import load_file
-from support.mao import KINDS, SAVED, make, states, trainable
+from support.launch import STEP
+from support.mao import KINDS, make, states, trainable
+from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
 from torch import nn
-from transformers import TrainerCallback
 
 from hf_xalign.evaluation.scores import score_retrieval
-from hf_xalign.modeling import set_language
 from hf_xalign.modeling.bottleneck import Bottleneck
 from hf_xalign.modeling.top import LinearTop, TransformerTop
-from hf_xalign.trainers import MAOConfig, MAOTrainer, NonFiniteLossError
-from hf_xalign.trainers.checkpoints import last_complete_checkpoint
+from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 # Table 6 of the paper, written down a second time: module, adapters, batch size, learning rate.
 PUBLISHED = {
@@ -42,18 +38,23 @@ def test_every_preset_is_one_of_these():
     assert set(MAOConfig.PRESETS) == set(PUBLISHED) | OWN
 
 
-@pytest.mark.parametrize("preset", PUBLISHED)
-def test_published_presets(preset, tmp_path):
-    top, adapters, batch, learning_rate = PUBLISHED[preset]
-    args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True, num_train_epochs=3, disable_tqdm=True)
-    found = (args.top, args.adapters, args.per_device_train_batch_size, args.learning_rate)
-    assert found == (top, adapters, batch, learning_rate)
-    assert (args.regularizer_weight, args.align_target, args.pooling, args.init) == (0, "tuned", "last", "random")
-    assert (args.batch_of, args.objective, args.norm, args.context) == ("pairs", "l2", "squared_l2", True)
-    assert MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True).num_train_epochs == 1
+def test_published_settings(tmp_path):
+    for preset, (top, adapters, batch, learning_rate) in PUBLISHED.items():
+        args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True)
+        found = (args.top, args.adapters, args.per_device_train_batch_size, args.learning_rate)
+        assert found == (top, adapters, batch, learning_rate), preset
+        assert (args.regularizer_weight, args.align_target, args.pooling, args.init) == (0, "tuned", "last", "random")
+        assert (args.batch_of, args.objective, args.norm, args.context) == ("pairs", "l2", "squared_l2", True)
+        assert args.num_train_epochs == 1
 
+
+@pytest.mark.parametrize("preset", ["mbert_linear", "mbert_transformer", "mbert_adapter"])
+def test_published_modules(preset, tmp_path):
+    """One of each that a preset names."""
+    top, adapters, _, _ = PUBLISHED[preset]
     encoder = make_encoder(dropout=0.3)
     before = states(encoder)
+    args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True, num_train_epochs=3, disable_tqdm=True)
     trainer = MAOTrainer(encoder, args, train_dataset=make_links(8), processing_class=make_tokenizer())
     modules = list(trainer.model.modules())
     tops = [m for m in modules if isinstance(m, (LinearTop, TransformerTop))]
@@ -69,20 +70,20 @@ def test_published_presets(preset, tmp_path):
     inside = {id(m) for m in tops[0].modules()}
     assert all(m.p == 0 for m in modules if isinstance(m, nn.Dropout) and id(m) not in inside)
     start = trainable(trainer.model)
-    assert not torch.allclose(states(trainer.model), before, atol=0.1)
+    assert (states(trainer.model) - before).abs().max() > 0.1
     trainer.train()
     assert any(not torch.equal(p, start[name]) for name, p in trainable(trainer.model).items())
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("preset", sorted(OWN))
 def test_own_presets_begin_where_the_encoder_is_and_leave_it(preset, tmp_path):
     before = states(make_encoder())
     args = MAOConfig(output_dir=str(tmp_path), preset=preset, use_cpu=True, num_heads=2, disable_tqdm=True)
     trainer = MAOTrainer(make_encoder(), args, train_dataset=make_links(24), processing_class=make_tokenizer())
-    torch.testing.assert_close(states(trainer.model), before, rtol=1e-5, atol=1e-6)
-    assert trainer.evaluate(make_links(8))["eval_retrieval"] == pytest.approx(
-        score_retrieval(make_encoder(), make_tokenizer(), make_links(8))["de"]["retrieval_mean"]
-    )
+    assert_rounding(states(trainer.model), before, STEP)
+    scores = score_retrieval(make_encoder(), make_tokenizer(), make_links(8))
+    assert_rounding(trainer.evaluate(make_links(8))["eval_retrieval"], scores["de"]["retrieval_mean"], 8 * 8)
     trainer.train()
     assert (states(trainer.model) - before).abs().max() > 1e-3
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
@@ -154,21 +155,6 @@ def test_the_share_of_what_is_trained_is_small_on_a_real_size():
 # ---- Around the steps ----
 
 
-class Poison(TrainerCallback):
-    """Put a NaN into a weight after a step."""
-
-    def on_step_end(self, args, state, control, model=None, **kwargs):
-        if state.global_step == 3:
-            next(p for p in model.parameters() if p.requires_grad).data.flatten()[0] = float("nan")
-
-
-def test_nan_stops_and_names_the_last_good_checkpoint(tmp_path):
-    trainer = make(tmp_path / "run", callbacks=[Poison()], save_strategy="steps", save_steps=2)
-    with pytest.raises(NonFiniteLossError, match="checkpoint-2"):
-        trainer.train()
-    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-2")
-
-
 @pytest.mark.parametrize("settings", [{}, {"preset": "adapter"}], ids=["linear", "adapter"])
 def test_early_stopping_restores_the_best(settings, tmp_path):
     class Falling(MAOTrainer):
@@ -201,23 +187,3 @@ def test_early_stopping_restores_the_best(settings, tmp_path):
     )
     assert torch.equal(states(trainer.model), best)
     assert not torch.equal(best, last)
-
-
-@pytest.mark.parametrize("kind", SAVED)
-def test_what_is_saved_is_what_was_trained(kind, tmp_path):
-    trainer = make(tmp_path / "run", **SAVED[kind])
-    trainer.train()
-    trainer.save_model(str(tmp_path / "out"))
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "training_args.json"} <= names
-    assert not {name for name in names if name.startswith("model") or name.endswith(".bin")}
-    assert len(load_file(tmp_path / "out" / "adapter_model.safetensors")) == len(trainable(trainer.model))
-    assert json.loads((tmp_path / "out" / "training_args.json").read_text())["preset"] == trainer.args.preset
-    loaded = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "out"))
-    scores = [score_retrieval(model, make_tokenizer(), make_links(8)) for model in (loaded, trainer.model)]
-    assert scores[0] == scores[1]
-    if kind == "maps":
-        for model in (loaded, trainer.model):
-            set_language(model, "de")
-    assert torch.equal(states(loaded), states(trainer.model))
-    assert not torch.equal(states(loaded), states(make_encoder()))

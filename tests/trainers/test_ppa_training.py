@@ -1,4 +1,4 @@
-"""PPA around its steps: what is saved, scored and refused, every family, and what a step leaves behind."""
+"""PPA around its steps: what is saved and scored, every family, and what a step leaves behind."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.families import CONFIGS, save_base
-from support.launch import STEADY, tensors
+from support.launch import STEADY, numbers, slow, tensors
+from support.numeric import assert_rounding
 from support.ppa import make, make_pairs, train
-from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, TrainerCallback
+from support.tiny import make_encoder, make_tokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainerCallback
 
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
 from hf_xalign.trainers.ppa import PPATrainer
-from hf_xalign.trainers.ppa_config import PPAConfig
 
 ONE_STEP = {"max_steps": 1, "learning_rate": 0.05, "warmup_steps": 0.0, "lr_scheduler_type": "constant"}
 
 # ---- What is saved ----
 
 
-@pytest.mark.parametrize("family", sorted(CONFIGS))
+FAST_FAMILIES = ("bert", "deberta-v2")
+
+
+@pytest.mark.parametrize("family", [*FAST_FAMILIES, *slow(sorted({*CONFIGS} - {*FAST_FAMILIES}))])
 def test_trains_saves_and_loads(family, tmp_path):
     """One step with a random queue, so that the contrast has negatives: everything moves, and all of it is found."""
     base, out = tmp_path / "base", tmp_path / "out"
@@ -55,7 +57,8 @@ def test_trains_saves_and_loads(family, tmp_path):
         labels = torch.arange(len(scores)) % 50
         expected = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
         found = head(states, torch.arange(len(scores)), labels, model.get_input_embeddings().weight)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    # In float32: products of 16, sums over 160 tokens and over all rows.
+    assert_rounding(found, expected, operations=16 + 160 + len(scores))
     if family == "bert":
         untouched = load_file(base / "model.safetensors")["bert.pooler.dense.weight"]
         assert torch.equal(saved["bert.pooler.dense.weight"], untouched)
@@ -71,9 +74,13 @@ def test_a_base_without_mlm_head_gets_one(tmp_path, caplog):
     assert torch.equal(whole.lm_head.dense.weight, getattr(trainer.model, HEAD_NAME)["words"].dense.weight)
 
 
-@pytest.mark.parametrize("had_head", [True, False])
-def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path):
+def test_only_a_new_head_settles_at_a_rate_of_its_own(tmp_path):
     """Without a contrast, the encoder of a head that settles has no gradient at all."""
+    for had_head in (True, False):
+        assert_settles(had_head, tmp_path / str(had_head))
+
+
+def assert_settles(had_head, tmp_path):
     save_base("xlm-roberta", tmp_path / "base", head=had_head)
     model = load_encoder(str(tmp_path / "base"))
     before = tensors(model)
@@ -96,16 +103,16 @@ def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path):
     assert bool(moved) == had_head
 
 
-@pytest.mark.parametrize("contrast", ["moco", "in_batch"])
-def test_frozen_embeddings_stay(contrast, tmp_path):
-    model = make_encoder()
-    before = tensors(model)
-    trainer = train(tmp_path, model, **ONE_STEP, contrast=contrast, freeze_embeddings=True)
-    name = "embeddings.word_embeddings.weight"
-    assert torch.equal(model.state_dict()[name], before[name])
-    assert not torch.equal(model.state_dict()["embeddings.position_embeddings.weight"], before[name][:64])
-    if contrast == "moco":
-        assert trainer.momentum.encoder.embeddings.word_embeddings.weight is model.embeddings.word_embeddings.weight
+def test_frozen_embeddings_stay(tmp_path):
+    words, positions = (f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position"))
+    for contrast in ("moco", "in_batch"):
+        model = make_encoder()
+        before = tensors(model)
+        trainer = train(tmp_path / contrast, model, **ONE_STEP, contrast=contrast, freeze_embeddings=True)
+        assert torch.equal(model.state_dict()[words], before[words])
+        assert not torch.equal(model.state_dict()[positions], before[positions])
+        if contrast == "moco":
+            assert trainer.momentum.encoder.get_parameter(words) is model.get_parameter(words)
 
 
 def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
@@ -121,14 +128,15 @@ def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("settings", [{}, {"contrast": "in_batch", "chunk_size": 2}], ids=["moco", "chunks"])
-def test_bfloat16_is_near_float32(settings, tmp_path):
-    rows = []
-    for bf16 in (False, True):
-        trainer = train(tmp_path / str(bf16), **STEADY, **settings, bf16=bf16, queue_start="random")
-        rows.append(torch.tensor([row["loss"] for row in trainer.state.log_history if "loss" in row]))
-    torch.testing.assert_close(*rows, rtol=0.02, atol=0)
-    assert torch.equal(*rows) == (not trainer.args.bf16)  # a CPU without bfloat16 trains in float32, and says so
+@pytest.mark.numeric
+def test_bfloat16_is_near_float32(tmp_path):
+    for settings in ({}, {"contrast": "in_batch", "chunk_size": 2}):
+        settings = {**STEADY, **settings, "queue_start": "random", "overwrite_output_dir": True}
+        half, whole = (numbers(train(tmp_path, **settings, bf16=bf16))[:, 1] for bf16 in (True, False))
+        # The six products of each of two layers are rounded to bfloat16.
+        assert_rounding(half, whole, operations=2 * 6, dtype=torch.bfloat16)
+        # A CPU without bfloat16 instructions trains in float32, and says so.
+        assert torch.equal(half, whole) == (not make(tmp_path / "made", bf16=True).args.bf16)
 
 
 # ---- Scores ----
@@ -142,7 +150,8 @@ def test_evaluates_before_during_and_after(tmp_path):
     assert {name for name in rows[0] if name.startswith("eval")} == names | {"eval_retrieval"}
     scores = score_sentences(trainer.model, make_tokenizer(), make_pairs(8))
     assert rows[-1]["eval_de_sentence_cls"] == scores["de"]["sentence_cls"]
-    assert rows[-1]["eval_retrieval"] == pytest.approx(sum(own["sentence_cls"] for own in scores.values()) / 2)
+    mean = sum(own["sentence_cls"] for own in scores.values()) / 2
+    assert_rounding(rows[-1]["eval_retrieval"], mean, operations=2)
     metrics = make(tmp_path / "mean", sentence_pooling="mean").evaluate(metric_key_prefix="test")
     assert {"test_de_sentence_mean", "test_retrieval"} <= set(metrics)
 
@@ -167,82 +176,16 @@ def test_early_stopping_restores_encoder_and_heads(tmp_path):
     assert all(torch.equal(best[name], tensor) for name, tensor in out.items())
 
 
-# ---- Bad input ----
-
-
-def lora(model):
-    from peft import LoraConfig, get_peft_model
-
-    return get_peft_model(model, LoraConfig(r=2, target_modules=["query"]))
-
-
-def tokenizer_without(**tokens):
-    tokenizer = make_tokenizer()
-    for name, value in tokens.items():
-        setattr(tokenizer, name, value)
-    return tokenizer
-
-
-def larger_tokenizer():
-    tokenizer = make_tokenizer()
-    tokenizer.add_tokens([f"word{k}" for k in range(100)])
-    return tokenizer
-
-
-def unlimited_tokenizer():
-    tokenizer = make_tokenizer()
-    tokenizer.model_max_length = 10**30
-    return tokenizer
-
-
-@pytest.mark.parametrize(
-    ("encoder", "tokenizer", "settings", "message"),
-    [
-        (make_encoder, make_tokenizer, {"per_device_train_batch_size": 11}, "queue_size=10: an optimizer step has 11"),
-        (make_encoder, make_tokenizer, {"gradient_accumulation_steps": 3}, "queue_size=10: an optimizer step has 12"),
-        (make_encoder, lambda: tokenizer_without(mask_token=None), {}, "has no mask token"),
-        (make_encoder, lambda: tokenizer_without(pad_token=None), {}, "no padding token"),
-        (make_encoder, larger_tokenizer, {}, "the encoder has 160 word embeddings"),
-        (make_encoder, unlimited_tokenizer, {"max_tokens": 62}, "set max_tokens to 61 or less"),
-        (lambda: lora(make_encoder()), make_tokenizer, {}, "not a PeftModel"),
-        (lambda: BertForMaskedLM(make_encoder().config), make_tokenizer, {}, "encoder with a head"),
-        (make_multilingual_encoder, make_tokenizer, {}, "PPA would take every text for en"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_before_any_compute(encoder, tokenizer, settings, message, tmp_path):
-    data = make_pairs().remove_columns("source")  # what looks at the pairs first would say so
-    with pytest.raises(InputError, match=message):
-        make(tmp_path, encoder(), data=data, tokenizer=tokenizer(), **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"preset": "papers"}, "did you mean paper"),
-        ({"contrast": "queue"}, "choose one of moco, in_batch, none"),
-        ({"contrast": "none", "words": "none"}, "leave no objective"),
-        ({"momentum": 1.5}, "momentum=1.5"),
-        ({"temperature": 0.0}, "larger than 0"),
-        ({"queue_size": 0}, "queue_size=0: at least 1"),
-        ({"contrast": "in_batch", "chunk_size": 0}, "chunk_size=0: at least 1"),
-        ({"chunk_size": 4}, "chunk_size=4 is for contrast=in_batch"),
-        ({"mlm_probability": 0.0}, "masking probability 0.0"),
-        ({"head_settling": 1.5}, "head_settling=1.5: a share of the run"),
-        ({"head_learning_rate": -1.0}, "head_learning_rate=-1.0: at least 0"),
-        ({"eval_pooling": "last"}, "eval_pooling=last: PPA's score is of sentences"),
-    ],
-)
-def test_settings_that_cannot_be(settings, message, tmp_path):
-    with pytest.raises(InputError, match=message):
-        PPAConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+# ---- Tokenizer and pairs ----
 
 
 def test_without_words_no_mask_token_is_needed(tmp_path):
-    tokenizer = tokenizer_without(mask_token=None)
+    tokenizer = make_tokenizer()
+    tokenizer.mask_token = None
     assert train(tmp_path, tokenizer=tokenizer, words="none").state.global_step == 4
 
 
-def test_dropped_pairs_are_counted_and_none_left_is_refused(tmp_path, caplog):
+def test_dropped_pairs_are_counted(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         trainer = make(tmp_path, min_tokens=14)
     counts = trainer.pair_counts
@@ -254,16 +197,14 @@ def test_dropped_pairs_are_counted_and_none_left_is_refused(tmp_path, caplog):
     assert {lang: own.short for lang, own in counts.items()} == short
     assert sum(own.kept for own in counts.values()) == len(trainer.train_dataset) == 16 - sum(short.values()) > 0
     assert "pairs dropped" in caplog.text
-    with pytest.raises(InputError, match="no pair is left"):
-        make(tmp_path, min_tokens=29)
     encoded = make(tmp_path, data=trainer.train_dataset)
     assert encoded.pair_counts == {} and encoded.train_dataset["pair"][:] == trainer.train_dataset["pair"][:]
 
 
-@pytest.mark.parametrize(("size", "warned"), [(16, False), (17, True)])
-def test_a_queue_longer_than_the_corpus_warns(size, warned, tmp_path, caplog):
-    make(tmp_path, queue_size=size)
-    assert (f"queue_size={size} is more than the 16 pairs" in caplog.text) == warned
+def test_a_queue_longer_than_the_corpus_warns(tmp_path, caplog):
+    for size, warned in ((16, False), (17, True)):
+        make(tmp_path, queue_size=size)
+        assert (f"queue_size={size} is more than the 16 pairs" in caplog.text) == warned
 
 
 # ---- What a step leaves behind ----
@@ -321,13 +262,29 @@ def test_the_keys_of_an_interrupted_step_are_forgotten(tmp_path):
     assert trainer.queue.filled == 8 + 16
 
 
-@pytest.mark.parametrize("settings", [{}, {"contrast": "in_batch", "chunk_size": 2}], ids=["moco", "chunks"])
-def test_a_loss_that_is_not_finite_is_noticed(settings, tmp_path):
-    trainer = make(tmp_path, **settings)
-    batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
-    trainer.training_step(trainer.model, batch)
-    assert not trainer._not_finite
-    with torch.no_grad():
-        getattr(trainer.model, HEAD_NAME)["sentence"].out.weight[0, 0] = float("nan")
-    trainer.training_step(trainer.model, batch)
-    assert trainer._not_finite
+def test_a_loss_that_is_not_finite_is_noticed(tmp_path):
+    for settings in ({}, {"contrast": "in_batch", "chunk_size": 2}):
+        trainer = make(tmp_path, **settings)
+        batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
+        trainer.training_step(trainer.model, batch)
+        assert not trainer._not_finite
+        with torch.no_grad():
+            getattr(trainer.model, HEAD_NAME)["sentence"].out.weight[0, 0] = float("nan")
+        trainer.training_step(trainer.model, batch)
+        assert trainer._not_finite
+
+
+def test_every_epoch_has_masks_and_orders_of_its_own(tmp_path):
+    trainer = make(tmp_path, **STEADY, num_train_epochs=2, data=make_pairs(4))
+    seen, original = [], trainer.compute_loss
+
+    def spy(model, inputs, **kwargs):
+        seen.append({name: inputs[name].clone() for name in ("pairs", "query_is_target", "mlm_input_ids")})
+        return original(model, inputs, **kwargs)
+
+    trainer.compute_loss = spy
+    trainer.train()
+    first, second = seen
+    assert torch.equal(first["pairs"], second["pairs"])
+    assert not torch.equal(first["query_is_target"], second["query_is_target"])
+    assert not torch.equal(first["mlm_input_ids"], second["mlm_input_ids"])

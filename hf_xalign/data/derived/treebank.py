@@ -105,7 +105,7 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
 def _tree(rows: Sequence[Sequence[str]], where: str) -> Tree:
     if [row[0] for row in rows] != [str(number) for number in range(1, len(rows) + 1)]:
         raise InputError(f"{where}: the words of the sentence are not numbered 1, 2, 3, ...; a blank line is missing?")
-    if wrong := [row for row in rows if not row[6].isdecimal()]:
+    if wrong := [row for row in rows if not (row[6].isdecimal() and len(row[6]) < 10)]:
         raise InputError(f"{where}: word {wrong[0][0]} has the head {wrong[0][6]!r}, which is not a number")
     tree = Tree(
         [row[1] for row in rows], [row[3] for row in rows], [int(row[6]) for row in rows], [row[7] for row in rows]

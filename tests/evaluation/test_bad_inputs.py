@@ -1,0 +1,457 @@
+"""What scores and comparisons refuse, and in which words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from functools import partial
+
+import numpy as np
+import torch
+from datasets import Dataset
+from support.nearest import on_circle
+from support.refusals import assert_refused
+from support.results import edit_run, make_grid, tagged, write_run, write_system
+from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+
+import hf_xalign.metrics
+from hf_xalign.data.encoding import word_tokenizer
+from hf_xalign.evaluation import encode_sentences, encode_words, plots, vector_drift
+from hf_xalign.evaluation.alignment_error import alignment_error_rate
+from hf_xalign.evaluation.bootstrap import interval, score_interval
+from hf_xalign.evaluation.comparison import compare
+from hf_xalign.evaluation.csls import as_tensor, nearest_neighbours
+from hf_xalign.evaluation.distances import distance_grid, word_distances
+from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, embedding_alignment
+from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.evaluation.frozen_links import read_links, write_links
+from hf_xalign.evaluation.lexicon import lexicon_induction
+from hf_xalign.evaluation.ranking import nearest
+from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.sentences import sentence_retrieval
+from hf_xalign.evaluation.significance import difference_interval, holm, paired_t_test, permutation_test
+from hf_xalign.evaluation.significance import resampled_differences as resample
+from hf_xalign.evaluation.transfer import TransferRun, spearman, transfer_gap
+
+ONES = torch.ones(3, 4)
+NAN, INF = float("nan"), float("inf")
+
+
+def whole(message):
+    """Expression of this message and nothing else."""
+    return f"^{re.escape(message)}$"
+
+
+def calls(function, rows, **shared):
+    """Rows of a table from (arguments or options, message), all with the `shared` options."""
+    table = {}
+    for n, (given, message) in enumerate(rows):
+        args, options = ((), given) if isinstance(given, dict) else (given, {})
+        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
+    return table
+
+
+def spoilt(value, row):
+    x = torch.ones(20, 4)
+    x[row:, 2] = value
+    return x
+
+
+MATRIX = "{} vectors: expected a floating-point matrix (words, dimensions), got {} of shape {}"
+SIZES = "{} vectors have 4 dimensions and {} vectors {}: both must come from the same layers of the same model"
+BAD_ROW = "{} vectors: row {} (of 20) holds NaN or infinity: check the model that gave it"
+NO_ROWS = "{} vectors: no rows, so there is nothing to retrieve"
+RAGGED = "^{} vectors: every row needs the same number of dimensions \\(.+\\)$"
+
+
+def test_nearest_neighbours():
+    rows = [
+        ((ONES, ONES[:, :3]), whole(SIZES.format("source", "target", 3))),
+        ((ONES[:0], ONES), whole(NO_ROWS.format("source"))),
+        ((ONES, ONES[:0]), whole(NO_ROWS.format("target"))),
+        ((ONES[0], ONES), whole(MATRIX.format("source", "torch.float32", "(4,)"))),
+        ((ONES, ONES.long()), whole(MATRIX.format("target", "torch.int64", "(3, 4)"))),
+        ((spoilt(NAN, 13), ONES), whole(BAD_ROW.format("source", 13))),
+        ((ONES, spoilt(INF, 0)), whole(BAD_ROW.format("target", 0))),
+    ]
+    k = "k=0: r is a mean over at least one neighbour"
+    legacy = "legacy=True is a variant of CSLS: leave similarity at 'csls'"
+    margin = (
+        "margin: source row 1 and target row 1 have a mean cosine of -0.94 to their 1 nearest, and a ratio to zero or "
+        "less has no meaning: are these vectors zero? Otherwise use 'csls', which takes the difference"
+    )
+    options = [
+        ({"k": 0}, whole(k)),
+        ({"similarity": "dot"}, whole("similarity='dot' is not known: use 'csls', 'cosine' or 'margin'")),
+        ({"similarity": "cosine", "legacy": True}, whole(legacy)),
+        ({"similarity": "margin", "legacy": True}, whole(legacy)),
+        ({"target": on_circle(20, -20), "source": on_circle(150, 180), "similarity": "margin", "k": 1}, whole(margin)),
+    ]
+    assert_refused(calls(nearest_neighbours, rows) | calls(nearest_neighbours, options, source=ONES, target=ONES))
+    assert_refused(calls(nearest_neighbours, rows, legacy=True))
+    assert_refused(calls(as_tensor, [(([[1.0], [1.0, 2.0]], "source"), RAGGED.format("source"))]))
+
+
+def test_ranking():
+    rows = [
+        ((ONES, ONES[:, :3]), whole(SIZES.format("query", "candidate", 3))),
+        ((ONES, ONES, 1, ONES[:, :2]), whole(SIZES.format("query", "neighbourhood", 2))),
+        ((ONES[:0], ONES), whole(NO_ROWS.format("query"))),
+        ((ONES, ONES[0]), whole(MATRIX.format("candidate", "torch.float32", "(4,)"))),
+        ((spoilt(NAN, 7), ONES), whole(BAD_ROW.format("query", 7))),
+        ((ONES, spoilt(NAN, 2)), whole(BAD_ROW.format("candidate", 2))),
+        ((ONES, ONES, 1, spoilt(INF, 3)), whole(BAD_ROW.format("neighbourhood", 3))),
+    ]
+
+    def rank(queries, candidates, n=10, neighbourhood=None):
+        return nearest(queries, candidates, n, neighbourhood=neighbourhood)
+
+    options = [
+        ({"n": 0}, whole("n=0: at least one neighbour is needed")),
+        ({"k": 0}, whole("k=0: at least one neighbour is needed")),
+        ({"similarity": "margin"}, whole("similarity='margin' is not known: use 'csls' or 'cosine'")),
+    ]
+    assert_refused(calls(rank, rows) | calls(nearest, options, queries=ONES, candidates=ONES))
+
+
+def test_sentence_retrieval():
+    zeros = torch.eye(12) + 0.5
+    zeros[3] = 0.0
+    other = torch.eye(12) + 0.5
+    other[8] = 0.0
+    rows = [
+        ((ONES, ONES[:2]), "3 source and 2 target sentences"),
+        ((ONES, ONES[:, :3]), "4 dimensions and target vectors 3"),
+        ((ONES[:0], ONES[:0]), "no rows"),
+        ((ONES, ONES * INF), "target vectors: row 0"),
+        (([[1.0], [1.0, 2.0]], [[1.0], [1.0]]), RAGGED.format("source")),
+    ]
+    zero = "margin: source row 3 and target row 8 have a mean cosine of 0 to their 4"
+    options = [
+        ({"similarity": "dot"}, "'dot' is not known"),
+        ({"similarity": "margin", "k": 0}, "k=0"),
+        ({"source": zeros, "target": other, "similarity": "margin"}, zero),
+    ]
+    assert_refused(calls(sentence_retrieval, rows) | calls(sentence_retrieval, options, source=ONES, target=ONES))
+
+
+def test_word_retrieval():
+    source, target = on_circle(0, 40, 90, 91, 180), on_circle(92, 5, 2, 38, 179, 300)
+    words = ["der", "Hund", "die", "Katze", "der"]
+    links = [
+        ({"links": [[0, 1], [1, 6]]}, r"link 1 \(1-6\): there are 6 target words"),
+        ({"links": [[5, 1]]}, r"link 0 \(5-1\): there are 5 source words"),
+        ({"links": [[-1, 1]]}, r"link 0 \(-1-1\).*out of range"),
+        ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
+        ({"links": [[0, 1], [2, 3], [1, 3]]}, r"link 1 \(2-3\): the target word has 2 links"),
+        ({"links": []}, "no links"),
+        ({"links": [[0.0, 1.0]]}, "expected integers"),
+        ({"links": [0, 1]}, "shape"),
+        ({"pool": "some"}, "'some' is not known"),
+        ({"source_words": words}, "both source_words and target_words"),
+        ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
+    ]
+    row = [[1.0, 0.0], [0.0, 1.0]]
+    rows = [
+        (([row, row], [row, row], [[[0, 0]], [[0, 2]]]), r"row 1: link 0-2 is out of range \(2 source, 2 target"),
+        (([row], [row], [[[-1, 0]]]), "row 0: link -1-0"),
+        (([row], [row], [[[0, 1, 1]]]), "row 0: links have shape"),
+        (([row], [row, row], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
+        (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "row 0: 1 source_words for 2 source_vectors"),
+        (([row, [[1.0]]], [row, row], [[], []]), r"row 1: source_vectors has shape \(1, 1\)"),
+        (([[], []], [row, row], [[], []]), "source_vectors: no row has any word"),
+    ]
+    pairs = [
+        (([[]], [[], []]), "1 predictions but 2 rows of sure links"),
+        (([[]], [[]], []), "1 predictions but 0 rows of possible links"),
+        (([[[0, 0]]], [[]]), "no sure links"),
+        (([[[0, 0]], [[1]]], [[[0, 0]], []]), r"predictions, row 1: link \[1\]"),
+    ]
+    shared = {"source_vectors": source, "target_vectors": target, "links": [[0, 1], [1, 3]]}
+    assert_refused(
+        calls(word_retrieval, links, **shared) | calls(flatten_rows, rows) | calls(alignment_error_rate, pairs)
+    )
+
+
+def test_lexicon():
+    third = torch.tensor([[1.0, 0.0], [0.0, NAN], [1.0, 1.0]])
+    rows = [
+        ({"source_words": ["a"]}, "1 source words for 2 source vectors"),
+        ({"target_words": ["x", "y", "x"]}, "target words: 'x' stands in row 0 and row 2"),
+        ({"target_vectors": third}, r"target vectors: row 1 \('y'"),
+        ({"source_vectors": torch.ones(2, 5)}, "5 dimensions and target vectors 2"),
+        ({"source_vectors": [[1.0, 2.0], [1.0]]}, "source vectors: every row needs the same number"),
+        ({"source_vectors": torch.ones(2, 2).long()}, "floating-point"),
+        ({"entries": [("a", "x"), ("a", "x", "y")]}, r"entry 1: \('a', 'x', 'y'\) is not a pair"),
+        ({"entries": ["ax"]}, "entry 0: 'ax' is not a pair"),
+        ({"entries": []}, "no entries"),
+        ({"ks": (1, 0)}, r"ks=\(1, 0\)"),
+        ({"ks": ()}, r"ks=\(\)"),
+        ({"bootstrap": -1}, "bootstrap=-1"),
+        ({"similarity": "dot"}, "'dot' is not known"),
+    ]
+    shared = {"source_vectors": on_circle(0, 50), "target_vectors": on_circle(0, 50, 90), "entries": [("a", "x")]}
+    shared |= {"source_words": ["a", "b"], "target_words": ["x", "y", "z"]}
+    none = (
+        r"none of 5 entries.*: 1 of 5 source words have a vector \(not 'B', 'c', 'd'\); 3 of 5 target words have a "
+        r"vector \(not 'Y', 'w'\)\. (?=.*more text)(?=.*lower-case)(?=.*right way round)"
+    )
+    entries = [("B", "x"), ("c", "y"), ("a", "Y"), ("d", "z"), ("e", "w")]
+    assert_refused(calls(lexicon_induction, [*rows, ({"entries": entries}, none)], **shared))
+
+
+def test_embedding_alignment():
+    golds = [
+        ((torch.tensor([0, 3]),), "gold of source 1: 3 is out of range .there are 3 candidates"),
+        ((torch.tensor([0, -2]),), "gold of source 1: -2 is out of range"),
+        ((torch.tensor([[0, 1], [-1, -1]]),), "source 1 has no gold"),
+        (([[0], []],), "source 1 has no gold"),
+        ((torch.tensor([0]),), "1 golds for 2 sources"),
+        ((torch.tensor([0.0, 1.0]),), "expected integers"),
+    ]
+    entries = [
+        (([],), "there are no entries"),
+        (([[0, 1, 2]],), "expected integers of shape"),
+        (([[0, 1], [1, 9]],), r"entry 1 \(1 -> 9\): there are 4 target embeddings"),
+        (([[0, 1], [-1, 2]],), r"entry 1 \(-1 -> 2\): there are 4 source embeddings"),
+        (([[0, 1], [1, 2]], [1, 3]), r"entry 1 \(1 -> 2\): the counterpart is not among the 2 candidates"),
+        (([[0, 1]], [1, 4]), "candidates: 4 is out of range"),
+        (([[0, 1]], []), "candidates: expected a list"),
+    ]
+    eye = torch.eye(4)
+    of_golds = [((eye[:2, :3], eye[:3, :3], *given), message) for given, message in golds]
+    of_entries = [((eye, eye, *given), message) for given, message in entries]
+    assert_refused(calls(embedding_alignment, of_golds) | calls(alignment_of_entries, of_entries))
+
+
+def test_transfer():
+    correlations = [
+        (([1, 2], [2, 1]), "at least 3"),
+        (([1, 2, 3], [4, 4, 4]), "delta is 4 in all 3 runs"),
+        (([0.5] * 4, [1, 2, 3, 4]), "alignment is 0.5 in all 4 runs"),
+        (([1, 2, 3], [1, 2]), "one number each"),
+        (([1, 2, 3], [1, NAN, 2]), "delta score 1 is nan"),
+    ]
+    gaps = [
+        (([], []), "no scores"),
+        (([1, 2], [1]), "one number each"),
+        (([1, INF], [1, 1]), "supervised score 1 is inf"),
+        (([[1.0]], [[1.0]]), "one number each"),
+    ]
+    assert_refused(calls(spearman, correlations) | calls(transfer_gap, gaps))
+
+
+def test_examples(tmp_path):
+    counts = [
+        (([], [], []), "at least one example"),
+        (([1, 1], [1], [1, 1]), "correct has 2, predicted has 1, gold has 2"),
+        (([0, 2], [3, 1], [3, 3]), "example 1 has correct 2, predicted 1, gold 3"),
+        (([0, 2], [3, 3], [3, 1]), "example 1 "),
+        (([-1], [1], [1]), "example 0 "),
+        (([0.5], [1], [1]), "correct must be whole numbers"),
+        ((["a"], [1], [1]), "correct must be numbers"),
+        (([[1]], [1], [1]), r"shape is \(1, 1\)"),
+        (([[1], [1, 2]], [1], [1]), "correct"),
+    ]
+    values = [(([0.0, NAN],), "example 1 is nan"), (([],), "at least one example")]
+    assert_refused(calls(ExampleScores.from_counts, counts) | calls(ExampleScores.from_values, values))
+
+    def load(content, folder):
+        if content is not None:
+            (folder / "de.json").write_text(content)
+        return ExampleScores.load(folder / "de.json")
+
+    larger = json.dumps({"kind": "counts", "correct": [2], "predicted": [1], "gold": [2]})
+    files = {
+        None: "No such file",
+        "{": "not JSON",
+        "[1]": "not a file of example scores",
+        '{"kind": ["counts"]}': "not a file of example scores",
+        '{"kind": "counts", "correct": [1]}': "'counts' with correct, predicted, gold",
+        larger: "example 0 has correct 2",
+        '{"kind": "values", "values": [NaN]}': "no finite number",
+        '{"kind": "values", "values": [null]}': "must be numbers",
+    }
+    assert_refused({text: (partial(load, text), rf"de\.json.*{said}") for text, said in files.items()}, tmp_path)
+
+
+def counted(*columns):
+    return [ExampleScores.from_counts(*columns)]
+
+
+def test_significance():
+    one, three = counted([1, 0], [1, 1], [1, 1]), counted([1, 0, 1], [1, 1, 1], [1, 1, 1])
+    wrong = [
+        (([*one, *one], one), "there are 2 and 1"),
+        (([], []), "there are 0 and 0"),
+        ((three, one), "2 with counts and 3 with counts"),
+        (([ExampleScores.from_values([1, 0])], one), "2 with counts and 2 with values"),
+        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for another"),
+    ]
+    table = {}
+    for test in (paired_t_test, permutation_test, resample):
+        table |= calls(test, wrong)
+    single = [ExampleScores.from_values([1.0])]
+    table |= calls(permutation_test, [({"permutations": 0}, "permutations=0")], scores=one, baseline=one)
+    given = [({"resamples": 0}, "resamples=0"), ({"confidence": 95}, "confidence=95")]
+    table |= calls(difference_interval, given, scores=one, baseline=one)
+    table |= calls(score_interval, [((*single,), "confidence=1 must lie")], confidence=1)
+    table |= calls(holm, [(([0.1, NAN],), "between 0 and 1")])
+    sentences = counted([1, 2], [2, 3], [2, 3])
+    table["no mean"] = (lambda: paired_t_test(sentences, sentences), "permutation test")
+    values = [
+        (([],), r"got shape \(0,\)"),
+        (([[1.0, 2.0]],), r"got shape \(1, 2\)"),
+        ({"values": [1.0, 2.0], "confidence": 95}, "confidence=95"),
+        ({"values": [1.0, 2.0], "resamples": 0}, "resamples=0"),
+    ]
+    assert_refused(table | calls(interval, values))
+
+
+def write_three(folder):
+    chances = {"raw": (0.8, 0.5), "fao_1%": (0.9, 0.5), "worse": (0.8, 0.3)}
+    return [write_system(folder / name, dict(zip(("de", "hi"), both))) for name, both in chances.items()]
+
+
+def test_comparison_of_a_bad_folder(tmp_path):
+    def spoil(change, folder):
+        folders = write_three(folder)
+        change(folders[1])
+        return compare(folders, quiet=True)
+
+    def rescore(score):
+        return {"languages": {code: {"score": score} for code in ("de", "hi")}}
+
+    longer = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 79), ("hi", 50))}
+    more = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 80), ("hi", 50), ("ru", 9))}
+    rows = [
+        (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: not finished"),
+        (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
+        (lambda f: (f / "seed-1" / "examples" / "hi.json").unlink(), "hi.json: No such file"),
+        (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
+        (lambda f: edit_run(f, task=None), "must name task, metric, train_language"),
+        (lambda f: edit_run(f, languages={}), "has no languages"),
+        (lambda f: edit_run(f, languages={"de": {}}), "de has no score"),
+        (lambda f: edit_run(f, languages={"de": {"score": 0.5}}), "has no scores for hi, only for de"),
+        (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
+        (lambda f: edit_run(f, **rescore(NAN)), "scores.json reports nan"),
+        (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
+        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "holds no results"),
+        (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts"),
+        (lambda f: write_run(f, 2, more), "has no scores for ru, seed 2 has"),
+        (shutil.rmtree, "no such folder"),
+    ]
+    assert_refused({said: (partial(spoil, change), f"fao_1%.*{said}") for change, said in rows}, tmp_path)
+
+
+def test_comparison_of_systems_that_do_not_compare(tmp_path):
+    raw, fao, worse = write_three(tmp_path)
+
+    def other(chances=None, **fields):
+        return compare([raw, write_system(worse, chances or {"de": 0.8, "hi": 0.5}, **fields)], quiet=True)
+
+    options = [
+        ({"folders": [raw]}, "at least two folders"),
+        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "raw: given twice"),
+        ({"names": ["a", "b"]}, "names: one for each of the 3"),
+        ({"names": ["a", "b", "a"]}, "names: .*a, b, a"),
+        ({"seeds": [0, 9]}, "raw: has no seed 9, only 0, 1, 2"),
+        ({"languages": ["ru"]}, "has no scores for ru, only for de, hi"),
+        ({"level": 5}, "level=5"),
+    ]
+    assert_refused(calls(compare, options, folders=[raw, fao, worse], quiet=True))
+    shutil.rmtree(fao / "seed-1")
+    systems = [
+        ({"chances": {"de": 0.8}}, r"worse: was scored in de, but .*raw in de, hi; .*--languages de"),
+        ({"task": "ner"}, r"worse: task is 'ner', but 'pos' in .*raw"),
+        ({"metric": "span_f1"}, "worse: metric is 'span_f1', but 'token_f1'"),
+        ({"kind": lambda rng, n, chance: tagged(rng, n + 1, chance)}, r"worse.*raw, de: .*80 with counts and 81"),
+    ]
+    seeds = r"fao_1%: has seeds 0, 2, but .*raw has 0, 1, 2; .*--seeds 0 2"
+    assert_refused(calls(other, systems) | calls(compare, [(([raw, fao],), seeds)], quiet=True))
+
+
+def test_distances(tmp_path):
+    model, tokenizer, aligned = make_encoder(), make_tokenizer(), make_links()
+    rows = aligned.to_list()
+    rows[2]["links"].append([7, 0])
+    french = [{**row, "source_lang": "fr"} for row in aligned.to_list()]
+    broken = make_encoder()
+    with torch.no_grad():
+        broken.encoder.layer[-1].output.dense.bias[0] = NAN
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "raw")
+    told = "language 'fr': the encoder has language embeddings for en, de"
+    words = [
+        ({"dataset": aligned.select([0])}, "de: distances: 1 of 1 sentence pairs have links"),
+        ({"dataset": aligned.select([])}, "is empty"),
+        ({"pairs": 0}, "pairs=0"),
+        ({"dataset": Dataset.from_list(rows)}, "de, source: pair 2 of this language links word 7 of 2"),
+        ({"max_length": 2}, "none of .* word pairs has vectors"),
+        ({"model": broken}, "de, layer -1: word vectors hold NaN"),
+        ({"model": make_multilingual_encoder(), "dataset": Dataset.from_list(french)}, told),
+    ]
+    stages = [
+        (({"raw": tmp_path / "raw", "lost": tmp_path / "lost"}, aligned), "has no tokenizer"),
+        (({}, aligned), "0 stages"),
+    ]
+    assert_refused(
+        calls(word_distances, words, model=model, tokenizer=tokenizer, dataset=aligned) | calls(distance_grid, stages)
+    )
+
+
+def test_encoding():
+    multilingual, tokenizer = make_multilingual_encoder(), make_tokenizer()
+    languages = "the encoder has language embeddings for en, de"
+    words = [
+        ({"layers": (7,)}, "layers 0 "),
+        ({"pooling": "max"}, "pooling=max: choose first, last, mean"),
+        ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
+    ]
+    sentences = [
+        ({"pooling": "max"}, "mean or cls"),
+        ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
+        ({"model": multilingual}, "language embeddings for en, de: give lang"),
+    ]
+    shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}
+    assert_refused(calls(encode_words, words, **shared) | calls(encode_sentences, sentences, **shared))
+    assert_refused({"slow": (lambda: word_tokenizer(type("Slow", (), {"is_fast": False})()), "word_ids")})
+    assert_refused(calls(vector_drift, [((ONES, ONES[:2]), "same words")]), error=ValueError)
+
+
+def test_sentence_scores():
+    data = make_links(8).select_columns(["source", "target", "source_lang", "target_lang"])
+    empty = data.map(lambda row, i: {"target": "" if i == 3 else "x"}, with_indices=True)
+    rows = [
+        ({"dataset": data.remove_columns("target_lang")}, "no column target_lang"),
+        ({"dataset": data.select([])}, "no sentence pairs"),
+        ({"dataset": empty}, "row 3: tar"),
+        ({"poolings": ("max",)}, "mean or cls"),
+        ({"layer": 9}, "layers 0 "),
+        ({"similarities": ("dot",)}, "'dot'"),
+    ]
+    assert_refused(calls(score_sentences, rows, model=make_encoder(), tokenizer=make_tokenizer(), dataset=data))
+
+
+def test_frozen_links(tmp_path):
+    def read(old, new, folder):
+        write_links(make_links(5), folder / "links.jsonl")
+        lines = (folder / "links.jsonl").read_text().splitlines()
+        lines[2] = lines[2].replace(old, new)
+        (folder / "links.jsonl").write_text("\n".join(lines))
+        return read_links(folder / "links.jsonl")
+
+    out = partial(read, '"links": [[0, 1]', '"links": [[0, 77]')
+    assert_refused({"link": (out, "links.jsonl, row 3: link 0-77 is out of range")}, tmp_path)
+
+
+def test_plots_and_metrics(tmp_path):
+    runs = [TransferRun(str(n), "trans", 0.1 * n, 0.95, 0.5) for n in range(16)]
+    table = calls(plots.alignment_plot, [(([], tmp_path), "no runs"), ((runs, tmp_path), "16 objectives")])
+    layer = "no measure='l2' of layer=4: it has l2, cosine of layers -1"
+    table |= calls(plots.histogram_grid, [((make_grid(), tmp_path), layer)], layer=4)
+    names = "alignment_error_rate, bilingual_lexicon_induction, classification_accuracy, embedding_alignment, qa_f1, "
+    names += "sentence_retrieval, span_f1, token_f1, transfer_gap, word_retrieval"
+    assert_refused(table | calls(hf_xalign.metrics.load, [(("bleu",), f"no metric called 'bleu': there are {names}")]))

@@ -1,0 +1,426 @@
+"""Tables of what the maps, the methods that learn them, anchors, and mapped encoders refuse, and in which words."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+
+import pytest
+import torch
+from datasets import Dataset, concatenate_datasets
+from peft import get_peft_model
+from safetensors.torch import save_file
+from support.adapters import make_base
+from support.maps import make_map, make_maps, make_rotated, normal, run
+from support.refusals import assert_refused
+from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
+from support.vocabularies import languages
+from transformers import AutoModelForSequenceClassification
+
+from hf_xalign.mapping import supervision, word2vec
+from hf_xalign.mapping.align_matrix import map_adapter
+from hf_xalign.mapping.anchors import Anchors, make_anchors
+from hf_xalign.mapping.checks import check_vectors, matched
+from hf_xalign.mapping.cover import as_sequence, count_words
+from hf_xalign.mapping.induction import induce_dictionary
+from hf_xalign.mapping.maps import LanguageMap, SideMap
+from hf_xalign.mapping.procrustes import least_squares, procrustes
+from hf_xalign.mapping.rcsls import rcsls
+from hf_xalign.mapping.refinement import refine
+from hf_xalign.mapping.rotated import RotatedModel
+from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
+from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
+from hf_xalign.modeling import XAlignConfig, set_language
+
+# The package has the function under the name of its module.
+learn = import_module("hf_xalign.mapping.self_learning").self_learning
+nan, inf, ones = float("nan"), float("inf"), torch.ones
+
+
+def refused(*table, call=None):
+    """Check rows (call, message) or (settings of `call`, message); a row is named by its number and message."""
+    calls = [(partial(call, **given) if isinstance(given, dict) else given, message) for given, message in table]
+    assert_refused({f"row {k}, {message}": (made, message) for k, (made, message) in enumerate(calls)})
+
+
+def holding(value, vectors, row):
+    vectors = vectors.clone()
+    vectors[row].view(-1)[1] = value
+    return vectors
+
+
+def side(steps=(), layers=2, out=4, size=4, seed=0):
+    means = tuple(normal(layers, size, seed=seed + 2) for _ in range(steps.count("centre")))
+    return SideMap(normal(layers, out, size, seed=seed), normal(layers, out, seed=seed + 1), steps, means)
+
+
+def some_anchors(words=("Haus", "haus"), layers=(-2, -1)):
+    return Anchors(list(words), normal(len(words), len(layers), 3).float(), torch.arange(len(words)), layers)
+
+
+def test_maps():
+    one = LanguageMap(side(out=3), side(out=3, size=5, seed=7), layers=(-2, -1))
+    pair = partial(LanguageMap, layers=(0, 1))
+    flat, lengths = side(seed=7), side(("unit",))
+    flat.weight[1, 2] = 2 * flat.weight[1, 1]
+    shapes = r"source vectors .* for floats of shape \(n, 2, 4\), layers \(-2, -1\)"
+    wrong = (normal(5, 2, 3), normal(5, 3, 4), normal(5, 4), normal(4), ones(5, 2, 4, dtype=torch.long))
+    refused(
+        *((partial(one.project, vectors), shapes) for vectors in wrong),
+        (lambda: one.project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 5\)"),
+        (lambda: replace(one, target=None).project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 3\)"),
+        (lambda: LanguageMap(side()), "2 matrices need as many layers"),
+        (lambda: pair(side(), side(layers=1, seed=7)), "both sides need as many layers"),
+        (lambda: pair(side(), side(out=3, seed=7)), "both sides need as many layers"),
+        (pair(side(out=3)).inverse, "from 4 to 3 dimensions has no inverse"),
+        (pair(flat).inverse, "singular"),
+        (lambda: pair(side(), flat).apply(normal(5, 2, 4)), "singular"),
+        (pair(side(), flat).affine, "singular"),
+        (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
+        (pair(side(), lengths).affine, "divides vectors by their length"),
+        (lambda: one.of([0]), r"layers \(-2, -1\) has none for layer 0"),
+    )
+
+
+@pytest.mark.parametrize("kind", ["maps", "anchors"])
+def test_files(kind, tmp_path):
+    maps = LanguageMap(side(("centre",)), layers=(0, 1))
+    good, name = {"maps": (maps, "hf_xalign.map"), "anchors": (some_anchors(), "hf_xalign.anchors")}[kind]
+    good.save(tmp_path / "cut")
+    (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-8])
+    (tmp_path / "text").write_text("de 0.1 0.2")
+    metadata = {"foreign": {"format": "pt"}, "other": None, "newer": {"format": name, "version": "2"}}
+    for file, about in metadata.items():
+        save_file({"source.weight": normal(1, 4, 4)}, tmp_path / file, about)
+    foreign = rf"no {kind} of this library; they are written by {type(good).__name__}\.save"
+    refused(
+        *(
+            (partial(good.load, tmp_path / n), f"{tmp_path / n}: no {kind} that could be read")
+            for n in ("cut", "text")
+        ),
+        (lambda: good.load(tmp_path / "none"), f"none: no {kind} that could be read"),
+        (lambda: good.load(tmp_path), f"no {kind} that could be read"),
+        *((partial(good.load, tmp_path / n), f"{n}: {foreign}") for n in ("foreign", "other")),
+        (lambda: good.load(tmp_path / "newer"), f"newer: {kind} in version 2 of this library's format"),
+    )
+
+
+def test_vectors_of_one_language_and_of_two():
+    check = partial(check_vectors, name="some", pairs=normal(9, 1, 4))
+    values = [(value, dtype) for value in (nan, inf, -inf) for dtype in (torch.float16, torch.bfloat16, torch.float64)]
+    bad = [holding(v, holding(v, normal(5, 2, 4, dtype=dtype), 4), 3) for v, dtype in [*values, (nan, torch.float32)]]
+    refused(
+        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
+        (lambda: matched(normal(5, 2, 4), normal(5, 4), (0, 1)), "2 layers for 5 target vectors of 1"),
+        (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors are of 2 layers"),
+        (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
+        (lambda: matched(normal(4), normal(4), (0,)), "source vectors: expected floats of shape"),
+        ({"vectors": normal(4)}, "some: expected floats"),
+        ({"vectors": normal(1, 1, 1, 4)}, "some: expected floats"),
+        ({"vectors": ones(5, 4).long()}, "some: .*got torch.int64"),
+        ({"vectors": normal(0, 4)}, "some: .*is empty"),
+        ({"vectors": normal(5, 0)}, "some: .*is empty"),
+        ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
+        ({"vectors": normal(5, 2, 4)}, "some: .*for matched vectors of 1 layers"),
+        *(
+            (partial(check_vectors, v, "some words"), r"some words: row 3 \(of 5\) holds NaN or inf.*model")
+            for v in bad
+        ),
+        call=check,
+    )
+
+
+def test_closed_forms_and_vecmap():
+    source, target, few = normal(40, 6), normal(40, 6, seed=1), torch.arange(40) % 5
+    broken, layered = holding(nan, source, 17), normal(40, 3, 6)
+    for solve in (procrustes, least_squares):
+        refused(
+            (lambda solve=solve: solve(broken, target), "source vectors: row 17"),
+            (lambda solve=solve: solve(source[1:], target), "matched one by one"),
+            (lambda solve=solve: solve(layered, layered), r"layers=\(-1,\): the vectors are of 3 layers"),
+        )
+    refused(
+        ({"steps": ("unit", "scale")}, "'scale' is not known"),
+        ({"reweight": -0.5}, "reweight=-0.5"),
+        ({"reweight": nan}, "reweight=nan"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
+        ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
+        ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
+        ({"target_candidates": ones(0, 6)}, r"target candidates: shape \(0, 6\) is empty"),
+        ({"source_candidates": ones(9, 6).long()}, "source candidates: expected floats"),
+        ({"source_candidates": torch.full((9, 6), nan)}, r"source candidates: row 0 \(of 9\)"),
+        (lambda: vecmap(source, broken), r"target vectors: row 17 \(of 40\)"),
+        (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
+        (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
+        call=partial(vecmap, source, target),
+    )
+
+
+def test_rcsls():
+    given = {"source": normal(12, 8), "target": normal(12, 8, seed=1)}
+    given |= {f"{name}_candidates": vectors for name, vectors in given.items()}
+    events = []
+    refused(
+        ({"k": 0}, "k=0"),
+        ({"k": 13}, "only 12 source candidates; use a smaller k"),
+        ({"epochs": -1}, "epochs=-1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0: give at least 0.0001"),
+        ({"learning_rate": nan}, "learning_rate=nan"),
+        ({"chunk": 0}, "chunk=0"),
+        ({"steps": ("unit", "centre")}, "end in 'unit'"),
+        ({"steps": ()}, "end in 'unit'"),
+        ({"steps": ("whiten", "unit")}, "whiten"),
+        ({"source_candidates": ones(0, 8)}, r"source candidates: shape \(0, 8\) is empty"),
+        ({"target_candidates": ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
+        ({"target_candidates": ones(20, 8).long()}, "target candidates: expected floats .* got torch.int64"),
+        ({"source_candidates": ones(20, 2, 8)}, "1 layers"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
+        *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
+        call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3, callback=lambda *of: events.append(of)),
+    )
+    assert not events, "refused before anything is computed"
+
+
+def test_induction_self_learning_and_refinement():
+    refused(
+        ({"direction": "both"}, "'both' is not known: use one of union, forward, backward, mutual"),
+        ({"cutoff": 0}, "cutoff=0"),
+        ({"k": 0}, "k=0"),
+        ({"similarity": "dot"}, "'dot' is not known"),
+        call=partial(induce_dictionary, ones(3, 4), ones(3, 4)),
+    )
+    source, target, partner = languages()
+    given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
+    refused(
+        ({"keep": 0.0}, "keep=0.0"),
+        ({"keep": 1.5}, "keep=1.5"),
+        ({"keep": 1e-12}, "leaves no union pair of 300 and 300 words; raise keep"),
+        ({"k": 0}, "k=0"),
+        ({"patience": 0}, "patience=0"),
+        ({"threshold": -1e-6}, "threshold=-1e-06"),
+        ({"threshold": nan}, "threshold=nan"),
+        ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning is of one layer"),
+        ({"max_iterations": 0}, "max_iterations=0"),
+        ({"cutoff": 0}, "cutoff=0"),
+        ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
+        ({"direction": "both"}, "'both' is not known"),
+        ({"steps": ("norm",)}, "'norm' is not known"),
+        ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): give one layer"),
+        ({"target": ones(300, 20).long()}, "target vectors: expected floats"),
+        ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
+        ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),
+        ({"seed_pairs": ones(3, 3).long()}, r"seed pairs: expected integers.*\(3, 3\)"),
+        ({"seed_pairs": ones(3, 2)}, "seed pairs: expected integers"),
+        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1 is \[4, 300\], but there are 300 source"),
+        ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0 is \[-1, 0\]"),
+        ({"seed_pairs": torch.tensor([[0, 0], [4, -3]], dtype=torch.int8)}, r"row 1 is \[4, -3\]"),
+        call=lambda **settings: learn(**{**given, **settings}),
+    )
+    start, two_layers = procrustes(source, target), LanguageMap(SideMap.identity(2, 20, source), layers=(-2, -1))
+    given = {"source": source, "target": target, "language_map": start}
+    refused(
+        ({"language_map": vecmap(source, target)}, r"stretches the target's space.*vecmap\(whiten=False\)"),
+        ({"language_map": two_layers}, r"layers \(-2, -1\) is refined a layer at a time"),
+        ({"iterations": 0}, "iterations=0"),
+        ({"cutoff": 0}, "cutoff=0"),
+        ({"source": source[:, :10]}, "this map is for"),
+        ({"source": holding(nan, source, 5)}, r"source vectors: row 5 \(of 300\)"),
+        call=lambda **settings: refine(**{**given, **settings}),
+    )
+
+
+def test_anchors_and_their_text(tmp_path):
+    model, batches = make_encoder(), []
+    model.register_forward_pre_hook(lambda *_: batches.append(1))
+    dataset = Dataset.from_dict({"line": ["a"], "number": [0]})
+    refused(
+        ({"sentences": []}, "no words in its 0 rows"),
+        ({"sentences": ["7 .", "!"]}, "no word with a letter"),
+        ({"min_count": 1000}, "min_count=1000 times"),
+        ({"sentences": ["a", None]}, "row 1: None is no text"),
+        ({"sentences": "the cat"}, "not one text"),
+        ({"sentences": dataset}, "no column 'text'"),
+        ({"layers": (5,)}, "layers 0"),
+        ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
+        ({"max_words": 0}, "max_words=0"),
+        ({"sentences_per_word": 0}, "sentences_per_word=0"),
+        ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "knows fewer than half"),
+        ({"lang": "km"}, "Khmer"),
+        ({"words": ["Pferd", "Kuh"]}, r"none of the 2 words given \(such as Pferd, Kuh\)"),
+        (lambda: count_words(["a"] * 1001 + [None], "de"), r"text in de, row 1001: None is no text"),
+        *((partial(count_words, r, "de"), f"no words in its {len(r)} rows") for r in ([], [""], ["  ", "\n"])),
+        (lambda: as_sequence(dataset, "text"), r"no column 'text' \(it has line, number\)"),
+        (lambda: as_sequence("a text", "text"), "not one text"),
+        (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*for 3 words and 1 layers"),
+        (lambda: Anchors(["a", "b"], ones(2, 1, 3), ones(2), layers=(0, 1)), "for 2 words and 2 layers"),
+        (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line end"),
+        call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
+    )
+    assert not batches and not list(tmp_path.iterdir()), "refused before the encoder runs"
+
+
+def test_supervision(encoder, tokenizer, aligned, monkeypatch):
+    monkeypatch.setattr(supervision, "_PAIRS", 2)
+    two = concatenate_datasets([aligned, aligned.map(lambda row: {"source_lang": "bn"})])
+    haus, house = some_anchors(["haus"], (-1,)), some_anchors(["house"], (-1,))
+
+    def linking(link):
+        add = lambda row, k: {"links": [*row["links"], *[link][: k == 3]]}  # noqa: E731
+        message = rf"row 3: link \[{link[0]}, {link[1]}\] points outside the sentence \("
+        return {"dataset": aligned.map(add, with_indices=True)}, message
+
+    refused(
+        ({"dataset": two}, "source_lang is bn, de: a map is of one language pair"),
+        ({"dataset": aligned.map(lambda row: {"links": []})}, "no linked words"),
+        ({"dataset": aligned.remove_columns("links")}, r"no column links \(it has .*align_words"),
+        *map(linking, ([0, 99], [99, 0], [-1, 0])),
+        call=partial(linked_vectors, encoder, tokenizer),
+    )
+    refused(
+        ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*not there: house .*in this order"),
+        ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; not there: cat \.\.\."),
+        ({"target": some_anchors(["house"])}, r"layers \(-1,\) and target anchors of \(-2, -1\)"),
+        call=partial(dictionary_vectors, entries=[("haus", "house")], source=haus, target=house),
+    )
+
+
+@pytest.mark.parametrize("rows", [2, 2_000])
+def test_reading_word2vec(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(word2vec, "_ROWS", rows)
+    texts = (
+        ("4 2\na 1 2\nb 1 2\nc 1 2 3\nd 1 2\n", "row 4: 4 fields, 'c 1 2 3.*a word and 2 numbers"),
+        ("4 2\na 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
+        ("4 2\na 1 2\nb 1 2\nc\nd 1 2\n", "row 4: 1 fields"),
+        ("4 2\na 1 2\nb 1 2\n 1 2\nd 1 2\n", "row 4: 3 fields"),
+        ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*one blank"),
+        ("4 2\na 1 2\nb 1 2\n\nd 1 2\n", "row 4: 1 fields"),
+        ("4 2\na 1 2\nb 1 2\nNew York 1 2\nd 1 2\n", "row 4: 4 fields"),
+        ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all of its fields are numbers.*'x'"),
+        ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
+        ("4 2\na 1 2\nb 1 2\nc 1 1e39\nd 1 2\n", "row 4: the vector of 'c' holds NaN or infinity"),
+        ("a 1 2\nb 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all"),
+        ("a 1 2\nb 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
+        ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, and 4 rows"),
+        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, and [34] rows"),
+        ("", "row 1, '', is neither"),
+        ("word\n", r"row 1, 'word\\n', is neither"),
+        ("3 0\n", r"row 1, '3 0\\n', is neither"),
+        ("0 3\n", "no words"),
+    )
+    for k, (text, _) in enumerate(texts):
+        (tmp_path / f"v{k}").write_text(text)
+    (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
+    (tmp_path / "plain.gz").write_text("1 1\na 1\n")
+    whole = gzip.compress(b"2000 1\n" + b"".join(b"word%d 1\n" % k for k in range(2000)))
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    refused(
+        *(
+            (partial(read_word2vec, tmp_path / f"v{k}"), rf"{tmp_path}/v{k}.*{says}")
+            for k, (_, says) in enumerate(texts)
+        ),
+        (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
+        (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
+        (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: cannot be read \(Not a gzipped file"),
+        (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: cannot be read"),
+    )
+
+
+def test_writing_word2vec(tmp_path, monkeypatch):
+    write = partial(write_word2vec, path=tmp_path / "v")
+    blank = [some_anchors(["a", word]) for word in ("New York", "a\tb", "a\u2028b", "")]
+    refused(
+        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12; name one of \(-2, -1\)"),
+        *(({"anchors": anchors}, "white space") for anchors in blank),
+        call=write,
+    )
+
+    def full(*of):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(word2vec.os, "replace", full)
+    refused(({"anchors": some_anchors()}, "No space left"), call=write)
+    assert not list(tmp_path.iterdir())
+
+
+def encoders():
+    adapted = get_peft_model(make_base(), XAlignConfig())
+    return (
+        (adapted, "PeftModel.*without adapters"),
+        (adapted.get_base_model(), "without adapters"),
+        (make_rotated(), "has maps already"),
+        (make_base(auto_class=AutoModelForSequenceClassification), "has a task head"),
+        (make_multilingual_encoder(), "a mapped encoder would take every text for en"),
+    )
+
+
+LENGTHS = LanguageMap(SideMap(torch.eye(16)[None], None, ("unit",)))
+
+
+def test_mapped_encoders():
+    onto = LanguageMap(SideMap(normal(1, 8, 16)), SideMap(normal(1, 8, 16, seed=1)))
+    to_german, to_spanish = make_map(target_lang="de"), make_map(target_lang="es")
+    refused(
+        ({"en": make_map(size=8)}, r"maps\['en'\] maps 8 dimensions to 8, and BertModel has 16"),
+        ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
+        ({"en": onto}, "no inverse"),
+        ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: this encoder has layers 0 .* to 2"),
+        ({"en": make_map(layers=(-1, 2))}, "name each layer once"),
+        ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
+        ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
+        ({}, "no maps"),
+        ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] takes de to en.*inverse\(\)"),
+        ({"en": to_german, "fr": to_spanish}, "lead to de and es"),
+        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en comes out as it is"),
+        (lambda: RotatedModel.from_maps(make_base(), {"en": to_german}, pivot="bn"), "lead to bn and de"),
+        (lambda: RotatedModel.from_maps(make_base(), make_maps(), pivot="en"), "pivot=en comes out as it is"),
+        (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
+        *((partial(RotatedModel.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
+        call=lambda **maps: RotatedModel.from_maps(make_base(), maps),
+    )
+
+
+def test_languages_of_a_mapped_encoder():
+    known = RotatedModel.from_maps(make_base(), {"en": make_map(source_lang="en", target_lang="de")})
+    forgotten = make_rotated()
+    set_language(forgotten, "to")
+    set_language(forgotten, None)
+    refused(
+        ({"language": "fr"}, "language='fr': this encoder has maps for en, de"),
+        ({"language": ["en", "de", "fr"]}, "language='fr'"),
+        ({"language": ["en", "de"]}, "2 languages for 3 rows"),
+        ({"language": torch.tensor([0, 1, 2])}, "number 2; the numbers are {'en': 1, 'de': 0}"),
+        ({"language": torch.tensor([0, 1, -1])}, "number -1"),
+        ({"language": torch.tensor([[0, 1, 1]])}, r"shape \(1, 3\) for 3 rows"),
+        (lambda: set_language(known, "fr"), "language='fr'"),
+        (lambda: run(make_rotated(pivot=None), language=torch.tensor([1, 2, 0])), "number 0"),
+        (lambda: run(make_rotated()), r"set_language\(model, 'en'\) or language=... \(en, to, de\)"),
+        (lambda: run(forgotten), "say which one"),
+        (lambda: set_language(make_base(), "en"), "no maps for single languages"),
+        call=partial(run, known),
+    )
+
+
+def test_align_matrix():
+    bases = [make_base() for _ in range(7)]
+    spoken = map_adapter(make_base(), {"en": make_map()}, pivot="de")
+    tables = (
+        ({"maps": make_map(layers=(0, 1))}, r"maps is of layers \[0, 1\]: the one that a head reads is the last"),
+        ({"maps": {"en": make_map(layers=(5,))}}, r"maps\['en'\]: layers \[5\]"),
+        ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, and BertModel has 16"),
+        ({"maps": LENGTHS}, "divides vectors by their length"),
+        ({"maps": make_map(), "pivot": "de"}, "one map alone is for all text"),
+        ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),
+        ({"maps": {}}, "no maps"),
+    )
+    refused(
+        *(
+            (partial(map_adapter, encoder, **given), says)
+            for encoder, (given, says) in zip(bases, tables, strict=True)
+        ),
+        *((partial(map_adapter, encoder, make_map()), says) for encoder, says in encoders()),
+        (lambda: set_language(spoken, "fr"), "language='fr'"),
+    )
+    assert not [name for encoder in bases for name in encoder.state_dict() if "xalign" in name]

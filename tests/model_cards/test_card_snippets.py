@@ -1,0 +1,182 @@
+"""The code of a card runs, and does what the text next to it says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from support.adapters import adapt, make_base
+from support.card import LANGUAGES, RECORDS, XALIGN, make_record, python_blocks
+from support.families import save_base
+from support.maps import make_map, make_rotated
+from support.numeric import assert_rounding
+from support.tagger import make_tagger
+from support.tiny import make_tokenizer
+from transformers import AutoModel, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+from transformers import AutoModelForTokenClassification as ForWords
+
+from hf_xalign.data import embedded
+from hf_xalign.errors import InputError
+from hf_xalign.model_cards import render_card
+from hf_xalign.modeling import XAlignConfig, set_language, with_alignment
+from hf_xalign.modeling.language_embeddings import add_language_embeddings
+
+BASE, FOLDER = "path/to/the/base/model", "path/to/this/folder"
+LORA = {"peft_type": "LORA", "languages": None, "pivot": None}
+
+
+@pytest.fixture(autouse=True)
+def _placeholders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def execute(card):
+    found: dict = {}
+    for block in python_blocks(card):
+        exec(block, found)
+    return found
+
+
+def save_adapter(adapter, base_name):
+    """Write a tiny base and an adapter of it, under names as of the Hub too."""
+    save_base("bert", BASE)
+    Path("tiny").mkdir()
+    Path("tiny/base").symlink_to(Path(BASE).resolve())
+    torch.manual_seed(1)
+    if adapter["peft_type"] == "LORA":
+        config = LoraConfig(target_modules=["query"], init_lora_weights=False, task_type="FEATURE_EXTRACTION")
+    else:
+        about = {"languages": adapter["languages"], "pivot": adapter["pivot"]}
+        config = XAlignConfig(init="random", task_type="FEATURE_EXTRACTION", **about)
+    model = get_peft_model(AutoModel.from_pretrained(base_name, add_pooling_layer=False), config).eval()
+    model.save_pretrained(FOLDER)
+    make_tokenizer().save_pretrained(FOLDER)
+    Path("tiny/adapter").symlink_to(Path(FOLDER).resolve())
+    return model
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("on_hub", [True, False], ids=["hub", "local"])
+@pytest.mark.parametrize("adapter", [XALIGN, LANGUAGES, LORA], ids=["linear", "languages", "lora"])
+def test_adapter(adapter, on_hub):
+    base = "tiny/base" if on_hub else BASE
+    made = save_adapter(adapter, base)
+    record = RECORDS["mao"]() | {"base_model": {"name": base, "hub_id": base if on_hub else None}}
+    card = render_card(record | {"adapter": dict(adapter)}, repo_id="tiny/adapter" if on_hub else None)
+    blocks = python_blocks(card)
+    assert len(blocks) == (1 if adapter is LORA else 2) and ("tiny/adapter" in blocks[0]) == on_hub
+    found = execute(card)
+    text = found["tokenizer"]("a sentence", return_tensors="pt")
+    if adapter is LANGUAGES:
+        set_language(made, "bn")  # the card's example: the first language that is not the pivot
+    assert torch.equal(found["vectors"], made(**text).last_hidden_state)
+    with found["model"].disable_adapter():
+        untouched = AutoModel.from_pretrained(base)(**text).last_hidden_state
+        assert torch.equal(found["model"](**text).last_hidden_state, untouched)
+    assert (found["vectors"] - untouched).abs().max() > 1e-3
+    if adapter is LORA:
+        assert "hf_xalign.modeling" not in card
+        return
+    inside = found["classifier"](**text, output_hidden_states=True).hidden_states[-1]
+    assert_rounding(inside, found["vectors"], 2 * 256)  # 2 layers of products over at most 128 numbers, and norms
+    plain = AutoModel.from_pretrained("tiny/adapter")
+    if adapter is LANGUAGES:
+        set_language(plain, "bn")
+        with pytest.raises(InputError, match="this module has maps for bn, de, en"):
+            set_language(found["model"], "fr")
+        set_language(found["model"], "en")
+        assert torch.equal(found["model"](**text).last_hidden_state, untouched)
+        set_language(found["model"], None)
+        with pytest.raises(InputError, match="say which one the text is in"):
+            found["model"](**text)
+    assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
+
+
+def test_encoder_and_adapter_of_the_embedded_encoder(monkeypatch):
+    save_base("bert", FOLDER)
+    assert execute(render_card(make_record()))["vectors"].shape[-1] == 16
+    # A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained.
+    shutil.rmtree(FOLDER)
+    save_adapter(LANGUAGES, BASE)
+    config = Path(FOLDER, "adapter_config.json")
+    config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{embedded.FOLDER}"'), encoding="utf-8")
+    monkeypatch.setattr(embedded, "embedded_encoder", lambda: Path(BASE).resolve())
+    found = execute(render_card(RECORDS["mao_languages"]()))
+    assert found["vectors"].shape[-1] == 16 and found["classifier"].num_labels == 2
+
+
+@pytest.mark.parametrize("on_hub", [True, False], ids=["hub", "local"])
+def test_maps(monkeypatch, on_hub):
+    save_base("bert", BASE)
+    make_tokenizer().save_pretrained(FOLDER)
+    one = make_map(layers=(-2, -1), source_lang="de", target_lang="en")
+    one.save(Path(FOLDER, "maps/de-en.safetensors"))
+    if on_hub:
+        Path("me").mkdir()
+        Path("me/maps").symlink_to(Path(FOLDER).resolve())
+        monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: Path(repo, file))
+    record = RECORDS["mapping"]() | {"base_model": {"name": "/home/me/base", "hub_id": None}}
+    card = render_card(record, repo_id="me/maps" if on_hub else None)
+    assert ("hf_hub_download" in card) == on_hub
+    found = execute(card)
+    assert found["vectors"].shape == (2, 2, 16)
+    assert torch.equal(found["vectors"], one.project(found["words"].vectors))
+
+
+def for_words():
+    return make_base(auto_class=ForWords, id2label={0: "O", 1: "B-city"}, label2id={"O": 0, "B-city": 1})
+
+
+def told():
+    model = for_words()
+    add_language_embeddings(model, ["en", "de"])
+    torch.nn.init.normal_(model.bert.embeddings.token_type_embeddings.weight)
+    return model
+
+
+def with_maps(model):
+    return with_alignment(model, adapt(make_base(), "languages", init="random"))
+
+
+def for_texts():
+    return make_base(auto_class=AutoModelForSequenceClassification)
+
+
+MODULE = {"module": {"name": "x", "hub_id": None}, "maps": ["en", "de", "to"]}
+MODELS = {
+    "words": (for_words, {}),
+    "words, told": (told, {"language_rows": {"en": 0, "de": 1}, "zero_shot": ["de"]}),
+    "words, maps": (lambda: with_maps(for_words()), MODULE),
+    "texts": (for_texts, {"kind": "sequence"}),
+    "pairs": (for_texts, {"kind": "sequence", "pair": True}),
+    "questions": (lambda: make_base(auto_class=AutoModelForQuestionAnswering), {"kind": "questions"}),
+    "tagger": (make_tagger, {"head": "tagger"}),
+    "tagger, maps of a module": (lambda: with_maps(make_tagger()), {"head": "tagger", **MODULE}),
+    "tagger, maps": (lambda: make_tagger(make_rotated()), {"head": "tagger", "maps": ["de", "en", "to"]}),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_task_model(kind):
+    make, about = MODELS[kind]
+    model = make()
+    model.save_pretrained(FOLDER)
+    make_tokenizer().save_pretrained(FOLDER)
+    record = RECORDS["finetune"]()
+    record["task"] |= {"zero_shot": ["de"], **about}
+    [block] = python_blocks(render_card(record))
+    found = execute(render_card(record))
+    assert type(found["model"]) is type(model) and ("hf_xalign" in block) == ("tagger" in kind or "maps" in kind)
+    if "questions" in kind:
+        assert isinstance(found["answer"], str)
+    elif "words" in kind or "tagger" in kind:
+        assert len(found["labels"]) == 3 and set(found["labels"]) <= set(model.config.id2label.values())
+    else:
+        assert found["label"] in model.config.id2label.values()
+    if "told" in kind:
+        assert found["tokens"]["token_type_ids"].unique().tolist() == [1]  # German
+    if "maps" in kind:
+        assert 'set_language(model, "de")' in block

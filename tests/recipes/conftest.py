@@ -1,0 +1,115 @@
+"""Runs of the recipes that several tests look at; each is made once, and no test changes its folder."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from support.recipe import command, make_files, on_files, output_of, record_of
+from support.tiny import SENTENCES
+
+from hf_xalign import energy
+from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.trainers import FAOTrainer
+
+ENGLISH = [english for _, english, _ in SENTENCES]
+LABELLED = [
+    {"tokens": ["the", "cat", "is", "open"], "labels": ["O", "B-A", "O", "O"]},
+    {"tokens": ["open", "the", "house", "file"], "labels": ["O", "O", "B-B", "I-B"]},
+    {"tokens": ["no", "dog"], "labels": ["O", "B-A"]},
+]
+LINES = {
+    # Parallel text, dictionaries, and text in one language.
+    "dict.txt": ["the\tdie", "the\tdas", "cat\tkatze", "dog\thund", "house\thaus", "open\töffnen"],
+    "en-de.txt": ["a\tä", "b\tö", "c\tc", "d\tü"],
+    "german.txt": ["die katze schläft", "der hund ist groß"],
+    "french.tsv": ["fr\ten", "le chat\tthe cat", "le chien\tthe dog"],
+    "pairs.tsv": [f"{german} {k}\t{english} {k}" for k, (german, english, _) in enumerate(SENTENCES * 3)],
+    "en.txt": [f"{text} ." for text in ENGLISH * 6],
+    "de.txt": [german for german, _, _ in SENTENCES * 6],
+    "held.txt": [f"{text} ." for text in ENGLISH * 3],
+    "hi.conll": ["\n".join(map(" ".join, zip(*row.values()))) + "\n" for row in LABELLED],
+}
+ROWS = {
+    # Labelled text. The last row of bad.jsonl has a label that en.jsonl has not.
+    "en.jsonl": LABELLED * 4,
+    "de.jsonl": LABELLED,
+    "few.jsonl": LABELLED[:2],
+    "bad.jsonl": [*LABELLED, {"tokens": ["a"], "labels": ["B-C"]}],
+    "tagged.jsonl": [
+        {"tokens": words, "tags": ["DET" if word == "the" else "X" for word in words]}
+        for words in (text.split() for text in ENGLISH * 2)
+    ],
+    "texts.jsonl": [
+        {"premise": "the cat", "hypothesis": "the cat is open", "label": "yes"},
+        {"premise": "the cat", "hypothesis": "no dog", "label": "no"},
+    ]
+    * 6,
+}
+# Counters of a processor, in microjoules: the second value is read after the counter went over its range.
+ENERGY = {"before": 262000, "range": 262143, "after": 36000}
+
+
+def made(main, words, folder):
+    """Run a recipe; return its folder, record and output."""
+    text = output_of(main, words)
+    return SimpleNamespace(folder=folder, record=record_of(folder), printed=text)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Encoder and text of `make_files`, and the files of `LINES` and `ROWS`; to be read only."""
+    folder = make_files(tmp_path_factory.mktemp("recipes"))
+    for name, lines in LINES.items():
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, rows in ROWS.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_XALIGN_CACHE", str(folder / "cache"))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def fao_run(files):
+    """FAO with an evaluation at every step, on a machine that counts its energy."""
+    zone = files / "powercap" / "intel-rapl:0"
+    zone.mkdir(parents=True)
+    values = {"name": "package-0", "max_energy_range_uj": ENERGY["range"], "energy_uj": ENERGY["before"]}
+    for name, value in values.items():
+        (zone / name).write_text(f"{value}\n")
+    train = FAOTrainer.train
+
+    def counted(self, *args, **kwargs):
+        result = train(self, *args, **kwargs)
+        (zone / "energy_uj").write_text(f"{ENERGY['after']}\n")
+        return result
+
+    options = ("--eval_strategy", "steps", "--eval_steps", "1", "--report_to", "none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FAOTrainer, "train", counted)
+        patch.setattr(energy, "EnergyMeter", partial(energy.EnergyMeter, powercap=files / "powercap"))
+        return made(fao.main, command(files, *options, out="fao"), files / "fao")
+
+
+@pytest.fixture(scope="session")
+def mao_run(files, fao_run):
+    """MAO's linear map, its time set against `fao_run`."""
+    options = ("--objective", "infonce", "--compare_with", str(fao_run.folder), "--report_to", "none")
+    return made(mao.main, command(files, *options, out="mao"), files / "mao")
+
+
+@pytest.fixture(scope="session")
+def ppa_run(files):
+    """PPA with an evaluation at every step, and a folder for sentence-transformers."""
+    options = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
+    options += ("--eval_strategy", "steps", "--eval_steps", "1")
+    options += ("--sentence_transformer", str(files / "sentences"))
+    return made(ppa.main, command(files, *options, out="ppa"), files / "ppa")
+
+
+@pytest.fixture(scope="session")
+def mapping_run(files):
+    """Procrustes from linked words, without dictionaries."""
+    return made(mapping.main, [*on_files(files, "maps"), "--device", "cpu"], files / "maps")

@@ -1,0 +1,187 @@
+"""What the recipes refuse, before any compute and before anything is written."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from support.recipe import command, on_files, pretraining_command, task_command
+from support.refusals import assert_refused
+
+import hf_xalign.modeling.word_vectors
+import hf_xalign.recipes.text
+from hf_xalign.recipes import align_mlm, align_mlm_grid, distances, fao, finetune, mao, mapping, ppa
+from hf_xalign.recipes.common import run
+
+
+def table(main, words, rows):
+    """Rows of options and messages; each run would write into a folder `out` of its own."""
+
+    def call(options):
+        return lambda folder: main(words(*options, out=folder / "out"))
+
+    return {f"{' '.join(options)} ({message})": (call(options), message) for options, message in rows}
+
+
+@pytest.fixture
+def refused(tmp_path):
+    yield partial(assert_refused, folder=tmp_path)
+    assert list(tmp_path.glob("row*")) and not list(tmp_path.glob("row*/out"))
+
+
+def test_recipes_that_train(files, fao_run, refused, tmp_path):
+    words = partial(command, files)
+    sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
+    local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
+    rows = {
+        fao: [(local, r"push_to_hub: the base model is .*base, which is no model of the Hub")],
+        mao: [
+            (("--max_train_pairs", "4", "--compare_with", str(fao_run.folder)), "other pairs"),
+            (("--compare_with", str(files / "nothing")), "no such file"),
+        ],
+        ppa: [((*sentences, "--aligner", "hmm"), "aligner")],
+    }
+    refused({k: row for recipe, own in rows.items() for k, row in table(recipe.main, words, own).items()})
+    (tmp_path / "late").mkdir()
+    assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
+    stages = {str(given): ["--stages", *given] if given else [] for given in ([], ["embedded"], ["a=x", "a=y"])}
+    assert_refused(
+        {
+            name: (partial(distances.main, ["--output_dir", str(tmp_path / "d"), *given]), "name each once")
+            for name, given in stages.items()
+        }
+    )
+
+
+def test_mistakes_are_one_line_for_a_user(files, capsys):
+    """Status 2, no traceback, and the way to what is meant."""
+    model, text = ("--model_name_or_path", "someone/encoder"), ("--train_data", "de=someone/corpus")
+    for words, said in [
+        (["--lerning_rate", "1"], ["--learning_rate"]),
+        (command(files, *model), ["someone/encoder", "embedded"]),
+        (command(files, *text), ["someone/corpus", "embedded:de"]),
+        (command(files, "--train_data", f"de={files / 'tain.jsonl'}"), ["did you mean"]),
+    ]:
+        with pytest.raises(SystemExit) as stop:
+            run(lambda words=words: fao.main(words))
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert stop.value.code == 2 and not any("Traceback" in line for line in lines)
+        assert lines[-1].startswith("error: ") and all(part in lines[-1] for part in said), lines[-1]
+
+
+def test_finetuning(files, refused, tmp_path):
+    texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl",)}
+    pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
+    label = r"bad\.jsonl, line 4 \(word 1, 'a'\): label 'B-C' is none of the 5 labels"
+    tagger = ("--head", "tagger", "--tagger_lstm_size", "8")
+    words = partial(task_command, files)
+    of_texts = [
+        ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
+        ((*tagger, *pairs), "head=tagger labels words, and the task is sequence"),
+    ]
+    of_words = [
+        (("--languages", "de", "bn"), "no evaluation text in bn"),
+        (tagger[2:], "tagger_lstm_size is of the tagger: add head=tagger"),
+    ]
+    refused(
+        table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])
+        | table(finetune.main, partial(words, **texts), of_texts)
+        | table(finetune.main, words, of_words)
+    )
+    missing = partial(finetune.main, ["--use_cpu", "true", "--output_dir", str(tmp_path / "out")])
+    assert_refused({"no data": (missing, "--train_data is missing")})
+
+
+def test_pretraining(files, refused):
+    derive = ("--derive", "inversion", "transliteration")
+    known = files / "en-de.txt"
+    rows = [
+        ((), "needs a dictionary"),
+        (("--derive", "syntax", "transliteration"), "order_of goes with derive syntax"),
+        ((*derive, "--dictionary", "de=x.txt"), "a derived language brings its own"),
+        (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
+        ((*derive, "--parallel", "de=x.tsv"), "parallel is for objective=xlm"),
+        ((*derive, "--vocabulary", "train"), "have embeddings and new ones would not"),
+        ((*derive, "--model_name_or_path", "new"), "--vocabulary train"),
+        ((*derive, "--layers", "9"), "layers=9"),
+        ((*derive, "--eval_corpus", "fr=x.txt"), "x.txt"),
+        ((*derive, "--vocabulary", "cut"), "WordPiece pieces are made of one another"),
+    ]
+    grid = ("--train_data", str(files / "tagged.jsonl"), "--test_data", str(files / "tagged.jsonl"))
+    shared = ((*grid, "--label_column", "tags", "--transformations", "inversion"), "inversion shares all words")
+    both = partial(pretraining_command, files, corpus=("en=en.txt", "de=de.txt"))
+    same = ("--dictionary", f"de={known}", "--test_dictionary", f"de={known}", "--dictionary_share", "1")
+    refused(
+        table(align_mlm.main, partial(pretraining_command, files), rows)
+        | table(align_mlm_grid.main, partial(pretraining_command, files), [shared])
+        | table(align_mlm.main, both, [(same, "all its entries are in")])
+    )
+
+
+def maps(files, *options, out):
+    return [*on_files(files, out), "--device", "cpu", *options]
+
+
+def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
+    """All of this is known before any words are linked."""
+    monkeypatch.setattr(hf_xalign.recipes.text, "align_words", None)
+    rows = [
+        ("--supervision dictionary", "name the training dictionaries"),
+        ("--method self_learning", "starts from a seed dictionary"),
+        ("--refine 2", "refine: MUSE's refinement is for"),
+        ("--refine 2 --method rcsls", "refine=2 is of method=procrustes"),
+        ("--spectral true", "spectral=True is of method=rcsls: leave it out with method=procrustes"),
+        ("--centre false --method vecmap", "centre=False is of method=procrustes or least"),
+        ("--whiten false", "whiten=False is of method=vecmap"),
+        ("--batch_size 0", "batch_size=0: it is at least 1"),
+        ("--layers -1 -1", "each layer once"),
+        ("--layers 7", r"layers \[7\]: this encoder has layers 0"),
+        ("--layers 2 -1", r"layers \[2, -1\]: name each layer once"),
+        ("--device nonsense", "device=nonsense: not to be had here"),
+        ("--compare_with runs/fao", "compare_with"),
+        ("--test_dictionary some.txt", "say the language of the other side"),
+        ("--text some.txt", "say the language of the text"),
+        ("--text de={f}/german.txt", "text: there is some of de, and anchors are made for"),
+        ("--test_dictionary de={f}/dict.txt --text fr={f}/german.txt", "text: there is some of fr"),
+        ("--test_dictionary fr={f}/dict.txt", "test_dictionary: there is one of fr, and train_data has de only"),
+        ("--dictionary fr={f}/dict.txt", "dictionary: there is one of fr"),
+        ("--model_name_or_path {f}/nowhere", "nowhere is neither a folder here nor"),
+        ("--output_dir {f}/dict.txt/run", "dict.txt is no folder that can be written to"),
+        ("--output_dir {f}/base --overwrite_output_dir true", "holds the encoder"),
+    ]
+    rows = [([word.format(f=files) for word in options.split()], message) for options, message in rows]
+    refused(table(mapping.main, partial(maps, files), rows))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert_refused({"two processes": (partial(mapping.main, maps(files, out=files / "new")), "one process")})
+
+
+def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(hf_xalign.modeling.word_vectors, "hidden_batches", None)
+    link = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
+    link |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 0]]}
+    (tmp_path / "links.jsonl").write_text(json.dumps(link) + "\n")
+    known = f"de={files / 'dict.txt'}"
+    both = ("--train_data", f"de={files / 'train.jsonl'}", f"fr={files / 'french.tsv'}")
+    learnt = ("--dictionary", known, "--supervision", "dictionary")
+    rows = [
+        (("--eval_links", tmp_path / "links.jsonl"), r"links\.jsonl, row 1: target word 0 has two links"),
+        ((*learnt, *both), "dictionary: none for fr, which train_data has"),
+        (("--direction", "from_pivot", *both), r"direction=from_pivot .* train_data has de, fr: choose one"),
+        (both, r"eval_data .*: no linked words in fr"),
+        ((*learnt, "--method", "vecmap"), r"6 dictionary entries in de are fewer than the encoder's 16.*whiten=false"),
+        (("--output_dir", mapping_run.folder), "overwrite_output_dir"),
+    ]
+    for k, (lines, message) in enumerate(
+        [
+            (None, r"d0\.txt: cannot be read"),
+            ("the\tdie\nalone\n", r"d1\.txt, row 2: 'alone' has not two fields"),
+            ("foo\tbar\n", r"d2\.txt: none of 1 entries has its words in en and in de in the text"),
+            ("die\tthe\nkatze\tcat\nhund\tdog\n", r"d3\.txt: of 3 entries 0 have both .*, and 3 if turned"),
+        ]
+    ):
+        if lines:
+            (tmp_path / f"d{k}.txt").write_text(lines)
+        rows.append((("--test_dictionary", f"de={tmp_path}/d{k}.txt"), message))
+        rows.append((("--dictionary", f"de={tmp_path}/d{k}.txt", "--supervision", "dictionary"), message))
+    refused(table(mapping.main, partial(maps, files), [(list(map(str, own)), message) for own, message in rows]))

@@ -1,0 +1,57 @@
+"""Labelled examples in German and English, of which row i is the same in both."""
+
+from __future__ import annotations
+
+from datasets import ClassLabel, Dataset, Features, List, Value
+
+from support.tiny import SENTENCES
+
+QA = {
+    "de": (
+        ["wo ist der hund?", "wer?"],
+        ["der hund ist im haus", "die große katze"],
+        [["haus"], ["katze", "große katze"]],
+    ),
+    "en": (
+        ["where is the dog?", "who?"],
+        ["in the house is the dog", "the big cat"],
+        [["house", "the house"], ["cat"]],
+    ),
+}
+
+
+def nli(lang, n=6):
+    """Pairs of sentences with a label and a number."""
+    side = 0 if lang == "de" else 1
+    columns = {
+        "premise": [SENTENCES[i][side] for i in range(n)],
+        "hypothesis": [f"{SENTENCES[-i][side]} {i}" for i in range(n)],
+        "label": [i % 3 for i in range(n)],
+        "number": list(range(n)),
+        "lang": [lang] * n,
+    }
+    features = {name: Value("string") for name in columns}
+    features |= {"label": ClassLabel(names=["yes", "maybe", "no"]), "number": Value("int64")}
+    return Dataset.from_dict(columns, features=Features(features))
+
+
+def qa(lang, as_list=False):
+    """Questions with answers as SQuAD has them: a dict of lists, or a list of dicts, of which the first is empty."""
+    rows = []
+    for k, (question, context, found) in enumerate(zip(*QA[lang], strict=True)):
+        answers = {"text": found, "answer_start": [context.index(answer) for answer in found]}
+        if as_list:
+            answers = [{"text": t, "answer_start": s} for t, s in zip(*answers.values(), strict=True)] if k else []
+        rows.append({"id": f"q{k}", "question": question, "context": context, "answers": answers})
+    if not as_list:
+        return Dataset.from_list(rows)
+    features = {name: Value("string") for name in ("id", "question", "context")}
+    features["answers"] = List({"text": Value("string"), "answer_start": Value("int32")})
+    return Dataset.from_list(rows, features=Features(features))
+
+
+def change(data, row, **values):
+    """Return the dataset with other values in one row."""
+    rows = data.to_list()
+    rows[row].update(values)
+    return Dataset.from_list(rows, features=data.features)

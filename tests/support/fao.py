@@ -1,0 +1,30 @@
+"""A small run of FAO."""
+
+from __future__ import annotations
+
+from hf_xalign.trainers import FAOConfig, FAOTrainer
+from support.launch import SMALL
+from support.tiny import make_encoder, make_links, make_tokenizer
+
+
+def config(folder, **settings):
+    return FAOConfig(output_dir=str(folder), **{**SMALL, "learning_rate": 1e-3, **settings})
+
+
+def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_class=FAOTrainer, **settings):
+    return trainer_class(
+        make_encoder() if model is None else model,
+        config(folder, **settings),
+        train_dataset=make_links(pairs),
+        eval_dataset=make_links(8),
+        processing_class=make_tokenizer() if tokenizer is None else tokenizer,
+        callbacks=callbacks,
+    )
+
+
+def lora(dropout=0.0, layers=2, **settings):
+    """The tiny encoder with LoRA in its attention."""
+    from peft import LoraConfig, get_peft_model
+
+    model = make_encoder(dropout=dropout, layers=layers)
+    return get_peft_model(model, LoraConfig(r=4, target_modules=["query", "value"], **settings))

@@ -1,0 +1,159 @@
+"""Small run of each trainer, in this process or as a script: divided between processes, killed, resumed.
+
+    python -m support.runs OUTPUT_DIR '{"name": {"trainer": "ppa", "contrast": "in_batch", ...}, ...}'
+        [--exact] [--resume] [--kill_after STEP] [--kill_in_save STEP]
+
+Each run goes into a folder of its name. Process R leaves its outcome in `rank-R.safetensors`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import signal
+from pathlib import Path
+from unittest import mock
+
+import torch
+from safetensors.torch import save_file
+from transformers import TrainerCallback
+
+from support import align_mlm, continual, mao, ppa
+from support.launch import outcome
+from support.search import searcher
+from support.tiny import make_encoder, make_links
+
+
+def two_languages(count):
+    """Pairs of two languages, four of one and four of the other: a batch of four has one of them only."""
+    return make_links(count).map(lambda row, k: {"source_lang": ["de", "nl"][k // 4 % 2]}, with_indices=True)
+
+
+TRAINERS = ("fao", "mao", "align_mlm", "continual", "ppa", "task", "tagger")
+
+
+@contextlib.contextmanager
+def exact():
+    """Compute everything in float64, also what the product computes in float32 on purpose.
+
+    So a comparison of two runs sees what the steps are divided by, and not which CPU rounded them.
+    """
+
+    def cross_entropy(vectors, embeddings, bias, labels):
+        return torch.nn.functional.cross_entropy(vectors @ embeddings.T + bias, labels, reduction="sum")
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        with (
+            mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
+            mock.patch("hf_xalign.modeling.mlm_head.tied_cross_entropy", cross_entropy),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, **settings):
+    """Make a trainer of [`TRAINERS`] with `count` rows; within [`exact`] in float64.
+
+    `seed` and `dropout` are the encoder's, or the tagger's.
+    """
+    settings["callbacks"] = callbacks
+    encoder = {"seed": seed, "dropout": dropout}
+    if trainer == "fao":
+        settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
+        made = searcher(folder, None, make_encoder(layers=4, **encoder), two_languages(count), **settings)
+    elif trainer == "mao":
+        made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)
+    elif trainer == "align_mlm":
+        rows = align_mlm.make_rows(count, pairs=settings.get("objective") == "xlm")
+        made = align_mlm.make(folder, make_encoder(**encoder), data=rows, **settings)
+    elif trainer == "ppa":
+        made = ppa.make(folder, make_encoder(**encoder), data=ppa.make_pairs(count), **settings)
+    elif trainer == "tagger":
+        made = continual.make_tagger(folder, count=count, **encoder, **settings)
+    else:
+        task = continual.TASKS[task]
+        make_trainer = continual.make if trainer == "continual" else continual.make_task
+        made = make_trainer(folder, continual.make_model(task, **encoder), task=task, count=count, **settings)
+    if torch.get_default_dtype() == torch.float64:
+        made.model.double()
+    return made
+
+
+def train(folder, trainer, **settings):
+    """Make a trainer and train it."""
+    made = make(folder, trainer, **settings)
+    made.train()
+    return made
+
+
+class _KillAfter(TrainerCallback):
+    """Die as by `kill -9` at the end of a step."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_in_save(trainer, step: int) -> None:
+    """Die when half of a checkpoint's files are written."""
+    original = trainer._save_rng_state
+
+    def save_rng_state(output_dir):
+        if trainer.state.global_step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        original(output_dir)
+
+    trainer._save_rng_state = save_rng_state
+
+
+def _let_go() -> None:
+    """Free a trainer that nothing holds any more while no process talks to another.
+
+    DistributedDataParallel's reference to gloo's group, released under the interpreter's lock, waits for threads of
+    gloo's that may wait for that lock: where the garbage was collected in the midst of the next run, it hung.
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        gc.collect()
+
+
+def main() -> None:
+    """Train each run of the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output_dir", type=Path)
+    parser.add_argument("runs", type=json.loads)
+    parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--kill_after", type=int, default=0)
+    parser.add_argument("--kill_in_save", type=int, default=0)
+    given = parser.parse_args()
+    gc.freeze()  # accelerate collects the garbage of the whole process before each run
+    with exact() if given.exact else contextlib.nullcontext():
+        for name, settings in given.runs.items():
+            try:
+                folder = given.output_dir / name
+                trainer = make(folder, callbacks=[_KillAfter(given.kill_after)], **settings)
+                _kill_in_save(trainer, given.kill_in_save)
+                trainer.train(resume_from_checkpoint=given.resume or None)
+                log, found = outcome(trainer)
+                found |= {"log": log, "world_size": torch.tensor(trainer.args.world_size)}
+                found = {key: tensor.contiguous() for key, tensor in found.items()}
+                save_file(found, folder / f"rank-{trainer.args.process_index}.safetensors")
+                del trainer
+            except Exception as error:
+                raise RuntimeError(f"run {name!r} failed") from error
+            _let_go()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Bad inputs of tasks: files, settings, models and scores. A row is (message, function, *arguments)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from support import labelled
+from support.adapters import adapt, make_base
+from support.families import save_base
+from support.labelled import GERMAN, LABELS, asked, pairs, squad, squad_rows, words, write_json, write_lines
+from support.maps import make_rotated
+from support.refusals import assert_refused
+from support.tiny import make_tokenizer
+from tokenizers import normalizers
+from transformers import AutoModelForTokenClassification, BertForTokenClassification
+
+from hf_xalign import tasks
+from hf_xalign.tasks import Examples, LabelSet, LanguageInputs, SequenceTask, TaggingTask, TokenTask, load_task_model
+from hf_xalign.tasks.qa_answers import best_answers, window_spans
+from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa_features import encode_questions
+from hf_xalign.tasks.qa_normalization import answer_tokens
+from hf_xalign.tasks.qa_reading import read_questions
+from hf_xalign.tasks.qa_scores import score_answers
+from hf_xalign.tasks.scoring import count_classes, count_spans, count_words
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
+
+BIO, OTHER = TaggingTask(LABELS, bio=True), LabelSet.of(["X", "Y", "Z"])
+
+
+def check(rows, folder=None):
+    table = {f"{k}, {message}": (partial(call, *given), message) for k, (message, call, *given) in enumerate(rows)}
+    assert_refused(table, folder)
+
+
+def read(reader, name, content, folder, before="de="):
+    """Write a file and read it."""
+    path = folder / name
+    if isinstance(content, str | bytes):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    else:
+        (write_lines if name.endswith(".jsonl") else write_json)(path, content)
+    return reader(f"{before}{path}")
+
+
+# ---- Labelled text ----
+
+
+def token(item):
+    return tasks.read_examples(item, "token")
+
+
+def sequence(item):
+    return tasks.read_examples(item, "sequence")
+
+
+def misspelt(item):
+    return token(item.replace("conllu", "conlu"))
+
+
+def sets(codes, expected, folder):
+    path = write_lines(folder / "a.jsonl", [{"text": "a", "label": "x"}])
+    return tasks.by_language([sequence(f"{code}={path}") for code in codes], expected)
+
+
+def test_labelled_text(tmp_path):
+    bad = [
+        ("2 words in 'tokens' but 1 labels in 'labels'", {"tokens": ["a", "b"], "labels": ["O"]}),
+        ("no column 'labels'; the columns there are tokens", {"tokens": ["a"]}),
+        ("column 'tokens' holds str, not a list", {"tokens": "a", "labels": ["O"]}),
+        ("column 'tokens' holds int, not text", {"tokens": [1], "labels": ["O"]}),
+        ("column 'labels' has the label null", {"tokens": ["a"], "labels": [None]}),
+        ("a sentence without words", {"tokens": [], "labels": []}),
+    ]
+    first = {"tokens": ["a"], "labels": ["O"]}
+    texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
+    unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
+    known = LabelSet.of(["O", "B-LOC"])
+    named = r"de\.jsonl, line 2 \(word 2, 'c'\): label 'B-PER' is none of the 3 labels \(O, B-LOC, I-LOC\)"
+    check(
+        [
+            *((rf"de\.jsonl, line 2: {message}", read, token, "de.jsonl", [first, row]) for message, row in bad),
+            ("line 2: 1 columns, and the sentence's first word has 2", read, token, "a.conll", "a O\nb\n"),
+            ("line 1: one column", read, token, "a.conll", "a\nb\n"),
+            ("line 2: not UTF-8", read, token, "a.conll", b"a O\n\xff O\n"),
+            ("no examples in it", read, token, "a.conll", "\n\n"),
+            ("line 1: 2 tab-separated columns; CoNLL-U has 10", read, token, "a.conllu", "1\ta\n"),
+            ("which language", partial(read, before=""), token, "a.conllu", "1\ta\n"),
+            (r"de\.conlu: no such file; did you mean .*de\.conllu", read, misspelt, "de.conllu", "1\ta\n"),
+            ("labelled text is read from", read, token, "de.csv", "a,b\n"),
+            ("line 1: column 'text_b' is empty", read, sequence, "a.jsonl", texts[:1]),
+            (r"line 1: column 'label' has the label 0\.5", read, sequence, "a.jsonl", texts[1:]),
+            ("no evaluation text in bn, hi; there is text in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
+            ("de is evaluated on", sets, ("de", "en", "de"), None),
+            (named, read, lambda item: token(item).check_labels(known, "the training text"), "de.jsonl", unseen),
+        ],
+        tmp_path,
+    )
+
+
+def load_labels(content, folder):
+    return LabelSet.load(str(write_json(folder / "labels.json", content)))
+
+
+def test_label_sets(tmp_path):
+    several = {"bio": ["O", "B-a"], "intents": ["y", "x"]}
+    check(
+        [
+            ("1 different labels", lambda folder: LabelSet.of(["X"])),
+            (r"holds bio, intents; name one of them, as in .*labels\.json:bio", load_labels, several),
+            ("'a' is in it twice", load_labels, ["a", "b", "a"]),
+            ("each a string", load_labels, [1, 2]),
+            ("a list", load_labels, "a"),
+            ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
+        ],
+        tmp_path,
+    )
+
+
+# ---- Questions ----
+
+
+def changed(change, folder):
+    """Change (content, second paragraph, its first question) of a file, and read it."""
+    content = squad([GERMAN, "x " + GERMAN])
+    paragraph = content["data"][0]["paragraphs"][1]
+    change(content, paragraph, paragraph["qas"][0])
+    return read(read_questions, "a.json", content, folder)
+
+
+def test_layout_of_questions(tmp_path):
+    second = r"data\[0\].paragraphs\[1\]"
+    twice = rf"{second}.qas\[0\]: id 'c0q1' stands at .*paragraphs\[0\].qas\[1"
+    changes = [
+        (r"a.json: no 'data', there is 'version'", lambda c, p, q: c.pop("data")),
+        (r"data\[0\]: no 'paragraphs', there is 'title'", lambda c, p, q: c["data"][0].pop("paragraphs")),
+        (f"{second}: no 'qas'", lambda c, p, q: p.pop("qas")),
+        (f"{second}: no 'context'", lambda c, p, q: p.pop("context")),
+        (rf"{second}.qas\[0\]: no 'answers'", lambda c, p, q: q.pop("answers")),
+        (r"qas\[0\]: no 'id'", lambda c, p, q: q.pop("id")),
+        (r"id 'c1q0'\), answers\[0\]: no 'answer_start'", lambda c, p, q: q["answers"][0].pop("answer_start")),
+        (f"{second}: 'qas' is an object, not a list", lambda c, p, q: p.update(qas={})),
+        (r"data\[1\]: a list, not an object with paragraphs", lambda c, p, q: c["data"].append([])),
+        ("'answers' is text, not a list", lambda c, p, q: q.update(answers="x")),
+        (r"\[0\]: 'text' is text and .* text; they", lambda c, p, q: q["answers"][0].update(answer_start="3")),
+        ("'question' is null, not text", lambda c, p, q: q.update(question=None)),
+        (r"qas\[0\]: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
+        ("half of a surrogate pair at character 0", lambda c, p, q: q.update(question="\ud83d?")),
+        (twice, lambda c, p, q: q.update(id="c0q1")),
+        ("a.json: no questions in it", lambda c, p, q: c.update(data=[])),
+    ]
+    check([(message, changed, change) for message, change in changes], tmp_path)
+
+
+def test_unusable_questions_are_refused_or_dropped(tmp_path, caplog):
+    elsewhere = "with an answer that is not at its answer_start"
+    changes = [
+        ("without an answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
+        (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=0)),
+        (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=-1)),
+        (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
+    ]
+    message = "of 4 questions there are 1 {}.*qas.0., id 'c1q0'.*on_unusable=drop"
+    check([(message.format(problem), changed, change) for problem, change in changes], tmp_path)
+    for k, (problem, _) in enumerate(changes):
+        caplog.clear()
+        kept = read_questions(f"de={tmp_path / f'row{k}' / 'a.json'}", on_unusable="drop")
+        assert kept.rows["id"][:] == ["c0q0", "c0q1", "c1q1"] and f"1 {problem}" in caplog.text, k
+
+
+def test_files_and_languages_of_questions(tmp_path):
+    tydi = squad(questions=["a?", "b?", "c?"], answers=["Rhein", "Elbe", "Köln"])
+    for k, question in enumerate(tydi["data"][0]["paragraphs"][0]["qas"]):
+        question["id"] = ("swahili-123-0", "telugu--45-1", "swahili-7-2")[k]
+    codes = zip(squad_rows(squad()), ("de", "en"), strict=True)
+    mixed = [{**row, "question_lang": "de", "context_lang": code} for row, code in codes]
+    unnamed, finnish, spanish = (partial(read, before=before) for before in ("", "fi=", "es="))
+    answerless = [{"id": 1, "question": "a", "context": "b"}]
+    asked_for = "contexts are in de and questions in en, but es was asked for"
+
+    def other_name(item):
+        return read_questions(item.replace("a.json", "aa.json"))
+
+    def cross(first, folder):
+        german = read(read_questions, "de.json", squad(), folder)
+        both = german, Examples("one.json", "de", german.rows.select([0]))
+        return cross_lingual(both[first], both[1 - first])
+
+    check(
+        [
+            (r"no such file; did you mean .*a\.json", read, other_name, "a.json", squad()),
+            (r"b\.json, line 2: not JSON .* called \.jsonl", read, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
+            ("damaged gzip", read, read_questions, "c.json.gz", b"x"),
+            (r"d\.jsonl, line 1: no 'answers', there is 'id', 'quest", read, read_questions, "d.jsonl", answerless),
+            ("its language is not said", unnamed, read_questions, "a.json", squad()),
+            ("several languages; name the set", unnamed, read_questions, "tydiqa.json", tydi),
+            ("several languages; name the set", unnamed, read_questions, "mixed.jsonl", mixed),
+            ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi),
+            (asked_for, spanish, read_questions, "test-context-de-question-en.json", squad()),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross, 0),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json", cross, 1),
+        ],
+        tmp_path,
+    )
+    de, other, fewer = pairs("de"), pairs("en", "y"), pairs("en", count=39)
+    mix = partial(mix_languages, seed=0)
+    check(
+        [
+            (r"de\.jsonl with en\.jsonl: row 0: label is x, and y in the English", mix, de, other),
+            ("40 translated and 39 English examples", mix, de, fewer),
+            ("are no pairs", mix, words(), words()),
+        ]
+    )
+
+
+def blind():
+    """A tokenizer that makes nothing of zero-width spaces and control characters."""
+    tokenizer = make_tokenizer()
+    rules = [normalizers.BertNormalizer(), normalizers.Replace("\u200b", "")]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(rules)
+    return tokenizer
+
+
+def windows(rows=(("who ?", labelled.CONTEXT, "cat"),), codes=(), languages=None, tokenizer=None, **options):
+    options = {"max_length": 24, "overlap": 6, "max_question_tokens": 8, "training": True, **options}
+    given = asked(rows, *codes), tokenizer or make_tokenizer(), languages or LanguageInputs()
+    return encode_questions(*given, **options)
+
+
+def answers(count, bad=None):
+    """Answers of 7 windows without text, for `count` windows."""
+    logits, nowhere = torch.zeros(7, 12), torch.zeros(7, 12, dtype=torch.long)
+    if bad is not None:
+        logits[bad, 5] = torch.nan
+    spans = window_spans(logits, logits, nowhere, nowhere + 1)
+    return best_answers(np.zeros(count, dtype=int), *(part.numpy() for part in spans), count=5)
+
+
+def test_windows_and_answers():
+    embeddings = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
+    unseen, empty = [("who ?", "ჩემი სახლი", "სახლი")], [("who ?", "the cat \u200b sees", "\u200b")]
+    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens leave no room"
+    no_answer = r"qa\.json: the tokenizer makes nothing of any answer"
+    spans = partial(window_spans, *torch.zeros(4, 7, 12), max_answer_tokens=0)
+    check(
+        [
+            (crowded, partial(windows, max_length=17)),
+            ("windows of 64 tokens", partial(windows, max_length=999, overlap=60)),
+            ("max_question_tokens=0", partial(windows, max_question_tokens=0)),
+            ("overlap=-1", partial(windows, overlap=-1)),
+            ("language 'fr'", partial(windows, codes=("fr", "de"), languages=embeddings)),
+            (r"qa\.json, context: the tokenizer", windows, unseen),
+            (no_answer, partial(windows, empty, tokenizer=blind())),
+            ("max_answer_tokens=0", spans),
+            ("scores of window 2 are NaN", answers, 7, 2),
+            ("for 6 windows", answers, 6),
+            (r"rules='xtreme': .* mlqa or squad", answer_tokens, "a", "en", "xtreme"),
+            ("0 answers", score_answers, [], [], []),
+            ("1 answers, references of 2 questions, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            (r"question 1: \[\] is no list of one or more", score_answers, ["a", "b"], [["a"], []], "en"),
+            ("question 0: 'a' is no list", score_answers, ["a"], ["a"], "en"),
+        ]
+    )
+
+
+# ---- Encoding, models and scores ----
+
+
+def encode(task, examples, languages=None, tokenizer=None, max_length=32, training=True):
+    given = tokenizer or make_tokenizer(), languages or LanguageInputs()
+    return task.encode(examples, *given, max_length=max_length, training=training)
+
+
+def test_encoding_and_scores():
+    tokens, texts = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
+    model = make_base(auto_class=AutoModelForTokenClassification)
+    model.config.language_ids = {"en": 0, "de": 1}
+    told = LanguageInputs.of(model)
+    strange = words([["the", "cat"], ["a", "dog"]], names=[["O", "O"], ["O", "I-a"]])
+    empty = words([["the", "dog"], ["cat", "\u200b\x00", "open"]])
+    nothing = r"file\.jsonl, line 2: the tokenizer makes nothing of word 2 \('\\u200b\\x00'\)"
+    rows = "language 'fr': the encoder has language embeddings for en, de"
+    check(
+        [
+            (r"file\.jsonl, line 2: word 2 is I-a after O.*tagger_bio=false", encode, BIO, strange),
+            (nothing, encode, tokens, empty, None, blind()),
+            ("special tokens already", partial(encode, texts, labelled.texts(), max_length=2)),
+            (rows, encode, tokens, words(language="fr"), told),
+            ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
+            ("sentence 1: label 'NOUN' is neither", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
+            ("sentence 0: 1 predicted labels for 2 words", count_words, [["O"]], [["O", "O"]]),
+            ("1 predicted sentences for 2", count_spans, [["O"]], [["O"], ["O"]]),
+            ("1 predictions for 2", count_classes, ["x"], ["x", "y"]),
+            ("span_f1 needs BIO labels", TokenTask, OTHER, "span_f1"),
+        ]
+    )
+    assert len(encode(BIO, strange, training=False)) == len(encode(TaggingTask(LABELS), strange)) == 2
+
+
+def test_models(tmp_path):
+    names = "base", "mapped", "adapter", "unlabelled", "headed", "none"
+    base, mapped, adapter, unlabelled, headed, none = (str(tmp_path / name) for name in names)
+    save_base("bert", base)
+    make_rotated(layers=(-2, -1)).save_pretrained(mapped)
+    adapt(make_base(), "linear").save_pretrained(adapter)
+    BertForTokenClassification(make_base().config).save_pretrained(unlabelled)
+    load_task_model(base, TokenTask(LABELS)).save_pretrained(headed)
+    config = partial(TaskConfig, output_dir=none, use_cpu=True, report_to="none")
+    assert config().preset == "ours"
+    data = {"train_dataset": [words(kinds=2)], "processing_class": make_tokenizer()}
+    train = partial(TaskTrainer, tasks.load_tagger(base, BIO, lstm_size=6), config(), task=BIO, **data)
+    labels = "is a BertForTokenClassification for O, B-a, I-a, whose head"
+    check(
+        [
+            ("no model that transformers knows", load_task_model, none, BIO),
+            ("is an adapter: give it by adapter=", load_task_model, adapter, BIO),
+            (labels, load_task_model, headed, TokenTask(OTHER)),
+            ("whose head is not this task's", load_task_model, headed, SequenceTask(LABELS)),
+            ("has maps already: leave adapter=", partial(tasks.load_tagger, mapped, BIO, adapter=adapter)),
+            ("has a task head: a tagger goes on the encoder alone", tasks.load_tagger, unlabelled, BIO),
+            ("head=linear with a BiLSTMCRFForTokenClassification", train),
+            ("head=crf: choose one of linear, tagger", partial(config, head="crf")),
+        ]
+    )

@@ -1,0 +1,211 @@
+"""Labelled text and questions out of every format, labels, and sets with two languages."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+
+from datasets import ClassLabel, Dataset, Features, List, Value
+from support.labelled import GERMAN, pairs, squad, squad_rows, write_json, write_lines
+
+from hf_xalign.tasks import Examples, LabelSet, by_language, qa_records, read_examples, readers
+from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa_reading import read_questions
+
+CONLLU = (
+    "# text = Vámonos al mar\n"
+    "1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tVamos\tir\tVERB\tv\t_\t0\troot\t_\t_\n"
+    "2\tnos\tnosotros\tPRON\tp\t_\t1\tobj\t_\t_\n"
+    "2.1\tvamos\tir\tVERB\tv\t_\t_\t_\t_\t_\n"
+    "\n"
+    "1\tmar\tmar\tNOUN\tn\t_\t0\troot\t_\t_\n"
+)
+
+
+def test_jsonl_of_words_with_named_columns_and_nfc(tmp_path):
+    rows = [{"tokens": ["cafe\u0301", "ist"], "tags": ["NOUN", "VERB"]}, {"tokens": ["ja"], "tags": ["X"]}]
+    path = write_lines(tmp_path / "de.jsonl", rows)
+    found = read_examples(f"de={path}", "token", label_column="tags")
+    assert found.language == "de" and len(found) == 2
+    assert found.rows[:] == {"tokens": [["café", "ist"], ["ja"]], "labels": [["NOUN", "VERB"], ["X"]], "line": [1, 2]}
+    assert found.label_names == {"NOUN", "VERB", "X"} and found.place(1) == f"{path}, line 2"
+    fewer = read_examples(f"de={path}", "token", label_column="tags", max_examples=1)
+    assert len(fewer) == 1 and fewer.fingerprint != found.fingerprint
+
+
+def test_columns_of_conll_and_of_conllu(tmp_path):
+    path = tmp_path / "ner.conll.gz"
+    text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER"
+    path.write_bytes(gzip.compress(text.encode()))
+    found = read_examples(f"en={path}", "token").rows
+    assert found["tokens"][:] == [["EU", "rejects"], ["Peter"]]
+    assert found["labels"][:] == [["B-ORG", "O"], ["B-PER"]] and found["line"][:] == [3, 7]
+    assert read_examples(f"en={path}", "token", label_column="2").rows["labels"][1] == ["NNP"]
+
+    path = tmp_path / "es.conllu"
+    path.write_text(CONLLU, encoding="utf-8")
+    found = read_examples(f"es={path}", "token").rows  # without multiword and empty tokens
+    assert found["tokens"][:] == [["Vamos", "nos"], ["mar"]]
+    assert found["labels"][:] == [["VERB", "PRON"], ["NOUN"]] and found["line"][:] == [3, 7]
+    assert read_examples(f"es={path}", "token", label_column="xpos").rows["labels"][0] == ["v", "p"]
+
+
+def test_texts_and_pairs_of_texts(tmp_path):
+    path = write_lines(tmp_path / "nli.jsonl", [{"text_a": " a ", "text_b": "b", "label": 2}])
+    assert read_examples(f"en={path}", "sequence").rows[0] == {"text_a": "a", "text_b": "b", "label": "2", "line": 1}
+    path = write_lines(tmp_path / "topic.jsonl", [{"text": "a", "intent": "x"}])
+    found = read_examples(f"en={path}", "sequence", label_column="intent")
+    assert found.rows.column_names == ["text_a", "label", "line"]
+    path = write_lines(tmp_path / "xnli.jsonl", [{"premise": "a", "hypothesis": "b", "label": "neutral"}])
+    german, english = (
+        read_examples(f"{code}={path}", "sequence", text_columns=("premise", "hypothesis")) for code in ("de", "en")
+    )
+    assert (german.rows[0]["text_a"], german.rows[0]["text_b"]) == ("a", "b")
+    assert list(by_language([german, english], ["en"])) == ["de", "en"]
+
+
+def test_hub_classes_come_as_names(monkeypatch):
+    features = Features({"tokens": List(Value("string")), "ner": List(ClassLabel(names=["O", "B-A"]))})
+    hub = Dataset.from_dict({"tokens": [["a", "b"]], "ner": [[1, 0]]}, features=features)
+    requests = []
+    monkeypatch.setattr(readers, "load_hub", lambda *given: requests.append(given) or hub)
+    found = read_examples("de=owner/name:de", "token", label_column="ner", split="test")
+    assert requests == [("owner/name:de", "test", None)]
+    assert found.rows["labels"][0] == ["B-A", "O"] and found.place(0) == "owner/name:de, row 1"
+
+
+def test_label_sets(tmp_path):
+    assert LabelSet.of(["I-b", "O", "B-a"]).names == ("O", "B-a", "I-a", "B-b", "I-b")  # ordered and closed
+    assert LabelSet.of(["VERB", "NOUN", "X"]).names == ("NOUN", "VERB", "X")
+    assert not LabelSet.of(["B-a", "NOUN"]).mark_spans
+    assert LabelSet.of({"O", "B-a"}).config()["label2id"] == {"O": 0, "B-a": 1, "I-a": 2}
+    path = write_json(tmp_path / "labels.json", {"bio": ["O", "I-b", "B-a"], "intents": ["y", "x"]})
+    assert LabelSet.load(f"{path}:bio").names == ("O", "I-b", "B-a", "B-b", "I-a")
+    assert LabelSet.load(f"{path}:intents").names == ("y", "x")
+    # Labels that the training text has seen.
+    path = write_lines(tmp_path / "de.jsonl", [{"tokens": ["a"], "labels": ["I-LOC"]}])
+    read_examples(f"de={path}", "token").check_labels(LabelSet.of(["O", "B-LOC"]), "the training text")
+
+
+# ---- Questions ----
+
+
+def columns_of(examples):
+    """Everything but what depends on the format."""
+    return examples.rows.remove_columns("line").to_list()
+
+
+def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
+    content = squad([GERMAN, "x " + GERMAN])
+    rows = squad_rows(content)
+    nested = read_questions(f"de={write_json(tmp_path / 'a.json', content)}")
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "a.json").read_bytes()))
+    lines = write_lines(tmp_path / "a.jsonl", rows)
+    # Answers as a list of dicts, as newer `datasets` writes them.
+    as_list = [
+        {**row, "answers": [dict(zip(row["answers"], one)) for one in zip(*row["answers"].values())]} for row in rows
+    ]
+    listed = write_lines(tmp_path / "b.jsonl", as_list)
+    monkeypatch.setattr(readers, "load_hub", lambda name, split, revision: Dataset.from_list(rows))
+    assert nested.rows["id"][:] == ["c0q0", "c0q1", "c1q0", "c1q1"]
+    assert nested.rows[3]["answers"] == {"text": ["Dresden"], "answer_start": [("x " + GERMAN).index("Dresden")]}
+    assert nested.rows[3]["question_lang"] == nested.rows[3]["context_lang"] == nested.language == "de"
+    for item in (f"de={packed}", f"de={lines}", f"de={listed}", "de=google/xquad:xquad.de"):
+        assert columns_of(read_questions(item)) == columns_of(nested), item
+    assert nested.place(2) == f"{tmp_path / 'a.json'}, question 3"
+    assert read_questions(f"de={lines}").place(2) == f"{lines}, line 3"
+    assert read_questions(f"de={lines}", max_examples=3).rows["id"][:] == ["c0q0", "c0q1", "c1q0"]
+    assert set(qa_records.KEYS) == {"id", "question", "context", "answers"}
+
+
+def test_question_is_normalised_and_context_is_not(tmp_path):
+    context = "  Cafe\u0301 Noir"
+    path = write_json(tmp_path / "a.json", squad([context], ["  Cafe\u0301? "], ["Noir"]))
+    row = read_questions(f"fr={path}").rows[0]
+    assert row["question"] == "Café?"
+    assert row["context"] == context and context[row["answers"]["answer_start"][0] :] == "Noir"
+
+
+def test_languages_of_mlqa_are_in_its_names(tmp_path, monkeypatch):
+    path = write_json(tmp_path / "test-context-de-question-en.json", squad())
+    for item in (f"de={path}", str(path), f"en={path}"):
+        found = read_questions(item)
+        assert found.language == "en+de", item
+        assert set(found.rows["context_lang"]) == {"de"} and set(found.rows["question_lang"]) == {"en"}, item
+    monkeypatch.setattr(readers, "load_hub", lambda name, split, revision: Dataset.from_list(squad_rows(squad())))
+    assert read_questions("facebook/mlqa:mlqa.de.de").language == "de"
+    assert read_questions("facebook/mlqa:mlqa.de.hi").rows[0]["question_lang"] == "hi"
+    path = write_json(tmp_path / "a.json", squad())
+    assert read_questions(f"de={path}", question_lang="en").language == "en+de"
+
+
+def test_tydi_says_the_language_in_the_id(tmp_path, caplog):
+    content = squad(questions=["a?", "b?", "c?"], answers=["Rhein", "Elbe", "Köln"])
+    names = ["swahili-123-0", "telugu--45-1", "swahili-7-2"]
+    for question, name in zip(content["data"][0]["paragraphs"][0]["qas"], names, strict=True):
+        question["id"] = name
+    with caplog.at_level(logging.INFO):
+        found = read_questions(f"sw={write_json(tmp_path / 'tydi.json', content)}")
+    assert found.rows["id"][:] == [names[0], names[2]] and found.language == "sw"
+    assert "left out (1 in te)" in caplog.text
+
+
+# ---- Two languages ----
+
+
+def test_questions_of_one_language_on_contexts_of_the_other(tmp_path):
+    content = squad(
+        ["The Rhine flows through Cologne. The Elbe flows through Dresden."],
+        ["What flows through Cologne?", "Where is the Elbe?"],
+        ["The Rhine", "Dresden"],
+    )
+    content["data"][0]["paragraphs"][0]["qas"].reverse()
+    german = read_questions(f"de={write_json(tmp_path / 'de.json', squad())}")
+    english = read_questions(f"en={write_json(tmp_path / 'en.json', content)}")
+    found = cross_lingual(questions=english, contexts=german)
+    assert found.language == "en+de" and found.rows.column_names == german.rows.column_names
+    for row, own in zip(found.rows, german.rows, strict=True):
+        [question] = (one["question"] for one in english.rows if one["id"] == own["id"])
+        assert row == {**own, "question": question, "question_lang": "en"}
+    assert found.fingerprint not in (german.fingerprint, english.fingerprint)
+    assert cross_lingual(german, english).fingerprint != found.fingerprint
+
+
+def many(language, count=200):
+    rows = []
+    for n in range(count):
+        text = {"id": str(n), "question": f"{language} q {n}", "context": f"{language} c {n}", "line": n}
+        answers = {"text": [str(n)], "answer_start": [5]}
+        rows.append({**text, "answers": answers, "question_lang": language, "context_lang": language})
+    return Examples(language, language, Dataset.from_list(rows))
+
+
+def test_mixed_questions(tmp_path):
+    mixed = mix_languages(many("de"), many("en", 300), seed=3)
+    sides = mixed.rows["english"][:]
+    for n, (row, side) in enumerate(zip(mixed.rows, sides, strict=True)):
+        other = {"question": "context", "context": "question"}[side]
+        assert (row["id"], row[side][:2], row[other][:2]) == (str(n), "en", "de")
+        assert (row[f"{side}_lang"], row[f"{other}_lang"]) == ("en", "de")
+        assert row["context"][row["answers"]["answer_start"][0] :] == row["answers"]["text"][0]
+    # A fair coin: 5 standard deviations are 35 of 200.
+    assert 65 < sides.count("question") < 135
+    assert mixed.language == "de"
+    assert mix_languages(many("de"), many("en"), seed=3).rows["english"][:] == sides
+    assert mix_languages(many("de"), many("en"), seed=4).rows["english"][:] != sides
+    assert mix_languages(many("de", 50), many("en"), seed=3).rows["english"][:] == sides[:50]
+    path = tmp_path / "mixed.jsonl"
+    mixed.rows.to_json(path)
+    again = read_questions(f"de={path}")
+    assert columns_of(again) == mixed.rows.remove_columns(["line", "english"]).to_list()
+    assert again.language == "de"
+
+
+def test_mixed_pairs_of_texts():
+    mixed = mix_languages(pairs("de"), pairs("en"), seed=0)
+    for n, row in enumerate(mixed.rows):
+        other = {"text_a": "text_b", "text_b": "text_a"}[row["english"]]
+        assert row[row["english"]] == f"en {row['english'][-1]} {n}" and row[other] == f"de {other[-1]} {n}"
+    assert len(set(mixed.rows["english"])) == 2

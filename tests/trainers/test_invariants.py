@@ -1,0 +1,292 @@
+"""Every trainer takes the same steps however they are divided, and whether or not the run was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow
+from support.numeric import assert_rounding
+from support.runs import TRAINERS, exact, make, train
+from transformers import TrainerCallback
+
+from hf_xalign.errors import InputError
+from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
+
+OPERATIONS = 4 * STEP
+# Logits are cosines over a temperature of 0.05, and errors grow with them.
+MAGNIFIED = 20
+
+KEPT = {"regularizer_weight": 0.5, "regularized_words": "linked"}
+RANDOM = {"trainer": "mao", "init": "random"}
+OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
+
+
+def divided(settings, batch, accumulation):
+    return {
+        "num_train_epochs": 2,
+        **STEADY,
+        **settings,
+        "per_device_train_batch_size": batch,
+        "gradient_accumulation_steps": accumulation,
+    }
+
+
+# ---- Divided into micro-batches ----
+
+ACCUMULATED = {
+    "fao": {"trainer": "fao"},
+    "mao": {**RANDOM, "preset": "transformer", **KEPT},
+    "align_mlm": {"trainer": "align_mlm", "entries_per_step": 3},
+    "continual": {"trainer": "continual", "alpha": 0.3},
+    "ppa": {"trainer": "ppa", "preset": "paper", "words": "mlm"},
+    "task": {"trainer": "task"},
+    "tagger": {"trainer": "tagger"},
+}
+MORE_ACCUMULATED = {
+    "fao efimov": {"trainer": "fao", "preset": "efimov"},
+    "fao rotate": {"trainer": "fao", "preset": "rotate_src2tgt"},
+    "mao linear": RANDOM,
+    "mao maps": {**RANDOM, "per_language": "all", "regularizer_weight": 0.5},
+    "mao links": {**RANDOM, "batch_of": "links"},
+    "mao adapter": {**RANDOM, "preset": "adapter", **KEPT, "reduction": "words"},
+    **{f"align_mlm {name}": {"trainer": "align_mlm", "objective": name} for name in ("mlm", "xlm", "dict_mlm")},
+    "continual by length": {"trainer": "continual", "train_sampling_strategy": "group_by_length", "pairs": 30},
+    "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
+    "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
+    "ppa ours": {"trainer": "ppa"},
+    "ppa no contrast": {"trainer": "ppa", "contrast": "none"},
+    "ppa no words": {"trainer": "ppa", "words": "none"},
+    "task texts": {"trainer": "task", "task": "texts"},
+    "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
+}
+assert list(ACCUMULATED) == list(TRAINERS)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("name", [*ACCUMULATED, *slow(MORE_ACCUMULATED)])
+def test_accumulation_changes_nothing(name, tmp_path):
+    """Micro-batches have other numbers of words, so a mean of means would differ."""
+    settings = {"max_steps": 4, **(ACCUMULATED | MORE_ACCUMULATED)[name]}
+    with exact():
+        whole = outcome(train(tmp_path / "whole", **divided(settings, 8, 1)))
+        assert len(whole[0]) == 4 and whole[0].dtype == torch.float64
+        for batch in (2,) if name in ACCUMULATED else (4, 1):
+            found = outcome(train(tmp_path / str(batch), **divided(settings, batch, 8 // batch)))
+            same(whole, found, OPERATIONS, MAGNIFIED)
+
+
+@pytest.mark.numeric
+def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
+    def run(name, batch, accumulation, **settings):
+        settings = {"trainer": "ppa", "contrast": "in_batch", "max_steps": 1, **settings}
+        return outcome(train(tmp_path / name, **divided(settings, batch, accumulation)))
+
+    with exact():
+        whole, parts = run("whole", 8, 1), run("parts", 4, 2)
+        for size in (1, 3):
+            same(whole, run(f"chunks{size}", 8, 1, chunk_size=size), OPERATIONS, MAGNIFIED)
+        same(parts, run("chunked parts", 4, 2, chunk_size=3), OPERATIONS, MAGNIFIED)
+    # grad_norm, loss, loss/contrast, loss/tlm: log 4 and log 8 candidates, about.
+    assert parts[0][0, 2] < whole[0][0, 2] - 0.5
+    assert_rounding(parts[0][:, 3], whole[0][:, 3], STEP)
+
+
+# ---- Divided between processes ----
+
+# Micro-batches a process. With one row each, some have no hidden token and no pair, and still their part counts.
+ALONE = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+TWO = {
+    "fao": {"trainer": "fao", "objective": "infonce"},
+    "mao": {**RANDOM, **OTHERS, "preset": "transformer"},
+    "align_mlm": {"trainer": "align_mlm", "mlm_probability": 0.05, **ALONE},
+    "continual": {"trainer": "continual", "preset": "efimov", "alpha": 0.3, **ALONE},
+    "ppa": {"trainer": "ppa", "preset": "paper"},
+    "task": {"trainer": "task"},
+    "tagger": {"trainer": "tagger"},
+}
+CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
+MORE_TWO = {
+    # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
+    **{f"{name} uneven": {**own, "count": 21} for name, own in ACCUMULATED.items()},
+    **MORE_ACCUMULATED,
+    "mao maps of others": {**RANDOM, **KEPT, "per_language": "others"},
+    "mao infonce": {**RANDOM, **KEPT, "objective": "infonce", "negatives": "all"},
+    "mao other sentences": {**RANDOM, **OTHERS},
+    "mao links infonce": {**RANDOM, **OTHERS, "batch_of": "links"},
+    "mao adapter infonce": {**RANDOM, **OTHERS, "preset": "adapter"},
+    "mao transformer links": {**RANDOM, **OTHERS, "preset": "transformer", "batch_of": "links"},
+    "mao lora": {**RANDOM, **KEPT, "peft_type": "lora", "objective": "infonce"},
+    "ppa accumulated": {"trainer": "ppa", "mlm_probability": 0.02, **ALONE},
+    "ppa no contrast, mlm": {"trainer": "ppa", "contrast": "none", "words": "mlm"},
+    "ppa in batch": {"trainer": "ppa", "contrast": "in_batch"},
+    "ppa frozen": {"trainer": "ppa", "contrast": "in_batch", "words": "none", "freeze_embeddings": True},
+    "ppa chunks": {**CHUNKS, "chunk_size": 3},
+    "ppa chunks alone": {**CHUNKS, "words": "none"},
+    "ppa accumulated chunks": {**CHUNKS, **ALONE, "words": "mlm", "per_device_train_batch_size": 2},
+}
+
+
+def launch_two(folder, runs):
+    """Run all in two processes, with two steps and four rows a process where nothing else is said."""
+    both = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "max_steps": 2, **STEADY}
+    runs = {name: {**both, **own} for name, own in runs.items()}
+    launch(folder, runs, "--exact", processes=2)
+    return runs
+
+
+def assert_one_process_does_the_same(folder, name, settings):
+    batch = 2 * settings["per_device_train_batch_size"]
+    with exact():
+        one = outcome(train(folder / "one" / name, **{**settings, "per_device_train_batch_size": batch}))
+    (log, found), (_, other) = (result(folder / name, rank) for rank in (0, 1))
+    assert found.pop("world_size") == other.pop("world_size") == 2
+    assert len(log) == 2
+    same(one, (log, found), OPERATIONS, MAGNIFIED)
+    # Weights, momentum encoder, queue and entries are the same bits in both processes.
+    identical((log, found), (log, other))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    return folder, launch_two(folder, TWO)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_processes_are_one(name, two):
+    folder, runs = two
+    assert_one_process_does_the_same(folder, name, runs[name])
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_in_any_form(tmp_path):
+    for name, settings in launch_two(tmp_path, MORE_TWO).items():
+        assert_one_process_does_the_same(tmp_path, name, settings)
+
+
+# ---- Stopped and resumed ----
+
+# Four steps an epoch, half of it accumulated. The checkpoint after step 3 lies within the first epoch.
+STOPPED = {
+    "dropout": 0.2,
+    "max_steps": 6,
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "save_strategy": "steps",
+    "save_steps": 3,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "warmup_steps": 0.0,
+}
+RESUMED = {
+    "fao": {"trainer": "fao", "objective": "infonce"},
+    "mao": {"trainer": "mao", "preset": "adapter", "objective": "infonce", "regularizer_weight": 1.0},
+    "align_mlm": {"trainer": "align_mlm", "entries_per_step": 3},
+    "continual": {"trainer": "continual", "alpha": 0.3},
+    "ppa": {"trainer": "ppa"},
+    "task": {"trainer": "task"},
+    "tagger": {"trainer": "tagger"},
+}
+MORE_RESUMED = {
+    "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
+    "align_mlm xlm": {"trainer": "align_mlm", "objective": "xlm"},
+    "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
+    "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
+    "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
+    "ppa dropout in keys": {"trainer": "ppa", "preset": "paper", "key_dropout": True, "freeze_embeddings": True},
+    "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1, "words": "mlm"},
+    "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
+}
+# Trainers whose checkpoints have all weights, so that a resumed run may begin with others. FAO's reference is the
+# encoder that the run began with; the other two freeze it.
+WHOLE = ("align_mlm", "continual", "ppa", "task")
+
+
+def assert_resumed_equals_never_stopped(settings, whole, folder):
+    """Resume the run in `folder` from its checkpoint after step 3; compare it and its last checkpoint with `whole`."""
+    assert last_complete_checkpoint(folder).endswith("checkpoint-3")
+    torch.manual_seed(9)
+    resumed = make(folder, **settings, seed=5 if settings["trainer"] in WHOLE else 0)
+    resumed.train(resume_from_checkpoint=True)
+    assert resumed.state.global_step == 6
+    identical(outcome(whole), outcome(resumed))
+    first, second = (f"{run.args.output_dir}/checkpoint-6" for run in (whole, resumed))
+    files = assert_safe_files(first, settings)
+    assert files == assert_safe_files(second, settings)
+    for file in files:
+        same_bits(load_file(f"{first}/{file}"), load_file(f"{second}/{file}"))
+
+
+def assert_safe_files(folder, settings):
+    """Return a checkpoint's files of weights: MAO's has those of its module alone, and none has pickled settings."""
+    names = {path.name for path in Path(folder).iterdir()}
+    assert COMPLETE in names and "training_args.bin" not in names
+    files = {name for name in names if name.endswith(".safetensors")}
+    if settings["trainer"] == "mao":
+        assert files == {"adapter_model.safetensors"}
+        assert all("xalign_" in weight for weight in load_file(f"{folder}/adapter_model.safetensors"))
+    elif settings["trainer"] == "ppa":
+        assert ("momentum.safetensors" in files) == (settings.get("contrast") != "in_batch")
+    else:
+        assert "model.safetensors" in files
+    return files
+
+
+class Stop(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step == 4
+
+
+@pytest.mark.parametrize("name", [*RESUMED, *slow(MORE_RESUMED)])
+def test_resumed_equals_never_stopped(name, tmp_path):
+    """Stopped after step 4, with a checkpoint of that step that has no mark."""
+    settings = {**STOPPED, **(RESUMED | MORE_RESUMED)[name]}
+    train(tmp_path / "run", **settings, callbacks=[Stop()])
+    (tmp_path / "run" / "checkpoint-4").mkdir()
+    assert_resumed_equals_never_stopped(settings, train(tmp_path / "whole", **settings), tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RESUMED)
+def test_killed_and_resumed_equals_never_killed(name, tmp_path):
+    """One run dies after a step, one when half of a checkpoint is written."""
+    settings = {**STOPPED, **RESUMED[name]}
+    whole = train(tmp_path / "whole", **settings)
+    for option, step in (("--kill_after", 5), ("--kill_in_save", 6)):
+        folder = tmp_path / option.strip("-") / name
+        launch(folder.parent, {name: settings}, option, str(step), killed=True)
+        assert not (folder / "rank-0.safetensors").exists()
+        assert (folder / "checkpoint-6").is_dir() == (step == 6)
+        assert_resumed_equals_never_stopped(settings, whole, folder)
+
+
+@pytest.mark.slow
+def test_two_killed_processes_resume(tmp_path):
+    runs = {name: {**STOPPED, **RESUMED[name], "gradient_accumulation_steps": 1} for name in ("fao", "ppa")}
+    launch(tmp_path / "whole", runs, processes=2)
+    for name, settings in runs.items():
+        launch(tmp_path / "run", {name: settings}, "--kill_after", "5", processes=2, killed=True)
+        assert last_complete_checkpoint(tmp_path / "run" / name).endswith("checkpoint-3")
+    launch(tmp_path / "run", runs, "--resume", processes=2)
+    for name in runs:
+        log, found = result(tmp_path / "whole" / name)
+        assert found["world_size"] == 2 and len(log) == 6
+        identical((log, found), result(tmp_path / "run" / name))
+
+
+def test_checkpoints_rotate_and_a_folder_with_a_run_is_refused(tmp_path):
+    folder = tmp_path / "run"
+    settings = {"trainer": "fao", "count": 8, "per_device_train_batch_size": 2}
+    with pytest.raises(InputError, match="no complete checkpoint"):
+        make(folder, **settings).train(resume_from_checkpoint=True)
+    trainer = train(folder, **settings, save_strategy="steps", save_steps=1, save_total_limit=1)
+    assert trainer.state.global_step == 4
+    assert [path.name for path in folder.glob("checkpoint-*")] == ["checkpoint-4"]
+    with pytest.raises(InputError, match="holds another run"):
+        train(folder, **settings)
+    assert list(folder.glob("checkpoint-*"))
+    train(folder, **settings, overwrite_output_dir=True)
+    assert not list(folder.glob("checkpoint-*"))

@@ -17,8 +17,8 @@ from transformers import AutoModel
 import hf_xalign
 from hf_xalign.cache import disk_errors, replacing
 from hf_xalign.config import coerce, parse
-from hf_xalign.loading import load_tokenizer
-from hf_xalign.modeling.insertion import BASE_IN_FOLDER
+from hf_xalign.modeling.loading import load_tokenizer
+from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 from hf_xalign.record import FILENAME, read_record, to_plain
 from hf_xalign.trainers import FAOConfig
 

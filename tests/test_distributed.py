@@ -18,10 +18,10 @@ from torch import nn
 
 from hf_xalign.distributed import gather_rows, process_count, whole_loss
 from hf_xalign.losses import moco_infonce, sentence_infonce
-from hf_xalign.modeling.cached_gradient import cached_backward
-from hf_xalign.modeling.key_queue import KeyQueue
-from hf_xalign.modeling.momentum import MomentumEncoder
-from hf_xalign.modeling.sentence_head import SentenceHead
+from hf_xalign.modeling.contrast.cached_gradient import cached_backward
+from hf_xalign.modeling.contrast.heads import SentenceHead
+from hf_xalign.modeling.contrast.key_queue import KeyQueue
+from hf_xalign.modeling.contrast.momentum import MomentumEncoder
 
 STEPS, PAIRS = 4, 5
 # Operations on the longest path of a step: two layers and a head forward and backward, each of products of 16 and 32,

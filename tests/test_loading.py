@@ -14,7 +14,7 @@ from support.families import CONFIGS
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
 
 import hf_xalign
-from hf_xalign.data import embedded
+from hf_xalign.data.embedded import encoder as embedded
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_xalign import __version__, record, surroundings
+from hf_xalign import __version__, environment, record
 from hf_xalign.record import (
     cost_lines,
     finish_record,
@@ -141,16 +141,16 @@ def test_hub_id(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_git_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(surroundings, "__file__", str(tmp_path / "hf_xalign" / "surroundings.py"))
-    assert surroundings.git_state() is None
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "hf_xalign" / "environment.py"))
+    assert environment.git_state() is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x", "--allow-empty"]):
         (tmp_path / "file").write_text("old")
         subprocess.run([*git, *arguments], check=True)
-    state = surroundings.git_state()
+    state = environment.git_state()
     assert len(state["commit"]) == 40 and state["dirty"] is False
     (tmp_path / "file").write_text("new")
-    assert surroundings.git_state() == {"commit": state["commit"], "dirty": True}
+    assert environment.git_state() == {"commit": state["commit"], "dirty": True}
 
 
 def test_phase_adds_up_also_when_it_raises(run, monkeypatch):

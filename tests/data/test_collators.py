@@ -10,12 +10,12 @@ import torch
 from datasets import Dataset
 from support.batches import assert_batch
 
-from hf_xalign.data.collators import SIDES, PairCollator, all_words, pair_links, spans_with_specials
-from hf_xalign.data.padding import pad_rows
-from hf_xalign.data.paired_collator import PairedCollator
-from hf_xalign.data.streams import PairedRow
-from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
-from hf_xalign.modeling.feature_cache import CachedVectors
+from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.batches.pairs import SIDES, PairCollator, all_words, pair_links, spans_with_specials
+from hf_xalign.data.batches.streams import PairedRow
+from hf_xalign.data.batches.task_and_pairs import PairedCollator
+from hf_xalign.data.batches.words import CachedLinkCollator, WordCollator, link_rows
 
 
 def make_row(ids, spans, links, lang, stored):

@@ -8,11 +8,11 @@ import unicodedata
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.derived_rows import derive, derive_pairs, move_spans
-from hf_xalign.data.transliteration import LETTERS, Alphabet, is_shared
-from hf_xalign.data.treebank import Tree
-from hf_xalign.data.word_order import HEAD, WordOrder
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
+from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, is_shared
+from hf_xalign.data.derived.treebank import Tree
+from hf_xalign.data.derived.word_order import HEAD, WordOrder
 
 TEXT = [
     "The cat sees the dog . It runs !",

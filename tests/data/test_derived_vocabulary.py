@@ -10,12 +10,12 @@ from support.tiny import make_encoder
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.derived_vocabulary import extend_tokenizer
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.transliteration import LETTERS, Alphabet
+from hf_xalign.data.derived.vocabulary import extend_tokenizer
+from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.data.parallel import load_parallel
-from hf_xalign.data.precompiled import build_charsmap, composed_keys
-from hf_xalign.data.transliteration import LETTERS, Alphabet
-from hf_xalign.data.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
 
 ODD = ["The FILE: “don't” open (½ of it) ... №5 — 3.14%", "ﬁle naïve Ünïcode İx e-mail@x.org #hash ##s </w> 中文"]
 

@@ -12,9 +12,9 @@ from support.embedded_file import CHARACTERS, PIECES, POSITIONS, fake_file, q4_l
 from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from hf_xalign.data import embedded
-from hf_xalign.data.embedded import convert, dequantise_q4, embedded_encoder, resolve_model
-from hf_xalign.data.precompiled import build_charsmap, composed_keys
+from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
+from hf_xalign.data.embedded.encoder import convert, dequantise_q4, embedded_encoder, resolve_model
 
 FOLDER = "multilingual-e5-small-4bit"
 

@@ -7,7 +7,7 @@ from support.tiny import make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from hf_xalign.data.entries import ENTRIES_FILE, TokenEntries
+from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
 
 COUNTERPARTS = np.stack([np.arange(5, 105), np.arange(105, 205)], axis=1)
 WORDS = [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("the", "der"), ("opening", "da"), ("dog", "漢")]

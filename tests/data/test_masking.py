@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.batches import slow_draws, slow_mask
 
-from hf_xalign.data.masking import example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.masking import example_draws, mask_tokens, masking_vocabulary
 
 
 @pytest.fixture

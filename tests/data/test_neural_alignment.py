@@ -7,8 +7,8 @@ import torch
 from support.numeric import tolerance
 from support.tiny import make_links
 
-from hf_xalign.data.neural_alignment import default_layer, encoder_links, predict_links
-from hf_xalign.data.word_alignment import align_words
+from hf_xalign.links.align import align_words
+from hf_xalign.links.neural import default_layer, encoder_links, predict_links
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 

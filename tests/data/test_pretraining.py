@@ -10,7 +10,7 @@ from datasets import Dataset
 from support.tiny import make_tokenizer, make_two_separator_tokenizer
 from transformers import BertConfig
 
-from hf_xalign.data.pretraining import TextCounts, encode_pretraining, pack
+from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining, pack
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 
 CONFIG = BertConfig(max_position_embeddings=64)

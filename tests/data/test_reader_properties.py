@@ -12,12 +12,12 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hf_xalign.data.derived.treebank import read_trees
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, load_parallel
-from hf_xalign.data.pharaoh import read_pharaoh
-from hf_xalign.data.treebank import read_trees
 from hf_xalign.errors import InputError
+from hf_xalign.links.pharaoh import read_pharaoh
 
 
 def parallel(path):

@@ -8,8 +8,8 @@ import numpy as np
 from datasets import Dataset
 from torch.utils.data import DataLoader, SequentialSampler
 
-from hf_xalign.data.sampling import PairSampler
-from hf_xalign.data.streams import PairedSampler, PairedStreams
+from hf_xalign.data.batches.sampling import PairSampler
+from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, 1003)
 LANGUAGES = ["de"] * 800 + ["bn"] * 203

@@ -9,13 +9,13 @@ from support.examples import nli
 from support.text import random_text
 from transformers import BertConfig
 
-from hf_xalign.data.code_switch import code_switch_pairs, gather_groups
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.derived_rows import derive, derive_pairs
-from hf_xalign.data.pretraining import encode_pretraining
+from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
+from hf_xalign.data.code_switching.words import switch_words
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.rows import derive, derive_pairs
+from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.pretraining.rows import encode_pretraining
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
-from hf_xalign.data.transliteration import Alphabet
-from hf_xalign.data.word_switch import switch_words
 
 pytestmark = pytest.mark.slow
 CONFIG = BertConfig(max_position_embeddings=64)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thot.alignment import SymmetrizationHeuristic
 
-from hf_xalign.data.statistical_alignment import StatisticalLinker
-from hf_xalign.data.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
 from hf_xalign.errors import InputError
+from hf_xalign.links.statistical import StatisticalLinker
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
 
 METHODS = get_args(Symmetrization)
 NEIGHBOURS = [(di, dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]

@@ -17,10 +17,10 @@ from datasets import Dataset, concatenate_datasets
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import word_alignment
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
-from hf_xalign.data.statistical_alignment import STATISTICAL_ALIGNERS, StatisticalLinker
-from hf_xalign.data.word_alignment import LinkStatistics, align_words, link_statistics
+from hf_xalign.links import align as word_alignment
+from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 
 VOCABULARY = ["cat", "dog", "house", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs"]
 VOCABULARY.append("eats")

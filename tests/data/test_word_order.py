@@ -6,8 +6,8 @@ import itertools
 import random
 from collections import Counter
 
-from hf_xalign.data.treebank import Tree, load_treebank, read_trees
-from hf_xalign.data.word_order import HEAD, WordOrder
+from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
+from hf_xalign.data.derived.word_order import HEAD, WordOrder
 
 
 def tree(text):

@@ -8,8 +8,8 @@ import pytest
 from datasets import Dataset
 from support.tiny import make_tokenizer
 
+from hf_xalign.data.code_switching.words import WordSwitcher, switch_words
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.word_switch import WordSwitcher, switch_words
 from hf_xalign.data.words import batch_words, describe_splitting, split_batch, split_words, splitter_version
 
 ENTRIES = [("dog", "hund"), ("dog", "köter"), ("dog", "hund"), ("cat", "katze"), ("house", "haus")]

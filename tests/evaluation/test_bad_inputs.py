@@ -19,21 +19,21 @@ import hf_xalign.metrics
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.evaluation import encode_sentences, encode_words, plots, vector_drift
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
-from hf_xalign.evaluation.bootstrap import interval, score_interval
-from hf_xalign.evaluation.comparison import compare
-from hf_xalign.evaluation.csls import as_tensor, nearest_neighbours
 from hf_xalign.evaluation.distances import distance_grid, word_distances
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, embedding_alignment
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.evaluation.frozen_links import read_links, write_links
 from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.ranking import nearest
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.sentences import sentence_retrieval
-from hf_xalign.evaluation.significance import difference_interval, holm, paired_t_test, permutation_test
-from hf_xalign.evaluation.significance import resampled_differences as resample
 from hf_xalign.evaluation.transfer import TransferRun, spearman, transfer_gap
+from hf_xalign.links.frozen import read_links, write_links
+from hf_xalign.search.csls import as_tensor, nearest_neighbours
+from hf_xalign.search.ranking import nearest
+from hf_xalign.statistics.bootstrap import interval, score_interval
+from hf_xalign.statistics.comparison import compare
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.significance import difference_interval, holm, paired_t_test, permutation_test
+from hf_xalign.statistics.significance import resampled_differences as resample
 
 ONES = torch.ones(3, 4)
 NAN, INF = float("nan"), float("inf")

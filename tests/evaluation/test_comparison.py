@@ -10,16 +10,16 @@ from support.numeric import assert_rounding
 from support.results import write_system
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.comparison import compare, load_system
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.evaluation.significance import (
+from hf_xalign.recipes import compare as recipe
+from hf_xalign.statistics.comparison import compare, load_system
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.significance import (
     difference_interval,
     holm,
     paired_t_test,
     permutation_test,
     resampled_differences,
 )
-from hf_xalign.recipes import compare as recipe
 
 FEW = {"permutations": 9, "resamples": 9, "quiet": True}
 
@@ -119,7 +119,7 @@ def test_names_cannot_break_a_table(folders):
 
 
 def test_recipe_refuses_before_it_computes(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr("hf_xalign.evaluation.comparison.compare", lambda *a, **k: pytest.fail("computed"))
+    monkeypatch.setattr("hf_xalign.statistics.comparison.compare", lambda *a, **k: pytest.fail("computed"))
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "t.md"):
         with pytest.raises(InputError, match="give another file"):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation import csls
-from hf_xalign.evaluation.csls import nearest_neighbours
+from hf_xalign.search import csls
+from hf_xalign.search.csls import nearest_neighbours
 
 pytestmark = pytest.mark.numeric
 

@@ -26,9 +26,9 @@ from hf_xalign.evaluation.distances import (
     write_distances,
 )
 from hf_xalign.evaluation.vectors import encode_words
-from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 pytestmark = pytest.mark.numeric

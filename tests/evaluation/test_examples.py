@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.numeric import assert_rounding
 
-from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores
 
 
 @pytest.mark.numeric

@@ -8,8 +8,8 @@ import torch
 from support.nearest import on_circle, scores, vectors
 from support.numeric import assert_rounding
 
-from hf_xalign.evaluation import csls
 from hf_xalign.evaluation.lexicon import lexicon_induction
+from hf_xalign.search import csls
 
 pytestmark = pytest.mark.numeric
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.nearest import is_exact, means, points, rounding, scores, vectors
 from support.numeric import assert_rounding
 
-from hf_xalign.evaluation import csls, ranking
-from hf_xalign.evaluation.ranking import nearest
+from hf_xalign.search import csls, ranking
+from hf_xalign.search.ranking import nearest
 
 pytestmark = pytest.mark.numeric
 NONE = ranking._NO_KEY

@@ -14,9 +14,9 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
-from hf_xalign.evaluation.frozen_links import read_links, write_links
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
+from hf_xalign.links.frozen import read_links, write_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 from hf_xalign.record import is_count

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 from support.numeric import assert_rounding
 
-from hf_xalign.evaluation import bootstrap
-from hf_xalign.evaluation.bootstrap import interval, score_interval
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.evaluation.significance import (
+from hf_xalign.statistics import bootstrap
+from hf_xalign.statistics.bootstrap import interval, score_interval
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.significance import (
     difference_interval,
     holm,
     is_mean,

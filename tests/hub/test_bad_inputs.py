@@ -16,7 +16,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError
-from hf_xalign.hub_files import Contents
+from hf_xalign.hub.files import Contents
 from hf_xalign.record import write_record
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
@@ -71,10 +71,10 @@ def test_folders(tmp_path):
         "maps": (maps, r"results\.json: base_model is /home/me/base"),
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (
-            lambda folder: hub.push_metric("span_f1", "me/f1"),
+            lambda folder: push_metric("span_f1", "me/f1"),
             r"repo_id=me/f1: evaluate\.load looks for span_f1\.py",
         ),
-        "metric": (lambda folder: hub.push_metric("bleu", "me/bleu"), "no metric called 'bleu'"),
+        "metric": (lambda folder: push_metric("bleu", "me/bleu"), "no metric called 'bleu'"),
     }
     for base in ("/home/somebody/base", "../base", str(tmp_path), None):
         table[f"adapter of {base}"] = (partial(part, adapter(base)), local)
@@ -114,7 +114,7 @@ def test_the_token_in_use_is_refused_in_any_shape(tmp_path, monkeypatch):
 
 
 def test_what_is_public_is_not_taken_for_private(own_hub, tmp_path):
-    hub.HfApi().create_repo("me/public")
+    huggingface_hub.HfApi().create_repo("me/public")
     private = partial(push, "model.safetensors", {}, repo_id="me/public", private=True)
     message = "private=True: me/public is there already, and public"
     (tmp_path / "model").mkdir()

@@ -14,9 +14,9 @@ from support.families import save_base
 from support.loopback_hub import TOKEN
 
 from hf_xalign import hub, load
-from hf_xalign.data import embedded
-from hf_xalign.hub_files import Contents, list_files
-from hf_xalign.modeling.insertion import BASE_IN_FOLDER
+from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.hub.files import Contents, list_files
+from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 from hf_xalign.record import write_record
 
 WEIGHTS = {"w": torch.zeros(2)}

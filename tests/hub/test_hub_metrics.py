@@ -19,7 +19,7 @@ OPEN = (
 @pytest.fixture(scope="module")
 def spaces(here):
     for name in metrics.names():
-        here.run("hub.push_metric(name, 'me/' + name)", name=name)
+        here.run("push_metric(name, 'me/' + name)", name=name)
 
 
 def test_every_metric_is_a_space_that_loads_elsewhere(spaces, hub, there):

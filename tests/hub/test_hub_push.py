@@ -99,7 +99,9 @@ def test_a_branch_of_a_private_repository_and_a_name_alone(hub, here, there, fol
 
 def test_another_kind_takes_the_place_of_an_adapter(hub, here, there, folders):
     here.run(PUSH, folder=str(folders / "lora"), repo="me/changed", options={"base_model": "me/base"})
-    here.run("hub.HfApi().upload_file(path_or_fileobj=b'mine', path_in_repo='notes.txt', repo_id='me/changed')")
+    here.run(
+        "huggingface_hub.HfApi().upload_file(path_or_fileobj=b'mine', path_in_repo='notes.txt', repo_id='me/changed')"
+    )
     here.run(PUSH, folder=str(folders / "task"), repo="me/changed", options={})
     files = hub.files("me/changed")
     assert "adapter_config.json" not in files and "adapter_model.safetensors" not in files

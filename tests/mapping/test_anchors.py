@@ -16,8 +16,8 @@ from support.tiny import make_encoder, make_tokenizer
 from tokenizers import normalizers
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping import averaging
-from hf_xalign.mapping.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors import averaging
+from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import word_spans
 

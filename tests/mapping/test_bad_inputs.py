@@ -20,20 +20,20 @@ from support.vocabularies import languages
 from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.mapping import supervision, word2vec
-from hf_xalign.mapping.align_matrix import map_adapter
-from hf_xalign.mapping.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors.cover import as_sequence, count_words
 from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.cover import as_sequence, count_words
 from hf_xalign.mapping.induction import induce_dictionary
-from hf_xalign.mapping.maps import LanguageMap, SideMap
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.refinement import refine
-from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.xalign.align_matrix import map_adapter
 
 # The package has the function under the name of its module.
 learn = import_module("hf_xalign.mapping.self_learning").self_learning

@@ -8,8 +8,8 @@ import numpy as np
 from datasets import Dataset
 from support.text import random_text, slow_cover
 
-from hf_xalign.mapping import cover
-from hf_xalign.mapping.cover import as_sequence, choose_sentences, count_words, distinct_words, lower_word
+from hf_xalign.mapping.anchors import cover
+from hf_xalign.mapping.anchors.cover import as_sequence, choose_sentences, count_words, distinct_words, lower_word
 
 
 def choose(sentences, per_word):

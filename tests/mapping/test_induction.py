@@ -12,9 +12,9 @@ from support.numeric import assert_rounding, tolerance
 from support.vocabularies import languages, loop_pairs, loop_scores, rotation, share_found, vectors
 
 from hf_xalign.mapping.induction import induce_dictionary
-from hf_xalign.mapping.maps import unit
 from hf_xalign.mapping.self_learning import Dropout, _search
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.maps import unit
 
 # The package has the function under the name of its module.
 self_learning = import_module("hf_xalign.mapping.self_learning")

@@ -9,10 +9,10 @@ import torch
 from support.maps import conditioned, normal
 from support.numeric import assert_rounding, tolerance
 
-from hf_xalign.mapping.maps import LanguageMap, unit
-from hf_xalign.mapping.neighbourhoods import Neighbourhoods
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
+from hf_xalign.modeling.maps import LanguageMap, unit
+from hf_xalign.search.neighbourhoods import Neighbourhoods
 
 
 def languages(count, dim=8, out=None, *, noise=0.3, mean=1.0, decay=0.0, dtype=torch.float64, seed=0):

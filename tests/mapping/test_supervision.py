@@ -7,7 +7,7 @@ import torch
 from support.numeric import assert_rounding
 
 from hf_xalign.mapping import supervision
-from hf_xalign.mapping.anchors import Anchors
+from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 

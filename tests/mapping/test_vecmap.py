@@ -8,9 +8,9 @@ import torch
 from support.maps import conditioned, normal
 from support.numeric import assert_rounding
 
-from hf_xalign.mapping.maps import LanguageMap, unit
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, _whitening, vecmap
+from hf_xalign.modeling.maps import LanguageMap, unit
 
 pytestmark = pytest.mark.numeric
 

@@ -8,7 +8,7 @@ import math
 import torch
 
 from hf_xalign.mapping import word2vec
-from hf_xalign.mapping.anchors import Anchors
+from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 
 

@@ -18,7 +18,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 from transformers import AutoModelForTokenClassification as ForWords
 
-from hf_xalign.data import embedded
+from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.modeling import XAlignConfig, set_language, with_alignment

@@ -30,15 +30,15 @@ from transformers import (
 
 from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
-from hf_xalign.modeling.crf import LinearChainCRF, bio_constraint
-from hf_xalign.modeling.insertion import adopt
-from hf_xalign.modeling.key_queue import KeyQueue
+from hf_xalign.modeling.contrast.key_queue import KeyQueue
+from hf_xalign.modeling.contrast.momentum import load_momentum, save_momentum
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.mlm_head import mlm_head
-from hf_xalign.modeling.momentum import load_momentum, save_momentum
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
-from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.modeling.top import LinearTop
+from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
+from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.xalign.insertion import adopt
+from hf_xalign.modeling.xalign.top import LinearTop
 
 
 def unchanged(module, call):

@@ -11,8 +11,8 @@ from support.numeric import assert_rounding
 from support.tiny import make_encoder
 
 from hf_xalign.losses import sentence_infonce
-from hf_xalign.modeling.cached_gradient import cached_backward
-from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
+from hf_xalign.modeling.contrast.cached_gradient import cached_backward
+from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
 
 SIZES = [3, 2, 4]
 TEMPERATURE = 0.05

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, save_base
 from transformers import AutoModel, AutoModelForMaskedLM
 
+from hf_xalign.data.limits import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
-from hf_xalign.modeling.limits import position_limit
 
 
 @pytest.mark.parametrize("family", sorted(CONFIGS))

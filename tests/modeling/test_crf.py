@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling.crf import Constraint, LinearChainCRF, bio_constraint
+from hf_xalign.modeling.tagger.crf import Constraint, LinearChainCRF, bio_constraint
 
 pytestmark = pytest.mark.numeric
 

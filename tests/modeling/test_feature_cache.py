@@ -13,9 +13,10 @@ from support.features import ALL, cache, counted, pairs
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links
 
-from hf_xalign.data.collators import PairCollator
+from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import feature_cache, feature_plan
+from hf_xalign.modeling.features import cache as feature_cache
+from hf_xalign.modeling.features import plan as feature_plan
 
 
 @pytest.mark.numeric

@@ -19,7 +19,8 @@ from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import feature_cache, feature_plan
+from hf_xalign.modeling.features import cache as feature_cache
+from hf_xalign.modeling.features import plan as feature_plan
 
 
 def names(folder):

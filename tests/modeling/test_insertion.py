@@ -34,8 +34,8 @@ from support.task_models import (
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from hf_xalign.modeling import set_language, with_alignment
-from hf_xalign.modeling.insertion import adopt
-from hf_xalign.modeling.tuner import backbone_of
+from hf_xalign.modeling.xalign.insertion import adopt
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 
 def load(folder):

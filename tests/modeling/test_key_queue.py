@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling.key_queue import EMPTY, RANDOM, KeyQueue
+from hf_xalign.modeling.contrast.key_queue import EMPTY, RANDOM, KeyQueue
 
 SIZES = [3, 3, 1, 4, 7, 2]  # into 7 slots: no size but the fifth divides it
 

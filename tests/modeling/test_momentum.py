@@ -14,9 +14,9 @@ from support.numeric import assert_rounding
 from torch import nn
 
 from hf_xalign.losses import moco_infonce
-from hf_xalign.modeling.key_queue import KeyQueue
-from hf_xalign.modeling.momentum import MomentumEncoder, load_momentum, save_momentum
-from hf_xalign.modeling.sentence_head import SentenceHead, pool_sentences
+from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
+from hf_xalign.modeling.contrast.key_queue import KeyQueue
+from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum, save_momentum
 
 T = 0.1
 # Each step is a forward and a backward pass of the encoder, and the numbers of a step come from the step before.
@@ -210,7 +210,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         target.write_bytes(b"half")
         raise OSError("no room")
 
-    monkeypatch.setattr("hf_xalign.modeling.momentum.save_file", half)
+    monkeypatch.setattr("hf_xalign.modeling.contrast.momentum.save_file", half)
     with pytest.raises(OSError, match="no room"):
         save_momentum(path, *trained_momentum(steps=1))
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from support.tiny import make_encoder
 
-from hf_xalign.modeling.reference import frozen_copy, model_fingerprint
+from hf_xalign.modeling.freezing import frozen_copy, model_fingerprint
 
 
 def test_frozen_copy_shares_what_is_frozen_and_nothing_else():

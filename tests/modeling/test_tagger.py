@@ -16,7 +16,7 @@ from support.tagger import BIO, COUNTS, INPUTS, LABELS, make_tagger, trained
 from support.tiny import make_tokenizer
 from transformers import Trainer, TrainingArguments
 
-from hf_xalign.modeling.tagger import BiLSTMCRFConfig, words_of
+from hf_xalign.modeling.tagger.tagger import BiLSTMCRFConfig, words_of
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 # Two layers of two LSTMs over 3 words, of 16 or 48 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.

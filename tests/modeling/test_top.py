@@ -11,8 +11,8 @@ from support.families import PASS
 from support.numeric import assert_rounding
 
 from hf_xalign.modeling import set_language
-from hf_xalign.modeling.top import LinearTop, Rotation, TransformerTop
-from hf_xalign.modeling.tuner import find_top
+from hf_xalign.modeling.xalign.top import LinearTop, Rotation, TransformerTop
+from hf_xalign.modeling.xalign.tuner import find_top
 
 pytestmark = pytest.mark.numeric
 

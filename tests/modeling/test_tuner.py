@@ -12,7 +12,7 @@ from support.families import BACKWARD, CONFIGS, PASS
 from support.numeric import assert_rounding
 from transformers import BertModel
 
-from hf_xalign.modeling.tuner import find_top
+from hf_xalign.modeling.xalign.tuner import find_top
 
 # ModernBERT norms before a block, where AdapterHub's flow has no place.
 EVERY = [(family, kind) for family, kind in product(CONFIGS, KINDS) if (family, "hub" in kind) != ("modernbert", True)]

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from hf_xalign.modeling import set_language
-from hf_xalign.modeling.tuner import XAlignLayer
+from hf_xalign.modeling.xalign.tuner import XAlignLayer
 
 # First what must not work without the import; then every folder that it is told of is loaded in all three ways, to say
 # how far the outputs are from the expected ones.

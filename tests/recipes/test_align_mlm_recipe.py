@@ -9,8 +9,8 @@ import pytest
 from support.recipe import output_of, pretraining_command, record_of
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xalign.data.derived import DerivedLanguage
-from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.recipes import align_mlm_grid, finetune
 from hf_xalign.recipes.align_mlm import main

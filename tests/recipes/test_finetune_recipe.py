@@ -12,13 +12,14 @@ from support.recipe import output_of, task_command
 
 import hf_xalign
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.bootstrap import score_interval
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.hub_files import Contents
-from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.recipes import continual, seeds
+from hf_xalign.hub.files import Contents
+from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.recipes import continual
 from hf_xalign.recipes.finetune import main
+from hf_xalign.recipes.parts import seeds
 from hf_xalign.record import read_record
+from hf_xalign.statistics.bootstrap import score_interval
+from hf_xalign.statistics.examples import ExampleScores
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")

@@ -15,14 +15,14 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.frozen_links import read_links
 from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, LanguageMap, SideMap
 from hf_xalign.mapping.supervision import Matched
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.recipes.mapping import main
-from hf_xalign.recipes.mapping_arguments import MappingArguments
-from hf_xalign.recipes.mapping_material import Material, score
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping.material import Material, score
 
 OVER = ("--overwrite_output_dir", "true")
 METHODS = {"procrustes": (), "rcsls": (), "vecmap": ("--whiten", "false")}
@@ -138,12 +138,12 @@ def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("hf_xalign.recipes.mapping_material.learn", cut_off)
+        patch.setattr("hf_xalign.recipes.parts.mapping.material.learn", cut_off)
         run(files, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     for name in ("write_card", "write_record"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(f"hf_xalign.recipes.mapping_report.{name}", cut_off)
+            patch.setattr(f"hf_xalign.recipes.parts.mapping.report.{name}", cut_off)
             run(files, folder, *OVER)
         assert not (folder / "results.json").exists() and (folder / "maps").exists()
         with pytest.raises(InputError, match=r"holds another run \(.*maps/de-en\.safetensors\).*overwrite_output_dir"):

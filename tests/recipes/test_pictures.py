@@ -14,12 +14,13 @@ from support.recipe import command, output_of
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.evaluation.distances import grid_of, word_distances
-from hf_xalign.evaluation.frozen_links import read_links
-from hf_xalign.hub_files import Contents, list_files
-from hf_xalign.recipes import fao, pictures
+from hf_xalign.hub.files import Contents, list_files
+from hf_xalign.links.frozen import read_links
+from hf_xalign.recipes import fao
+from hf_xalign.recipes.parts import pictures
 from hf_xalign.record import read_record
 from hf_xalign.report import render_report
-from hf_xalign.trainers import tracking
+from hf_xalign.trainers.shared import tracking
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.

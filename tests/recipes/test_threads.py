@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from hf_xalign.recipes.common import run
-from hf_xalign.recipes.threads import use_all_cores
-from hf_xalign.surroundings import usable_cores
+from hf_xalign.environment import usable_cores
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.threads import use_all_cores
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 RECIPE = """
 import os, sys
-from hf_xalign.recipes.common import run
+from hf_xalign.recipes.parts.common import run
 
 def main():
     assert "torch" not in sys.modules

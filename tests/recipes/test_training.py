@@ -12,7 +12,7 @@ from support.recipe import command, on_files, output_of
 
 from hf_xalign import energy
 from hf_xalign.recipes import fao, mao, mapping, ppa
-from hf_xalign.recipes.common import run, training
+from hf_xalign.recipes.parts.common import run, training
 
 
 def test_dry_run_trains_and_writes_nothing(files, tmp_path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hf_xalign.data.entries import TokenEntries
-from hf_xalign.data.pretraining import encode_pretraining
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import encode_pretraining
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig

@@ -7,7 +7,7 @@ import json
 from datasets import Dataset
 
 from hf_xalign.tasks import Examples, LabelSet
-from hf_xalign.tasks.qa_reading import COLUMNS
+from hf_xalign.tasks.qa.reading import COLUMNS
 
 LABELS = LabelSet.of(["O", "B-a"])  # and I-a, which goes with B-a
 SENTENCES = [["the", "katze", "sees"], ["open", "file"], ["a", "house", "is", "the", "dog"]]

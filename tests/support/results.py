@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from hf_xalign.evaluation.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores
 
 LENGTHS = {"de": 80, "hi": 50}
 

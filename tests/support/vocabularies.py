@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hf_xalign.mapping.induction import induce_dictionary
-from hf_xalign.mapping.maps import unit
+from hf_xalign.modeling.maps import unit
 
 
 def vectors(seed, words, size):

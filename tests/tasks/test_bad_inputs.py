@@ -18,12 +18,12 @@ from transformers import AutoModelForTokenClassification, BertForTokenClassifica
 
 from hf_xalign import tasks
 from hf_xalign.tasks import Examples, LabelSet, LanguageInputs, SequenceTask, TaggingTask, TokenTask, load_task_model
-from hf_xalign.tasks.qa_answers import best_answers, window_spans
-from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
-from hf_xalign.tasks.qa_features import encode_questions
-from hf_xalign.tasks.qa_normalization import answer_tokens
-from hf_xalign.tasks.qa_reading import read_questions
-from hf_xalign.tasks.qa_scores import score_answers
+from hf_xalign.tasks.qa.answers import best_answers, window_spans
+from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa.features import encode_questions
+from hf_xalign.tasks.qa.normalization import answer_tokens
+from hf_xalign.tasks.qa.reading import read_questions
+from hf_xalign.tasks.qa.scores import score_answers
 from hf_xalign.tasks.scoring import count_classes, count_spans, count_words
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig

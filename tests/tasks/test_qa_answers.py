@@ -11,10 +11,10 @@ import torch
 from support.numeric import assert_rounding
 
 from hf_xalign import metrics
-from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.tasks.qa_answers import best_answers, window_spans
-from hf_xalign.tasks.qa_normalization import answer_tokens, normalize_answer
-from hf_xalign.tasks.qa_scores import by_language, score_answers
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tasks.qa.answers import best_answers, window_spans
+from hf_xalign.tasks.qa.normalization import answer_tokens, normalize_answer
+from hf_xalign.tasks.qa.scores import by_language, score_answers
 
 pytestmark = pytest.mark.numeric
 QUESTIONS = np.array([0, 0, 0, 1, 3, 3, 4])  # question 2 has no window

@@ -10,7 +10,7 @@ from support.tiny import make_tokenizer
 from tokenizers import normalizers, processors
 
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.qa_features import NO_ANSWER, NOWHERE, QuestionCollator, TokenText, encode_questions
+from hf_xalign.tasks.qa.features import NO_ANSWER, NOWHERE, QuestionCollator, TokenText, encode_questions
 
 ANSWERS = ["cat", "the dog .", "a  small   house", "27 ! the", "katze", "."]
 ROWS = [("where is the cat ?", CONTEXT, answer) for answer in ANSWERS] + [("who ?", "the cat .", "cat")]

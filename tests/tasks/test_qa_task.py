@@ -12,8 +12,8 @@ from transformers import BertForQuestionAnswering
 
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.prediction import score_languages
-from hf_xalign.tasks.qa_reading import read_questions
-from hf_xalign.tasks.qa_task import QuestionTask
+from hf_xalign.tasks.qa.reading import read_questions
+from hf_xalign.tasks.qa.task import QuestionTask
 
 TASK = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 LENGTH = 24

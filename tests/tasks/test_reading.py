@@ -8,9 +8,10 @@ import logging
 from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, pairs, squad, squad_rows, write_json, write_lines
 
-from hf_xalign.tasks import Examples, LabelSet, by_language, qa_records, read_examples, readers
-from hf_xalign.tasks.qa_crossing import cross_lingual, mix_languages
-from hf_xalign.tasks.qa_reading import read_questions
+from hf_xalign.tasks import Examples, LabelSet, by_language, read_examples, readers
+from hf_xalign.tasks.qa import records as qa_records
+from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa.reading import read_questions
 
 CONLLU = (
     "# text = Vámonos al mar\n"

@@ -16,9 +16,9 @@ from support.tiny import make_tokenizer
 from tokenizers import normalizers, processors
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 
-from hf_xalign.mapping.maps import LanguageMap, SideMap
-from hf_xalign.mapping.rotated import RotatedModel
-from hf_xalign.modeling.tuner import find_top
+from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import LabelSet, LanguageInputs, SequenceTask, TokenTask, load_task_model, predict
 from hf_xalign.tasks.collation import TaskCollator
 

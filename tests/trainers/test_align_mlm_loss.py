@@ -13,7 +13,7 @@ from support.numeric import assert_rounding
 from support.runs import exact
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.modeling.language_embeddings import language_ids
 
 

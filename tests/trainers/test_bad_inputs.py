@@ -15,14 +15,14 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.entries import TokenEntries
+from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.search import search
+from hf_xalign.trainers.shared.search import search
 from hf_xalign.trainers.task_config import TaskConfig
 
 EACH_STEP = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}

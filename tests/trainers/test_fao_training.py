@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
-from hf_xalign.trainers.checkpoints import last_complete_checkpoint
+from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
 
 STEPS = {"save_strategy": "steps", "eval_strategy": "steps"}
 

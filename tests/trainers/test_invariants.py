@@ -13,7 +13,7 @@ from support.runs import TRAINERS, exact, make, train
 from transformers import TrainerCallback
 
 from hf_xalign.errors import InputError
-from hf_xalign.trainers.checkpoints import COMPLETE, last_complete_checkpoint
+from hf_xalign.trainers.shared.checkpoints import COMPLETE, last_complete_checkpoint
 
 OPERATIONS = 4 * STEP
 # Logits are cosines over a temperature of 0.05, and errors grow with them.

@@ -10,7 +10,7 @@ from support.launch import STEP, same_tensors
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
 
-from hf_xalign.modeling.tuner import find_top
+from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 pytestmark = pytest.mark.numeric

@@ -12,8 +12,8 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from torch import nn
 
 from hf_xalign.evaluation.scores import score_retrieval
-from hf_xalign.modeling.bottleneck import Bottleneck
-from hf_xalign.modeling.top import LinearTop, TransformerTop
+from hf_xalign.modeling.xalign.bottleneck import Bottleneck
+from hf_xalign.modeling.xalign.top import LinearTop, TransformerTop
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 # Table 6 of the paper, written down a second time: module, adapters, batch size, learning rate.

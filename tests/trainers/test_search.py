@@ -19,9 +19,9 @@ from support.tiny import make_encoder, make_links
 import hf_xalign.recipes
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError, NonFiniteLossError
-from hf_xalign.recipes.common import DataArguments
+from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig, FAOTrainer
-from hf_xalign.trainers.search import search
+from hf_xalign.trainers.shared.search import search
 
 RECIPES = Path(hf_xalign.recipes.__file__).parent
 SWEEP = yaml.safe_load((RECIPES / "sweeps" / "fao.yaml").read_text())

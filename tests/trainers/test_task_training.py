@@ -16,7 +16,7 @@ from support.runs import exact
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForTokenClassification, TrainerCallback
 
-from hf_xalign.loading import load
+from hf_xalign.modeling.loading import load
 from hf_xalign.tasks import load_task_model
 from hf_xalign.trainers.task_config import TaskConfig
 

@@ -20,7 +20,7 @@ from transformers.integrations.integration_utils import WandbCallback
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.tracking import WandbTracker, finish_run, track_record
+from hf_xalign.trainers.shared.tracking import WandbTracker, finish_run, track_record
 
 SECRET = "hf_" + "x" * 30
 PICKLED = (".bin", ".pt", ".pth", ".pkl")

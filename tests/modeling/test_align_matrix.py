@@ -14,9 +14,9 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
 from hf_xalign.evaluation.vectors import encode_words
-from hf_xalign.mapping.align_matrix import map_adapter
-from hf_xalign.mapping.maps import LanguageMap
 from hf_xalign.modeling import merge, set_language, with_alignment
+from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.xalign.align_matrix import map_adapter
 
 FAMILIES = ("bert", "xlm-roberta", "modernbert")
 WIDE = {"dtype": torch.float64}

@@ -12,7 +12,7 @@ from support.numeric import assert_rounding
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.maps import LanguageMap, SideMap, unit
+from hf_xalign.modeling.maps import LanguageMap, SideMap, unit
 
 STEPS = [(), ("centre",), ("unit",), ("unit", "centre"), ("centre", "unit"), ("unit", "centre", "unit")]
 # One side on at most 6 dimensions: three steps (a length takes 2 x 6 operations, its division 2), a product and an
@@ -232,8 +232,8 @@ def test_a_fresh_process_maps_bitwise_alike(tmp_path):
         one.save(tmp_path / f"{k}.map")
         given = normal(5, *one.source.weight.shape[::2], seed=9).to(one.source.weight.dtype)
         expected[tmp_path / f"{k}.map"] = given, one.apply(given)
-    call = "hf_xalign.mapping.maps.LanguageMap.load(path).apply(given)"
-    assert_same_in_a_fresh_process(tmp_path, "hf_xalign.mapping.maps", call, expected)
+    call = "hf_xalign.modeling.maps.LanguageMap.load(path).apply(given)"
+    assert_same_in_a_fresh_process(tmp_path, "hf_xalign.modeling.maps", call, expected)
 
 
 def test_saving_again_replaces_whole(tmp_path, monkeypatch):

@@ -20,15 +20,15 @@ from support.tiny import make_links, make_tokenizer
 from transformers import AutoModel
 
 import hf_xalign
+from hf_xalign.data.limits import position_limit
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
-from hf_xalign.mapping.maps import LanguageMap
-from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling import set_language
-from hf_xalign.modeling.limits import position_limit
-from hf_xalign.modeling.tuner import speaking
+from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.modeling.xalign.tuner import speaking
 
 WIDE = {"dtype": torch.float64}
 # A map on the tiny encoder's 16 dimensions: two products, one to make the offset, and what is added.
@@ -304,7 +304,7 @@ def test_in_a_fresh_process(tmp_path):
         expected[tmp_path / family] = given, torch.stack(run(rotated, **given).hidden_states)
     for module, load in (
         ("hf_xalign", "hf_xalign.load"),
-        ("transformers, hf_xalign.mapping.rotated", "transformers.AutoModel.from_pretrained"),
+        ("transformers, hf_xalign.modeling.rotated", "transformers.AutoModel.from_pretrained"),
     ):
         call = f"torch.stack({load}(path)(**given).hidden_states)"
         assert_same_in_a_fresh_process(tmp_path, module, call, expected)

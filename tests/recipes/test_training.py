@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from support.numeric import assert_rounding
-from support.recipe import command, on_files, output_of
+from support.recipe import command, on_files, output_of, record_of, task_command
+from transformers import AutoModel
 
 from hf_xalign import energy
-from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import run, training
 
 
@@ -23,6 +26,11 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
         "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
         "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
         "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
+        "finetune": (
+            finetune,
+            task_command(files, "--seeds", "0", "1", out=out),
+            ("nothing was trained", "seeds    2: "),
+        ),
     }
     for name, (recipe, words, said) in dry.items():
         report = [] if recipe is mapping else ["--report_to", "none"]
@@ -78,3 +86,26 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
 
     with pytest.raises(ValueError, match="something else"):
         run(broken)
+
+
+# MAO's margins are FAO's gains on the same text.
+MARGINS = {
+    "fao_embedded": (fao, {"de": 0.07, "bn": 0.08}),
+    "mao_linear_embedded": (mao, {"de": 0.082, "bn": 0.105}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", MARGINS)
+def test_embedded_encoder_reaches_the_published_margin(config, tmp_path):
+    recipe, margins = MARGINS[config]
+    path = Path(recipe.__file__).parent / "configs" / f"{config}.yaml"
+    recipe.main(["--config", str(path), "--output_dir", str(tmp_path)])
+    record = record_of(tmp_path)
+    for language, margin in margins.items():
+        before, after = (record["scores"][when][language]["retrieval_mean"] for when in ("before", "after"))
+        assert after - before >= margin, language
+    if recipe is mao:
+        assert record["trainable"]["share"] < 0.05
+    else:
+        assert AutoModel.from_pretrained(tmp_path).dtype == torch.float32

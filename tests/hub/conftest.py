@@ -8,7 +8,10 @@ from huggingface_hub.utils import close_session
 from support.hub_client import HubClient
 from support.loopback_hub import TOKEN, LoopbackHub
 
-IMPORTS = "import json, torch, hf_xalign\nfrom hf_xalign import hub\nfrom hf_xalign.metrics.space import push_metric\nimport huggingface_hub\n"
+IMPORTS = (
+    "import huggingface_hub, json, torch, hf_xalign\nfrom hf_xalign import hub\n"
+    "from hf_xalign.metrics.space import push_metric\n"
+)
 
 
 @pytest.fixture

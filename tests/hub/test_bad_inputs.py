@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
+import huggingface_hub
 import pytest
 import torch
 from huggingface_hub.errors import OfflineModeIsEnabled
@@ -17,6 +18,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from hf_xalign import hub
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
+from hf_xalign.metrics.space import push_metric
 from hf_xalign.record import write_record
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 

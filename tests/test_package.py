@@ -1,4 +1,4 @@
-"""Promises about the package as a whole: a light import, one way of importing, files of a readable size."""
+"""Promises about the package as a whole: a light import, one way of importing."""
 
 from __future__ import annotations
 
@@ -31,9 +31,3 @@ def test_no_file_imports_a_room_by_its_top_level_name():
     wrong = re.compile(r"^\s*(import|from)\s+(trainers|recipes|model_cards)\b", re.MULTILINE)
     assert FILES
     assert [str(path.relative_to(ROOT)) for path in FILES if wrong.search(path.read_text(encoding="utf-8"))] == []
-
-
-@checkout_only
-def test_files_are_short():
-    lengths = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in FILES}
-    assert {path: lines for path, lines in lengths.items() if lines >= 400} == {}

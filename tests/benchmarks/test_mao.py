@@ -11,7 +11,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import model_fingerprint
-from hf_xalign.recipes.parts.material import Material
+from hf_xalign.recipes.parts.parallel import WordCorpus
 
 GIB = 2**30
 RECIPE = """
@@ -146,7 +146,7 @@ def test_table_and_file_of_modules(modules, tmp_path):
 @pytest.mark.parametrize("module", ["linear_per_language", pytest.param("adapter", marks=pytest.mark.slow)])
 def test_a_run_leaves_the_encoder_as_it_was(modules, module):
     linked = make_links(16)
-    material = Material(make_encoder(), make_tokenizer(), linked, linked, {}, {})
+    material = WordCorpus(make_encoder(), make_tokenizer(), linked, linked, {}, {})
     encoder, overrides = model_fingerprint(material.model), {"max_steps": "3", "bf16": "false"}
     if module == "adapter":
         overrides |= {"num_heads": "2", "feedforward_size": "16"}

@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import model_fingerprint
-from hf_xalign.recipes.parts.sentences import SentenceMaterial
+from hf_xalign.recipes.parts.sentences import SentenceCorpus
 from hf_xalign.trainers import PPAConfig
 
 # The MLM head: a matmul over 16, a norm over 16, the logits' sum over 16, and a softmax over 160 pieces.
@@ -41,7 +41,7 @@ def ablation(script):
 
 @pytest.fixture
 def material():
-    return SentenceMaterial(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {}, "cls")
+    return SentenceCorpus(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {}, "cls")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ DESCRIBE = (
     "from hf_xalign.data.monolingual import load_monolingual\n"
     "from hf_xalign.data.parallel import hub_commit, load_parallel\n"
     "from hf_xalign.recipes.parts.common import ParallelText\n"
-    "from hf_xalign.recipes.parts.text import load_parts\n"
+    "from hf_xalign.recipes.parts.parallel import load_parts\n"
     "_, [entry] = load_parts(['de=me/text:news'], 'test', None, ParallelText())\n"
 )
 

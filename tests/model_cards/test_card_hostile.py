@@ -47,7 +47,7 @@ def test_encoder():
     record |= {"base_model": BASE, "languages": {"pivot": EVIL, "others": [EVIL, "de"]}}
     record |= {"scores": {"before": {}, "after": {EVIL: {EVIL: 0.5}}}, "links": {EVIL: {EVIL: EVIL, "links": 1}}}
     record |= {"settings": {"a": EVIL, EVIL: 1}, "command": ["x.py", EVIL], "drift": {EVIL: 0.5}}
-    record |= {"losses": {"before": {EVIL: 1.0}, "after": {EVIL: 2.0}}, "energy": {"kwh": 0.5, "measured": EVIL}}
+    record |= {"losses": {"before": {EVIL: 1.0}, "after": {EVIL: 2.0}}}
     record["paper"] = {"title": EVIL, "id": EVIL, "bibtex": EVIL}
     headings = "Use, Scores, Objective, Data, How it was made, Drift, Limits, Citation"
     front, body = checked(record, headings, repo_id=EVIL)

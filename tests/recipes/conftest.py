@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from support.recipe import command, make_files, on_files, output_of, record_of
 from support.tiny import SENTENCES
 
-from hf_xalign import energy
 from hf_xalign.recipes import fao, mao, mapping, ppa
-from hf_xalign.trainers import FAOTrainer
 
 ENGLISH = [english for _, english, _ in SENTENCES]
 LABELLED = [
@@ -48,8 +45,6 @@ ROWS = {
     ]
     * 6,
 }
-# Counters of a processor, in microjoules: the second value is read after the counter went over its range.
-ENERGY = {"before": 262000, "range": 262143, "after": 36000}
 
 
 def made(main, words, folder):
@@ -73,24 +68,9 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def fao_run(files):
-    """FAO with an evaluation at every step, on a machine that counts its energy."""
-    zone = files / "powercap" / "intel-rapl:0"
-    zone.mkdir(parents=True)
-    values = {"name": "package-0", "max_energy_range_uj": ENERGY["range"], "energy_uj": ENERGY["before"]}
-    for name, value in values.items():
-        (zone / name).write_text(f"{value}\n")
-    train = FAOTrainer.train
-
-    def counted(self, *args, **kwargs):
-        result = train(self, *args, **kwargs)
-        (zone / "energy_uj").write_text(f"{ENERGY['after']}\n")
-        return result
-
+    """FAO with an evaluation at every step."""
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--report_to", "none")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FAOTrainer, "train", counted)
-        patch.setattr(energy, "EnergyMeter", partial(energy.EnergyMeter, powercap=files / "powercap"))
-        return made(fao.main, command(files, *options, out="fao"), files / "fao")
+    return made(fao.main, command(files, *options, out="fao"), files / "fao")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from support.recipe import command, on_files, pretraining_command, task_command
 from support.refusals import assert_refused
 
 import hf_xalign.modeling.word_vectors
-import hf_xalign.recipes.parts.text
+import hf_xalign.recipes.parts.parallel
 from hf_xalign.recipes import align_mlm, align_mlm_grid, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import run
 
@@ -125,7 +125,7 @@ def maps(files, *options, out):
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
     """All of this is known before any words are linked."""
-    monkeypatch.setattr(hf_xalign.recipes.parts.text, "align_words", None)
+    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
     rows = [
         ("--supervision dictionary", "name the training dictionaries"),
         ("--method self_learning", "starts from a seed dictionary"),

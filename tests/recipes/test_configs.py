@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hf_xalign.recipes.parts.flow
+import hf_xalign.recipes
 from hf_xalign.config import parse
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-from hf_xalign.recipes.parts.task_material import TaskArguments
+from hf_xalign.recipes.parts.task_data import TaskArguments
 from hf_xalign.trainers import AlignMLMConfig, ContinualConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
-PATHS = sorted((Path(hf_xalign.recipes.parts.flow.__file__).parent / "configs").glob("*.yaml"))
+PATHS = sorted((Path(hf_xalign.recipes.__file__).parent / "configs").glob("*.yaml"))
 CLASSES = {
     "align_mlm": (PretrainingArguments, AlignMLMConfig),
     "continual": (ContinualArguments, ContinualConfig),

@@ -22,7 +22,7 @@ from hf_xalign.mapping.supervision import Matched
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.mapping.material import Material, score
+from hf_xalign.recipes.parts.mapping.data import MappingData, score
 
 OVER = ("--overwrite_output_dir", "true")
 METHODS = {"procrustes": (), "rcsls": (), "vecmap": ("--whiten", "false")}
@@ -137,7 +137,7 @@ def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("hf_xalign.recipes.parts.mapping.material.learn", cut_off)
+        patch.setattr("hf_xalign.recipes.parts.mapping.data.learn", cut_off)
         run(files, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     for name in ("write_card", "write_record"):
@@ -199,7 +199,7 @@ def test_directions_of_lexicon_induction():
     words = Matched(german.vectors, english.vectors[[0, 2]], german.words, ["dog", "cat"])
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
-    material = Material(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
+    material = MappingData(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
     one = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
     for direction, own in {"to_pivot": one, "from_pivot": one.inverse()}.items():
         args = MappingArguments(direction=direction)

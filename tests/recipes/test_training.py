@@ -1,21 +1,17 @@
-"""What every recipe does the same way: a dry run, the record of training, and how it fails."""
+"""What every recipe does the same way: a dry run, and how it fails."""
 
 from __future__ import annotations
 
 import errno
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, record_of, task_command
 from transformers import AutoModel
 
-from hf_xalign import energy
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
-from hf_xalign.recipes.parts.common import run, training
+from hf_xalign.recipes.parts.common import run
 
 
 def test_dry_run_trains_and_writes_nothing(files, tmp_path):
@@ -37,35 +33,6 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
         text = output_of(recipe.main, [*words, "--dry_run", "true", *report])
         assert all(part in text for part in said), f"{name}: {text}"
         assert not out.exists(), name
-
-
-@pytest.fixture
-def counter(tmp_path, monkeypatch):
-    """A processor's counter, at 1 kWh."""
-    zone = tmp_path / "intel-rapl:0"
-    zone.mkdir()
-    values = {"name": "package-0", "max_energy_range_uj": 9 * 3600 * 10**9, "energy_uj": 3600 * 10**9}
-    for name, value in values.items():
-        (zone / name).write_text(f"{value}\n")
-    monkeypatch.setattr(energy, "EnergyMeter", partial(energy.EnergyMeter, powercap=tmp_path))
-    return zone / "energy_uj"
-
-
-@pytest.mark.parametrize("ending", ["whole", "resumed", "failed"])
-def test_time_and_energy_of_a_training(counter, ending):
-    """The energy is that of a whole training only."""
-    record = {"times": {"seconds": {}}}
-    try:
-        with training(record, SimpleNamespace(n_gpu=0), resumed=ending == "resumed"):
-            counter.write_text(f"{3 * 3600 * 10**9}\n")
-            if ending == "failed":
-                raise KeyError
-    except KeyError:
-        assert ending == "failed"
-    assert record["times"]["seconds"]["training"] >= 0
-    assert ("energy" in record) == (ending == "whole")
-    if ending == "whole":
-        assert_rounding(record["energy"]["kwh"], 2.0, operations=3)
 
 
 def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):

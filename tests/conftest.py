@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before torch is imported. One thread a worker: two workers of two threads on two cores wait for each other.
@@ -18,6 +19,15 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 # The same examples in every run, and no run without an end. Nothing is written into the checkout.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=100, database=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported_modules_are_no_garbage():
+    """Keep the imported libraries out of the garbage collection that accelerate does before each training run."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,10 @@ def word_distance(
     Returns:
         float (words,). Where a and b agree to within rounding, `l2` is 0 with gradient 0, its smallest subgradient:
         the direction of a rounding error, scaled to length 1, is what it would be otherwise (f = f0 at step 0).
+
+    Example:
+        >>> word_distance(torch.tensor([[[3.0, 0.0]]]), torch.tensor([[[0.0, 4.0]]]))
+        tensor([25.])
     """
     difference = a - b
     if norm == "l2":

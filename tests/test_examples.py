@@ -1,0 +1,19 @@
+"""Run the examples in docstrings. Add a module here when one of its docstrings gets an example."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+MODULES = [
+    "hf_xalign.losses",
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testmod(importlib.import_module(name), optionflags=options)
+    assert result.attempted and not result.failed

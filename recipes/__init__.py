@@ -1,1 +1,1 @@
-"""What a person runs: one script a method."""
+"""Scripts to run, one for each method."""

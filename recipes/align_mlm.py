@@ -1,17 +1,17 @@
-r"""Pre-train, or go on pre-training, an encoder on several languages: MLM, XLM, DICT-MLM or ALIGN-MLM.
+r"""Pre-train an encoder, or continue its pre-training, on several languages: MLM, XLM, DICT-MLM or ALIGN-MLM.
 
-A language and what is derived of it (another script, the words of each sentence in reverse), a small model:
+A language, a derived copy of it (another script, sentences reversed) and a small model:
 
     accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_small.yaml --corpus en=FILE.txt
 
-Real languages and a dictionary of words, from an encoder that there is:
+Real languages, a dictionary and an existing encoder:
 
     accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_continued.yaml \
         --corpus en=english.txt de=german.txt --dictionary de=en-de.txt --test_dictionary de=en-de.test.txt
 
-`--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (labels are translated by the dictionary) or `align_mlm`
-(the dictionary's input embeddings are drawn together). It ends with what was saved where, the loss on held-out text,
-and the embeddings' alignment before and after. The folder is an ordinary checkpoint with its dictionary
+`--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (labels translated by the dictionary) or `align_mlm`
+(the dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
+embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary
 (`token_entries.json`), the derived language (`derived_language.json`) where there is one, `results.json` and a card.
 The grid of objectives and derived languages is `recipes/align_mlm_grid.py`.
 """
@@ -37,10 +37,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
-    """Train by the arguments; the record of the run, or None of a dry one.
+    """Pre-train, score and save; returns the record, or None after a dry run.
 
     Raises:
-        InputError: the arguments, or what they name, cannot be used; nothing has been trained then.
+        InputError: an argument or a file that it names cannot be used; raised before training.
         NonFiniteLossError: the loss became NaN or infinite.
     """
     from transformers import set_seed
@@ -112,7 +112,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
 
 
 def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
-    """Put the losses on held-out text and the alignment into the record."""
+    """Add the losses on held-out text and the alignment to the record."""
     if trainer.eval_dataset is not None:
         record.setdefault("losses", {})[when], _ = trainer.losses(trainer.eval_dataset)
     if (share := trainer.alignment()) is not None:

@@ -5,11 +5,11 @@ r"""ALIGN-MLM's experiment: objectives x derived languages, each pre-trained, th
 
 For each objective and transformation it runs `recipes/align_mlm.py` (with all settings of the config and the command
 line), derives the labelled text, and runs `recipes/finetune.py` twice: trained on the natural language and tested on
-both (ZS is the score on the derived one), and trained on the derived language and tested on it (SUP). It ends with the
-table of SUP, ZS, delta = SUP - ZS and alignment, Spearman's rho of alignment and delta over all runs, and a figure.
-What is finished is not run again, so it can be interrupted; `--show` prints what there is.
+both (ZS is the score on the derived one), and trained on the derived language and tested on it (SUP). Prints SUP,
+ZS, delta = SUP - ZS and alignment as a table, and Spearman's rho of alignment and delta; draws a figure.
+Resumes: finished parts are not run again. `--show` prints the finished part of the table.
 
-Labels are parts of speech, or anything with a label a word; BIO labels are repaired where spans turned round.
+Labels are parts of speech or any other label per word. BIO labels are repaired where inversion turns spans around.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
@@ -36,41 +36,26 @@ FIGURE = "alignment.png"
 
 @dataclass
 class GridArguments:
-    """What is crossed, and the labelled text."""
+    """Objectives and derived languages to combine, and the labelled text."""
 
-    objectives: list[str] = field(
-        default_factory=lambda: ["mlm", "xlm", "dict_mlm", "align_mlm"],
-        metadata={"help": "Objectives to compare.", "group": _GRID},
+    objectives: list[str] = option(_GRID, "Objectives to compare.", ["mlm", "xlm", "dict_mlm", "align_mlm"])
+    transformations: list[str] = option(
+        _GRID,
+        "Derived languages; operations joined by +, applied from left to right. Overrides derive.",
+        ["transliteration", "inversion+transliteration"],
     )
-    transformations: list[str] = field(
-        default_factory=lambda: ["transliteration", "inversion+transliteration"],
-        metadata={
-            "help": "Derived languages in the place of derive, operations joined by +, the first one first.",
-            "group": _GRID,
-        },
+    seeds: list[int] = option(_GRID, "Seeds, one grid each.", [0])
+    train_data: str | None = option(_GRID, "Labelled text to fine-tune on, .jsonl.", None)
+    test_data: str | None = option(_GRID, "Labelled text to test on.", None)
+    words_column: str = option(_GRID, "Column of words.", "tokens")
+    label_column: str = option(_GRID, "Column of labels.", "labels")
+    max_train_examples: int | None = option(_GRID, "Fine-tune on the first n examples.", None)
+    finetune_epochs: float = option(_GRID, "Epochs of fine-tuning.", 10.0)
+    finetune_learning_rate: float = option(_GRID, "Learning rate of fine-tuning.", 2e-5)
+    finetune_max_length: int | None = option(
+        _GRID, "Tokens per sentence in fine-tuning; words cut off count as wrong. Default: block_size.", None
     )
-    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "Seeds, one grid each.", "group": _GRID})
-    train_data: str | None = field(
-        default=None, metadata={"help": "Labelled text to fine-tune on, .jsonl.", "group": _GRID}
-    )
-    test_data: str | None = field(default=None, metadata={"help": "Labelled text to test on.", "group": _GRID})
-    words_column: str = field(default="tokens", metadata={"help": "Its column of words.", "group": _GRID})
-    label_column: str = field(default="labels", metadata={"help": "Its column of labels.", "group": _GRID})
-    max_train_examples: int | None = field(
-        default=None, metadata={"help": "Fine-tune on the first n examples.", "group": _GRID}
-    )
-    finetune_epochs: float = field(default=10.0, metadata={"help": "Epochs of fine-tuning.", "group": _GRID})
-    finetune_learning_rate: float = field(
-        default=2e-5, metadata={"help": "Learning rate of fine-tuning.", "group": _GRID}
-    )
-    finetune_max_length: int | None = field(
-        default=None,
-        metadata={
-            "help": "Tokens of a sentence in fine-tuning; words beyond count as wrong. Default: block_size.",
-            "group": _GRID,
-        },
-    )
-    show: bool = field(default=False, metadata={"help": "Print what is finished, and run nothing.", "group": _GRID})
+    show: bool = option(_GRID, "Print finished results and run nothing.", False)
 
 
 @dataclass(frozen=True)
@@ -78,10 +63,10 @@ class Cell:
     """One run of the grid.
 
     Attributes:
-        objective: of pre-training.
+        objective: pre-training objective.
         transformation: operations joined by +.
-        seed: of all its parts.
-        folder: of its parts.
+        seed: seed of pre-training and fine-tuning.
+        folder: output folder of the run.
     """
 
     objective: str
@@ -95,14 +80,14 @@ class Cell:
         return self.folder / "model"
 
     def scores(self, trained_on: str) -> dict[str, float] | None:
-        """Language -> score of the encoder fine-tuned on one side; None where that is not finished."""
+        """Return the score of each language after fine-tuning on one side; None while unfinished."""
         path = self.folder / f"finetuned-{trained_on}" / f"seed-{self.seed}" / "scores.json"
         if not path.exists():
             return None
         return {code: found["score"] for code, found in json.loads(path.read_text("utf-8"))["languages"].items()}
 
     def result(self) -> Any:
-        """Its [`~hf_xalign.evaluation.transfer.TransferRun`]; None where a part is not finished."""
+        """Return the [`~hf_xalign.evaluation.transfer.TransferRun`]; None while a part is unfinished."""
         from hf_xalign.evaluation.transfer import TransferRun
 
         natural, derived = self.scores("natural"), self.scores("derived")
@@ -137,10 +122,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Refuse what any of the runs would refuse, before the first one.
+    """Check the arguments of every run before the first one starts.
 
     Raises:
-        InputError: naming the argument and the way out.
+        InputError: an argument is missing, or a run would refuse it.
     """
     for name in ("train_data", "test_data"):
         path = getattr(grid, name)
@@ -158,7 +143,7 @@ def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig)
 
 
 def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Pre-train, derive the labelled text, and fine-tune on both sides; what is finished stays."""
+    """Pre-train, derive the labelled text, and fine-tune on both sides, skipping finished parts."""
     from hf_xalign.data.derived.language import DerivedLanguage
     from hf_xalign.data.parallel import parse_source
 
@@ -202,7 +187,7 @@ def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: 
 def derive_labelled(source: str, path: Path, language: Any, words: str, labels: str) -> None:
     """Write labelled text in the derived language, as .jsonl.
 
-    A character that the pre-training text did not have is kept as it is: there is no letter for it.
+    A character that the pre-training text lacks is kept: no letter replaces it.
     """
     from datasets import load_dataset
 
@@ -219,7 +204,7 @@ def derive_labelled(source: str, path: Path, language: Any, words: str, labels: 
 
 
 def report(cells: Sequence[Cell], folder: Path) -> None:
-    """Print the table and the correlation of what is finished, and write both and the figure."""
+    """Print the table and the correlation of the finished runs, and write both with the figure."""
     from hf_xalign.evaluation.plots import alignment_plot
     from hf_xalign.evaluation.transfer import spearman
     from hf_xalign.record import write_text
@@ -251,16 +236,14 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
 
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:
-    """Run another recipe in a process of its own."""
+    """Run another recipe in a subprocess."""
     done = subprocess.run([sys.executable, str(_RECIPES / recipe), *_words(settings)], check=False)
     if done.returncode:
-        raise InputError(
-            f"{recipe} ended with status {done.returncode}; run this again to go on from what is finished"
-        )
+        raise InputError(f"{recipe} ended with status {done.returncode}; run the same command again to resume")
 
 
 def _words(settings: dict[str, Any]) -> list[str]:
-    """Settings as words of a command line."""
+    """Return settings as command-line arguments."""
     words: list[str] = []
     for name, value in settings.items():
         if value is None or value == []:
@@ -271,4 +254,4 @@ def _words(settings: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="the same command goes on from what is finished")
+    run(main, when_interrupted="run the same command again to resume")

@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import option, run
 
 if TYPE_CHECKING:
     from hf_xalign.statistics.comparison import Comparison, Difference
@@ -46,34 +46,19 @@ _MARKDOWN = {character: f"\\{character}" for character in r"\`*_[]|~$"} | {"&": 
 
 @dataclass
 class CompareArguments:
-    """What is compared, and where the tables go."""
+    """Systems to compare, and files to write."""
 
-    folders: list[str] = field(
-        metadata={"help": "The systems' folders, the baseline first; also taken without --folders.", "group": "Data"}
-    )
-    names: list[str] | None = field(
-        default=None, metadata={"help": "What to call them; their folders' names when omitted.", "group": "Data"}
-    )
-    languages: list[str] | None = field(
-        default=None, metadata={"help": "Compare these only, in this order.", "group": "Data"}
-    )
-    seeds: list[int] | None = field(default=None, metadata={"help": "Compare these only.", "group": "Data"})
-    level: float = field(
-        default=0.05, metadata={"help": "p below which a difference is marked as significant.", "group": "Tests"}
-    )
-    confidence: float = field(
-        default=0.95,
-        metadata={"help": "Share of the resampled differences inside the intervals.", "group": "Tests"},
-    )
-    permutations: int = field(default=10_000, metadata={"help": "Swaps of the permutation test.", "group": "Tests"})
-    resamples: int = field(
-        default=2000, metadata={"help": "Draws of examples and seeds for the intervals.", "group": "Tests"}
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of swaps and draws.", "group": "Tests"})
-    markdown: str | None = field(default=None, metadata={"help": "File to write as Markdown.", "group": "Output"})
-    latex: str | None = field(
-        default=None, metadata={"help": "File to write as LaTeX, for the package booktabs.", "group": "Output"}
-    )
+    folders: list[str] = option("Data", "The systems' folders, the baseline first; also taken without --folders.")
+    names: list[str] | None = option("Data", "Names of the systems. Default: names of their folders.", None)
+    languages: list[str] | None = option("Data", "Languages to compare, in this order. Default: all.", None)
+    seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None)
+    level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
+    confidence: float = option("Tests", "Share of the resampled differences inside the intervals.", 0.95)
+    permutations: int = option("Tests", "Swaps of the permutation test.", 10_000)
+    resamples: int = option("Tests", "Draws of examples and seeds for the intervals.", 2000)
+    seed: int = option("Tests", "Seed of swaps and draws.", 0)
+    markdown: str | None = option("Output", "File to write as Markdown.", None)
+    latex: str | None = option("Output", "File to write as LaTeX, for the package booktabs.", None)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -111,14 +96,14 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def as_text(comparison: Comparison) -> str:
-    """Both tables and the notes for a terminal."""
+    """Return both tables and the notes as plain text."""
     return "\n\n".join(
         [*(_aligned(rows) for rows in _tables(comparison)), *(fill(note, _WIDTH) for note in _notes(comparison))]
     )
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Both tables and the notes as Markdown."""
+    """Return both tables and the notes as Markdown."""
     escape = str.maketrans(_MARKDOWN)
     parts = []
     for head, *body in _tables(comparison):
@@ -130,7 +115,7 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def as_latex(comparison: Comparison) -> str:
-    """Both tables as LaTeX `tabular`s, which need the package booktabs; the notes are comments."""
+    """Return both tables as LaTeX `tabular`s (package booktabs), with the notes as comments."""
     escape = str.maketrans(_LATEX)
     parts = []
     for rows in _tables(comparison):
@@ -144,7 +129,7 @@ def as_latex(comparison: Comparison) -> str:
 
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
-    """The cells of both tables, the first row is the head."""
+    """Return the cells of both tables, with the head in the first row."""
     marks = {(d.system, d.language): _mark(d, comparison.level) for d in comparison.differences}
     several = len(comparison.languages) > 1
     means = [["system", *comparison.languages, *["average"] * several]]
@@ -166,7 +151,7 @@ def _tables(comparison: Comparison) -> list[list[list[str]]]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """What was measured and tested, a line each."""
+    """Return one line for each thing measured and tested."""
     first = comparison.systems[0]
     trained = {system.train_language for system in comparison.systems}
     by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in comparison.systems)
@@ -195,7 +180,7 @@ def _mark(difference: Difference, level: float) -> str:
 
 
 def _spread(scores: np.ndarray) -> str:
-    """Mean and, of several seeds, sample standard deviation, in points."""
+    """Format the mean and, over several seeds, the sample standard deviation, in points."""
     spread = f" ± {100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else ""
     return f"{100 * scores.mean():.1f}{spread}"
 
@@ -212,12 +197,12 @@ def _p(p: float | None) -> str:
 
 
 def _line(name: str) -> str:
-    """A name on one line."""
+    """Return a name without line breaks."""
     return " ".join(name.split())
 
 
 def _aligned(rows: list[list[str]]) -> str:
-    """A table for a terminal: names to the left, numbers to the right, with room for a mark after each of a column."""
+    """Align a table: names to the left, numbers to the right, with room for a mark where a column has one."""
     marks = (f" {_BETTER}", f" {_WORSE}")
     marked = [any(cell.endswith(marks) for cell in column) for column in zip(*rows, strict=True)]
     rows = [[cell + "  " * (room and not cell.endswith(marks)) for cell, room in zip(row, marked)] for row in rows]
@@ -228,10 +213,10 @@ def _aligned(rows: list[list[str]]) -> str:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is computed.
+    """Check that a file can be written, before anything is computed.
 
     Raises:
-        InputError: it is a folder, or its folder cannot be written to.
+        InputError: the path is a folder, or its folder is not writable.
     """
     from hf_xalign.errors import InputError
 

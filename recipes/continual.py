@@ -3,19 +3,18 @@ r"""Fine-tune on a task in one language while linked words of others stay aligne
     accelerate launch recipes/continual.py --config recipes/configs/continual_slots_embedded.yaml \
         --model_name_or_path runs/fao_embedded --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
 
-L = L_task + alpha L_FAO: with the examples of the task come sentence pairs (`--pairs`), whose words are linked as by
-`recipes/fao.py`. `--model_name_or_path` is as a rule an encoder that FAO aligned, and `--reference` the one before any
-alignment, which pivot words stay near. All else, and what it leaves for `recipes/compare.py`, is as in
-`recipes/finetune.py`.
+L = L_task + alpha L_FAO: each step adds sentence pairs (`--pairs`) to the examples of the task; their words are linked
+as in `recipes/fao.py`. `--model_name_or_path` is usually an encoder that FAO aligned. `--reference` is the encoder
+before any alignment, which pivot words stay close to. Everything else works as in `recipes/finetune.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.seeds import named, run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
@@ -31,22 +30,21 @@ _PAIRS = "Sentence pairs"
 
 @dataclass
 class ContinualArguments(TaskArguments):
-    """The encoder, the task, and the sentence pairs that come with it."""
+    """Encoder, task, and sentence pairs that keep the languages aligned."""
 
-    pairs: list[str] = field(
-        default_factory=lambda: ["embedded:de", "embedded:bn"],
-        metadata={"help": "Sentence pairs, as train_data of recipes/fao.py; English is the target.", "group": _PAIRS},
+    pairs: list[str] = option(
+        _PAIRS,
+        "Sentence pairs, in the form of train_data of recipes/fao.py.",
+        ["embedded:de", "embedded:bn"],
     )
-    pairs_split: str = field(default="train", metadata={"help": "Split of embedded and Hub pairs.", "group": _PAIRS})
-    max_pairs: int | None = field(default=None, metadata={"help": "Use the first n of each source.", "group": _PAIRS})
-    target_lang: str = field(default="en", metadata={"help": "The pivot, their target column.", "group": _PAIRS})
-    aligner: str = field(default="fast_align", metadata={"help": "What links words; not encoder.", "group": _PAIRS})
-    reference: str = field(
-        default="embedded", metadata={"help": "f0: the encoder before any alignment.", "group": _PAIRS}
-    )
+    pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
+    max_pairs: int | None = option(_PAIRS, "Use the first n pairs of each source.", None)
+    target_lang: str = option(_PAIRS, "Pivot language, the target column.", "en")
+    aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
+    reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
-        """The sentence pairs; the split is of embedded and Hub ones."""
+        """Return the sentence pairs for the record."""
         return {"pairs": [{"source": item, "split": self.pairs_split, "first": self.max_pairs} for item in self.pairs]}
 
 
@@ -60,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
 def make_trainer(
     data: ContinualArguments, args: ContinualConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
 ) -> ContinualTrainer:
-    """The trainer of one seed, `args.seed`, on a model of its own."""
+    """Return the trainer of one seed, `args.seed`, with its own model."""
     from transformers import AutoTokenizer, set_seed
 
     from hf_xalign.data.embedded.encoder import resolve_model
@@ -92,7 +90,7 @@ def make_trainer(
 
 @cache
 def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_lang: str, aligner: str) -> Dataset:
-    """Word-linked pairs, once for all seeds."""
+    """Return word-linked pairs, computed once for all seeds."""
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
 
@@ -101,4 +99,4 @@ def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_la
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="the same command goes on after the last finished seed")
+    run(main, when_interrupted="run the same command again to resume after the last finished seed")

@@ -3,47 +3,33 @@ r"""Distances of linked against random word pairs at each stage of an encoder: n
     python recipes/distances.py --stages raw=embedded fao=runs/fao_embedded task=runs/pos/seed-0 \
         --output_dir runs/distances
 
-A stage is a name and what `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder. Words are
-linked once, in held-out text, as the headline score has them (`--eval_data`, with `--train_data` for the aligner; or
-`--eval_links` of another run). It ends with a table (AUC: the chance that a random pair is farther apart than a linked
-one) and leaves `distances.json` and a figure for each measure and layer.
+A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder. Words
+of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of another run.
+Prints a table (AUC: the chance that a random pair is farther apart than a linked pair) and writes `distances.json` and
+one figure for each measure and layer.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-from hf_xalign.recipes.parts.common import ParallelText, run, settle_cpu
+from hf_xalign.recipes.parts.common import ParallelText, option, run, settle_cpu
 
 
 @dataclass
 class DistanceArguments(ParallelText):
-    """The stages, and the text that is measured on."""
+    """Stages to compare, and the text to measure on."""
 
-    stages: list[str] = field(
-        default_factory=list,
-        metadata={"help": "NAME=MODEL, one or more, in the order of the rows.", "group": "Distances"},
-    )
-    eval_links: str | None = field(
-        default=None,
-        metadata={"help": "The eval_links.jsonl of another run, in place of eval_data.", "group": "Distances"},
-    )
-    layers: list[int] = field(
-        default_factory=lambda: [-1], metadata={"help": "Layers; -1 is the last.", "group": "Distances"}
-    )
-    pairs: int = field(
-        default=10_000, metadata={"help": "Word pairs of each kind and language at most.", "group": "Distances"}
-    )
-    bins: int = field(default=50, metadata={"help": "Of the histograms.", "group": "Distances"})
-    seed: int = field(default=0, metadata={"help": "Of the random pairs.", "group": "Distances"})
-    device: str = field(default="cpu", metadata={"help": "Where the encoders run.", "group": "Distances"})
-    output_dir: str = field(default="runs/distances", metadata={"help": "Folder.", "group": "Distances"})
+    stages: list[str] = option("Distances", "NAME=MODEL, one or more, in the order of the rows.", [])
+    eval_links: str | None = option("Distances", "eval_links.jsonl of another run. Overrides eval_data.", None)
+    layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
+    pairs: int = option("Distances", "Word pairs of each kind and language at most.", 10_000)
+    bins: int = option("Distances", "Bins of the histograms.", 50)
+    seed: int = option("Distances", "Seed of the random pairs.", 0)
+    device: str = option("Distances", "Torch device of the encoders.", "cpu")
+    output_dir: str = option("Distances", "Output folder.", "runs/distances")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -61,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError(f"stages={data.stages}: name each once, as in raw=embedded fao=runs/fao_embedded")
     folder = Path(data.output_dir)
     if (folder / NUMBERS).exists():
-        raise InputError(f"{folder / NUMBERS} is there already: give another output_dir, or remove it")
+        raise InputError(f"{folder / NUMBERS} exists: give another output_dir or remove it")
     require_matplotlib()
     settle_cpu(data.device)
     if data.eval_links:
@@ -85,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def format_grid(grid: dict[str, Any]) -> str:
-    """The means and the AUC of every cell as a Markdown table."""
+    """Format the means and the AUC of every cell as a Markdown table."""
     lines = [
         "| stage | language | layer | measure | linked | random | AUC |",
         "| --- | --- | ---: | --- | ---: | ---: | ---: |",

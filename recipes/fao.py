@@ -10,9 +10,9 @@ Your own encoder and text (any field of `--help` goes on the command line or int
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
         --output_dir runs/my_bengali
 
-On a GPU, start from fao_embedded_gpu.yaml. It ends with what was saved where and the scores before and after; the
-folder loads with `AutoModel.from_pretrained` and holds `results.json` (everything about the run), `eval_links.jsonl`
-(the links it was scored on) and a model card.
+On a GPU, start from fao_embedded_gpu.yaml. Prints the scores before and after, and where everything was saved. Load the
+result with `AutoModel.from_pretrained`. The folder also holds `results.json` (the record of the run),
+`eval_links.jsonl` (the evaluation links) and a model card.
 """
 
 from __future__ import annotations

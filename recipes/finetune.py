@@ -5,22 +5,22 @@ Parts of speech on the embedded encoder, with files of your own (JSON Lines, CoN
     accelerate launch recipes/finetune.py --config recipes/configs/finetune_pos_embedded.yaml \
         --train_data en=train.conllu --eval_data en=test.conllu de=de_test.conllu
 
-An encoder of FAO, PPA or ALIGN-MLM is given by `--model_name_or_path FOLDER`, a mapped one too; a module of MAO, or a
-rotation, by `--adapter FOLDER` beside its encoder. `{seed}` in either is the seed of the run, so that an alignment's
-seeds are paired with the task's. Several `--train_data` are translate-train.
+`--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
+module of MAO or a rotation to its encoder. `{seed}` in either stands for the seed of the run, so that seeds of the
+alignment and of the task go together. Several `--train_data` give translate-train.
 
-`--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder in place of a linear map (ROTATE), for word labels.
+`--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels.
 
-It leaves `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `recipes/compare.py` reads, and with
-`--save_models` the model with its card; a seed that is finished is not run again. It ends with a table over languages.
+Writes `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `recipes/compare.py` reads. `--save_models`
+keeps the model with its card. A finished seed is not run again. Prints a table over languages.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.seeds import named, run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
@@ -36,55 +36,41 @@ _TAGGER = "Tagger"
 
 @dataclass
 class FinetuneArguments(TaskArguments):
-    """The encoder, the task, and how the tagger is made where the head is one; its defaults are ROTATE's."""
+    """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
 
-    tagger_layers: list[int] | None = field(
-        default=None,
-        metadata={
-            "help": "Layers that it reads. Default: those that have maps (a module is on the last), else the last "
-            "four.",
-            "group": _TAGGER,
-        },
+    tagger_layers: list[int] | None = option(
+        _TAGGER,
+        "Encoder layers to read. Default: the layers with maps (a module is on the last), else the last four.",
+        None,
     )
-    tagger_layer_mix: Literal["sum", "concat"] = field(
-        default="sum",
-        metadata={"help": "A word's vectors of these layers added up, or side by side.", "group": _TAGGER},
+    tagger_layer_mix: Literal["sum", "concat"] = option(
+        _TAGGER, "Sum or concatenate a word's vectors of these layers.", "sum"
     )
-    tagger_pooling: Literal["first", "last", "mean"] = field(
-        default="mean", metadata={"help": "Which subwords make a word's vector.", "group": _TAGGER}
+    tagger_pooling: Literal["first", "last", "mean"] = option(_TAGGER, "Which subwords make a word's vector.", "mean")
+    tagger_lstm_size: int = option(_TAGGER, "Units per direction of the BiLSTM.", 384)
+    tagger_lstm_layers: int = option(_TAGGER, "Layers of the BiLSTM.", 2)
+    tagger_dropout: float = option(_TAGGER, "Dropout before and after the BiLSTM.", 0.5)
+    tagger_transitions: Literal["contextual", "shared"] = option(
+        _TAGGER, "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
     )
-    tagger_lstm_size: int = field(default=384, metadata={"help": "Units of each direction.", "group": _TAGGER})
-    tagger_lstm_layers: int = field(default=2, metadata={"help": "Layers of the BiLSTM.", "group": _TAGGER})
-    tagger_dropout: float = field(
-        default=0.5, metadata={"help": "On what goes into the BiLSTM and comes out.", "group": _TAGGER}
-    )
-    tagger_transitions: Literal["contextual", "shared"] = field(
-        default="contextual",
-        metadata={"help": "Scores of what follows what computed from each word, or shared by all.", "group": _TAGGER},
-    )
-    tagger_bio: bool | None = field(
-        default=None,
-        metadata={"help": "I-X after B-X or I-X alone. Default: where labels are BIO labels.", "group": _TAGGER},
-    )
-    tagger_keep_vectors: bool = field(
-        default=True,
-        metadata={
-            "help": "Run the encoder over training text once and keep the words' vectors (1.5 KB a word with 384 "
-            "dimensions), instead of once an epoch.",
-            "group": _TAGGER,
-        },
+    tagger_bio: bool | None = option(_TAGGER, "Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
+    tagger_keep_vectors: bool = option(
+        _TAGGER,
+        "Encode the training text once and keep the word vectors (1.5 KB a word with 384 "
+        "dimensions), instead of once an epoch.",
+        True,
     )
 
     def tagger_settings(self) -> dict[str, Any]:
-        """Those of [`~hf_xalign.tasks.load_tagger`]."""
+        """Return the arguments of [`~hf_xalign.tasks.load_tagger`]."""
         names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
         return {name: getattr(self, f"tagger_{name}") for name in names}
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
-        """The task as the head wants it.
+        """Return the task for the chosen head.
 
         Raises:
-            InputError: a tagger for what are no words; or a tagger's settings without one.
+            InputError: a tagger for labels that are not of words, or settings of a tagger without one.
         """
         from hf_xalign.config import non_default_fields
         from hf_xalign.errors import InputError
@@ -92,10 +78,10 @@ class FinetuneArguments(TaskArguments):
 
         if args.head != "tagger":
             if given := [name for name in non_default_fields(self) if name.startswith("tagger_")]:
-                raise InputError(f"{given[0]} is of the tagger: add head=tagger, or leave it out")
+                raise InputError(f"{given[0]} needs head=tagger: add it, or leave the option out")
             return task
         if not isinstance(task, TokenTask):
-            raise InputError(f"head=tagger labels words, and the task is {self.task}: leave it out")
+            raise InputError(f"head=tagger labels words, but the task is {self.task}: leave it out")
         bio = task.labels.mark_spans if self.tagger_bio is None else self.tagger_bio
         return TaggingTask(
             task.labels, task.metric, task.on_empty_word, bio=bio, keep_vectors=self.tagger_keep_vectors
@@ -112,7 +98,7 @@ def main(argv: list[str] | None = None) -> None:
 def make_trainer(
     data: FinetuneArguments, args: TaskConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
 ) -> TaskTrainer:
-    """The trainer of one seed, `args.seed`, on a model of its own."""
+    """Return the trainer of one seed, `args.seed`, with its own model."""
     from transformers import AutoTokenizer, set_seed
 
     from hf_xalign.data.embedded.encoder import resolve_model
@@ -135,4 +121,4 @@ def make_trainer(
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="the same command goes on after the last finished seed")
+    run(main, when_interrupted="run the same command again to resume after the last finished seed")

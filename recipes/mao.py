@@ -12,10 +12,10 @@ Your own encoder and text (any field of `--help` goes on the command line or int
 
 `--preset` chooses the module: linear, transformer, adapter, or one of the paper's. `--peft_type lora` trains LoRA (or
 another method of PEFT) by the same objective; add `--preset adapter`, whose batches and schedule are made for what
-changes the encoder itself. It ends with what was saved where and the scores before and after; the folder is an adapter
-that `hf_xalign.load` loads with its encoder, as do `PeftModel.from_pretrained` and `AutoModel.from_pretrained` after
-`import hf_xalign.modeling`. It holds `results.json` (everything about the run), `eval_links.jsonl` (the links it was
-scored on) and a model card.
+changes the encoder itself. Prints the scores before and after, and where everything was saved. The
+folder is an adapter: `hf_xalign.load` loads it with its encoder, and so do `PeftModel.from_pretrained` and
+`AutoModel.from_pretrained` after `import hf_xalign.modeling`. The folder also holds `results.json` (the record of the
+run), `eval_links.jsonl` (the evaluation links) and a model card.
 """
 
 from __future__ import annotations

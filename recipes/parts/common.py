@@ -1,4 +1,4 @@
-"""What every recipe does the same way: its data arguments, how it fails, how it ends."""
+"""Arguments that recipes share, and how a recipe ends: errors, a full disk, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,55 +7,54 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
 from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
 
 logger = logging.getLogger(__name__)
 
+_DATA = "Model and data"
+
+
+def option(group: str, help: str, default: Any = MISSING) -> Any:
+    """Return the dataclass field of a command-line option.
+
+    Args:
+        group: heading in `--help`.
+        help: what the option does.
+        default: default value, a list too; the option is required without one.
+    """
+    metadata = {"help": help, "group": group}
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
 
 @dataclass
 class ParallelText:
-    """The text of a run."""
+    """Parallel text of a run."""
 
-    train_data: list[str] = field(
-        default_factory=lambda: ["embedded:de", "embedded:bn"],
-        metadata={
-            "help": "Parallel text, one or more of: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), "
-            "LANG=FILE1,FILE2 (line-aligned), LANG=HUB_ID or LANG=HUB_ID:CONFIG.",
-            "group": "Model and data",
-        },
+    train_data: list[str] = option(
+        _DATA,
+        "Parallel text, one or more of: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), "
+        "LANG=FILE1,FILE2 (line-aligned), LANG=HUB_ID or LANG=HUB_ID:CONFIG.",
+        ["embedded:de", "embedded:bn"],
     )
-    eval_data: list[str] = field(
-        default_factory=lambda: ["embedded:de", "embedded:bn"],
-        metadata={"help": "Held-out parallel text, written the same way.", "group": "Model and data"},
+    eval_data: list[str] = option(
+        _DATA, "Held-out parallel text, in the form of train_data.", ["embedded:de", "embedded:bn"]
     )
-    train_split: str = field(
-        default="train", metadata={"help": "Split of embedded and Hub training data.", "group": "Model and data"}
-    )
-    eval_split: str = field(
-        default="test", metadata={"help": "Split of embedded and Hub held-out data.", "group": "Model and data"}
-    )
-    target_lang: str = field(
-        default="en", metadata={"help": "The pivot language, the target column.", "group": "Model and data"}
-    )
-    max_train_pairs: int | None = field(
-        default=None, metadata={"help": "Use the first n pairs of each training source.", "group": "Model and data"}
-    )
-    max_eval_pairs: int | None = field(
-        default=None, metadata={"help": "Use the first n pairs of each held-out source.", "group": "Model and data"}
-    )
-    on_empty: Literal["error", "drop"] = field(
-        default="error",
-        metadata={
-            "help": "A pair with an empty side: error (names the row) or drop.",
-            "group": "Model and data",
-        },
+    train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
+    eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
+    target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
+    max_train_pairs: int | None = option(_DATA, "Use the first n pairs of each training source.", None)
+    max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
+    on_empty: Literal["error", "drop"] = option(
+        _DATA, "A pair with an empty side: error (names the row) or drop.", "error"
     )
 
     def changed(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults."""
+        """Return the arguments that differ from their defaults."""
         from hf_xalign.config import non_default_fields
 
         return non_default_fields(self)
@@ -65,65 +64,40 @@ class ParallelText:
 class TextArguments(ParallelText):
     """The encoder and the text of a run."""
 
-    model_name_or_path: str = field(
-        default="embedded",
-        metadata={
-            "help": "Encoder: a Hub id, a folder, or `embedded` (no network needed).",
-            "group": "Model and data",
-        },
+    model_name_or_path: str = option(
+        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
     )
-    model_revision: str = field(
-        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": "Model and data"}
+    model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
+    compare_with: str | None = option(
+        "Run", "Folder of another run on the same pairs, to compare training times with.", None
     )
-    compare_with: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of another run on the same pairs, whose time this run's is set against.",
-            "group": "Run",
-        },
-    )
-    dry_run: bool = field(
-        default=False,
-        metadata={"help": "Show data, links, cache size and an estimate of the time; train nothing.", "group": "Run"},
-    )
+    dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
 
 @dataclass
 class DataArguments(TextArguments):
     """The encoder, the text and the word links of a run."""
 
-    aligner: str = field(
-        default="fast_align",
-        metadata={
-            "help": "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, or encoder (the encoder "
-            "itself before training).",
-            "group": "Word links",
-        },
+    aligner: str = option(
+        "Word links",
+        "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, or encoder (the encoder "
+        "itself before training).",
+        "fast_align",
     )
-    symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = field(
-        default="intersection",
-        metadata={
-            "help": "How the two directions of the aligner are put together.",
-            "group": "Word links",
-        },
+    symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = option(
+        "Word links", "How to combine the two directions of the aligner.", "intersection"
     )
-    one_to_one: bool = field(
-        default=True, metadata={"help": "A word with two links loses all its links.", "group": "Word links"}
-    )
-    drop_identical: bool = field(
-        default=False, metadata={"help": "Drop links between identical words.", "group": "Word links"}
-    )
-    eval_links: str | None = field(
-        default=None,
-        metadata={
-            "help": "The eval_links.jsonl of another run, to score on the same links; takes the place of eval_data.",
-            "group": "Word links",
-        },
+    one_to_one: bool = option("Word links", "A word with two links loses all its links.", True)
+    drop_identical: bool = option("Word links", "Drop links between identical words.", False)
+    eval_links: str | None = option(
+        "Word links",
+        "eval_links.jsonl of another run, to score on the same links. Overrides eval_data.",
+        None,
     )
 
 
 def resume_choice(args: Any) -> bool | str | None:
-    """`args.resume_from_checkpoint`, where the words true and false are what they say."""
+    """Return `args.resume_from_checkpoint`, with the words true and false as booleans."""
     resume = args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         return resume.lower() == "true"
@@ -131,7 +105,7 @@ def resume_choice(args: Any) -> bool | str | None:
 
 
 def adapter_entry(config: Any) -> dict[str, Any]:
-    """The record's entry of an adapter: PEFT's name of its kind, and the languages that have a map of their own."""
+    """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
     return {
         "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
         "languages": getattr(config, "languages", None),
@@ -142,18 +116,18 @@ def adapter_entry(config: Any) -> dict[str, Any]:
 def run(
     main: Callable[[], None],
     *,
-    when_interrupted: str = "resume_from_checkpoint=true goes on from the last complete checkpoint",
+    when_interrupted: str = "resume from the last complete checkpoint with resume_from_checkpoint=true",
 ) -> None:
-    """Run a recipe's `main`: bad input ends it with one line and status 2, a full disk with 1, Ctrl-C with 130.
+    """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130).
 
     Args:
-        main: the recipe, which imports torch itself, after the number of its threads is settled.
-        when_interrupted: how to go on after Ctrl-C.
+        main: the recipe.
+        when_interrupted: what to tell the user after Ctrl-C.
     """
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
-    # The base's missing pooler, and the like, are what the library takes care of: no report of them at every load.
+    # The library handles a missing pooler and the like: transformers need not report them at every load.
     for name in ("transformers.modeling_utils", "transformers.distributed.tensor_parallel"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
@@ -174,7 +148,7 @@ def run(
         if full is None:
             raise
         print(
-            f"error: {full.filename or 'the disk'}: {full.strerror}: nothing half-written is used later; make room, "
+            f"error: {full.filename or 'the disk'}: {full.strerror}: partial files are ignored; make room, "
             "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
             file=sys.stderr,
         )
@@ -185,25 +159,25 @@ def run(
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came of: Arrow fails on closing a file, and says nothing of the disk that was full."""
+    """Yield an error and its causes: when a disk is full, Arrow only reports that it could not close a file."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _leave_processes() -> None:
-    """Take leave of the other processes together: one that ends while another still talks to it may abort."""
+    """Leave the process group together: a process that ends while another still talks to it may abort."""
     import torch
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        # What still holds the group would free it while the interpreter ends, where that may wait for ever.
+        # Objects that hold the group would free it at interpreter exit, which may hang.
         gc.collect()
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 
 def settle_cpu(device: str) -> None:
-    """On a CPU: threads that sleep while they wait, and no denormal numbers.
+    """On a CPU, flush denormal numbers to zero and log the threads.
 
     Spinning threads cost a factor of 2 to 6 on a busy machine; Adam's moments of rare embedding rows decay into
     denormals, which slow a small model's step several times.

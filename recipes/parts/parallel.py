@@ -27,13 +27,13 @@ from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 
 class LinkedText(NamedTuple):
-    """The text of a run.
+    """Word-linked parallel text.
 
     Attributes:
         train: word-linked training pairs.
-        evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
+        evaluation: word-linked held-out pairs; pairs without links serve as candidates.
         link_counts: statistics of the training links, by language pair.
-        sources: the record's entries of the training and the held-out text.
+        sources: entries of the training and held-out text for the record.
     """
 
     train: Dataset
@@ -43,7 +43,7 @@ class LinkedText(NamedTuple):
 
 
 def describe_links(link_counts: dict[str, dict[str, Any]], evaluation: Dataset) -> list[str]:
-    """The text and its links, a line a language pair, and what is held out, for people."""
+    """Describe the text and its links, one line for each language pair, and the held-out text."""
     return [
         *(
             f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
@@ -62,18 +62,18 @@ def load_text(
     subwords: bool = False,
     seed: int = 0,
 ) -> LinkedText:
-    """Load the text, link the words of both parts, and fix the links to score on.
+    """Load and word-align training and held-out text.
 
     Args:
-        data: what to load and how to link it.
-        model: the encoder, for `aligner=encoder`.
-        tokenizer: its tokenizer.
-        eval_links: a file of linked held-out pairs, in place of `data.eval_data`.
+        data: text to load, and how to link its words.
+        model: encoder for `aligner=encoder`.
+        tokenizer: tokenizer of the encoder.
+        eval_links: file of linked held-out pairs; overrides `data.eval_data`.
         subwords: link the tokenizer's tokens instead of words.
-        seed: of aligners that draw at random.
+        seed: seed of aligners that sample.
 
     Raises:
-        InputError: anything that the data arguments name is missing or malformed, or does not go together.
+        InputError: a file is missing or malformed, or the arguments contradict each other.
     """
     train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
     for side in ("source", "target"):
@@ -106,16 +106,16 @@ def load_text(
 def load_parts(
     items: list[str], split: str, max_pairs: int | None, data: ParallelText
 ) -> tuple[Dataset, list[dict[str, Any]]]:
-    """The text of some sources as one corpus, and the record's entry of each.
+    """Load sources as one corpus, with the record's entry of each.
 
     Args:
-        items: what `train_data` or `eval_data` names.
-        split: of embedded and Hub data.
-        max_pairs: of each source.
-        data: the pivot, and what becomes of empty sides.
+        items: sources in the form of `train_data`.
+        split: split of embedded and Hub data.
+        max_pairs: limit for each source.
+        data: pivot language, and what to do with empty sides.
 
     Raises:
-        InputError: anything named is missing or malformed, or there is nothing.
+        InputError: a source is missing, malformed or empty.
     """
     parts, entries = [], []
     for item in items:
@@ -137,21 +137,21 @@ def load_parts(
 
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
-    """The tokenizer's own tokens in the place of words, which `align_words` then links."""
+    """Use tokens as words, for `align_words` to link."""
     return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
 
 
-# Sentences of the pivot that the drift check looks at.
+# Pivot sentences of the drift check.
 DRIFT_SENTENCES = 500
 
 
 @dataclass
 class Corpus:
-    """The encoder and the text of a run.
+    """Encoder and text of a run.
 
     Attributes:
-        model: the encoder, float32, on the run's device; from [`Corpus.trainer`] on, what is trained.
-        tokenizer: its fast tokenizer.
+        model: encoder in float32 on the run's device; after [`Corpus.trainer`], the model in training.
+        tokenizer: fast tokenizer of the encoder.
         train: training pairs.
         evaluation: held-out pairs.
     """
@@ -163,14 +163,14 @@ class Corpus:
 
     @property
     def languages(self) -> list[str]:
-        """The languages that are lined up with the pivot."""
+        """Languages to align with the pivot, sorted."""
         found: set[str] = set()
         for batch in self.train.select_columns(["source_lang"]).iter(100_000):
             found.update(batch["source_lang"])
         return sorted(found)
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
-        """A method's trainer, by its settings, on this encoder and this data."""
+        """Return a trainer of the given class for this encoder and text."""
         trainer = trainer_class(
             self.model,
             args,
@@ -183,10 +183,10 @@ class Corpus:
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The encoder, in float32 on the run's device, and its tokenizer, once the method's settings took them.
+    """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them.
 
     Raises:
-        InputError: there is no such encoder, or the settings cannot train it.
+        InputError: the encoder does not exist, or the settings cannot train it.
     """
     with args.main_process_first(desc="making the embedded encoder"):
         path = resolve_model(data.model_name_or_path)
@@ -202,34 +202,34 @@ EVAL_LINKS = "eval_links.jsonl"
 
 @dataclass
 class WordCorpus(Corpus):
-    """The encoder and the data of a run.
+    """Encoder and word-linked text of a run.
 
     Attributes:
         train: word-linked training pairs.
-        evaluation: word-linked held-out pairs; pairs without a link are in it, as candidates.
+        evaluation: word-linked held-out pairs; pairs without links serve as candidates.
         link_counts: statistics of the training links, by language pair.
-        sources: the record's entries of the training and the held-out text.
+        sources: entries of the training and held-out text for the record.
     """
 
     link_counts: dict[str, dict[str, Any]]
     sources: dict[str, list[dict[str, Any]]]
 
     def describe(self) -> list[str]:
-        """The text and its links, a line a language pair."""
+        """Describe the text and its links, one line for each language pair."""
         return describe_links(self.link_counts, self.evaluation)
 
     def keep(self, folder: Path) -> None:
-        """Write down what the run is scored on, before it begins."""
+        """Save the evaluation links before training."""
         write_links(self.evaluation, folder / EVAL_LINKS)
 
     def export(self, folder: Path) -> dict[str, str]:
-        """What the folder holds beside the model, record and card: what, and where."""
+        """Return further saved files, path by name."""
         return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """The headline score for each language: mean and last-subword pooling, linked and all occurrences.
+        """Score word retrieval for each language: mean and last-subword pooling, linked and all occurrences.
 
-        Always in float32, whatever the precision of training, so that scores of different machines compare.
+        Computes in float32 whatever the precision of training, so that scores of different machines compare.
         """
         return score_retrieval(
             self.model,
@@ -243,7 +243,7 @@ class WordCorpus(Corpus):
         )
 
     def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
-        """Last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
+        """Return last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
         rows = self.evaluation.select(range(min(DRIFT_SENTENCES, len(self.evaluation))))
         with speaking(self.model, rows["target_lang"][0]):
             found = extract_word_vectors(
@@ -253,12 +253,12 @@ class WordCorpus(Corpus):
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
-    """Load the encoder and the text, link the words, and fix the links to score on.
+    """Load the encoder, load and word-align the text, and fix the evaluation links.
 
-    A resumed run scores on the links that its folder holds.
+    A resumed run keeps the evaluation links of its folder.
 
     Raises:
-        InputError: anything that the data arguments name is missing or malformed, or does not go together.
+        InputError: a file is missing or malformed, or the arguments contradict each other.
     """
     model, tokenizer = load_checked(data, args)
     kept = Path(args.output_dir) / EVAL_LINKS

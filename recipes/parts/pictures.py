@@ -1,4 +1,4 @@
-"""The pictures of a run's card: its score during training, and distances of word pairs before and after."""
+"""Figures of a model card: scores during training, and distances of word pairs before and after."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
 class Pictures:
-    """What the pictures of a run need to know of it, before and after training; on the main process.
+    """Measure a run before and after training, and draw the figures of its card; on the main process.
 
-    Without matplotlib nothing is measured. What the W&B run measures is not measured again.
+    Measures nothing without matplotlib, and reuses what the W&B run measured.
 
     Args:
-        trainer: of the run, before training.
-        resumed: whether training goes on from a checkpoint.
+        trainer: trainer of the run, before training.
+        resumed: whether training resumes from a checkpoint.
     """
 
     def __init__(self, trainer: AlignmentTrainer, *, resumed: bool):
         self._trainer = trainer
         self._tracker = next((c for c in trainer.callback_handler.callbacks if isinstance(c, WandbTracker)), None)
-        # Where its first step is not that of the untouched encoder, W&B has other distances.
+        # W&B's first distances are those of the untouched encoder only in a run that starts from it.
         self._tracked = self._tracker is not None and not resumed and not trainer.random_start
         self._before = None
         self._hint = ""
@@ -47,15 +47,14 @@ class Pictures:
                 self._before = linked_distances(trainer)
 
     def write(self, folder: Path, base_model: str) -> list[Path]:
-        """Draw them into `folder`, where those of an earlier run go; without matplotlib say how to get them.
+        """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
 
         Args:
-            folder: of the model.
-            base_model: what training began with, for the numbers beside the pictures.
+            folder: folder of the model.
+            base_model: name of the encoder before training, for the numbers in `distances.json`.
 
         Returns:
-            The pictures: none of the score with fewer than two evaluations, none of distances where the text that the
-            run is scored on has no linked words.
+            Paths of the figures. Fewer than two evaluations give no curve, and text without links no distances.
         """
         for pattern in _OURS:
             for path in folder.glob(pattern):
@@ -76,13 +75,13 @@ class Pictures:
 
 
 def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """The score of each language at each step that it was taken at.
+    """Return the scores of each evaluation, by step.
 
     Args:
         log: rows of the Trainer's log.
 
     Returns:
-        By `<language>_<score>`: of the scores those that are a mean of two directions, `_to_pivot` the one.
+        {step: score} by `<language>_<score>`, for scores that are a mean of both directions.
     """
     curves: dict[str, dict[int, float]] = {}
     for row in log:
@@ -93,11 +92,11 @@ def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]
 
 
 def draw_curves(curves: Mapping[str, Mapping[int, float]], path: Path) -> Path:
-    """Draw scores, in percent, over steps; returns the path of the PNG.
+    """Draw scores, in percent, over steps, and return the path of the PNG.
 
     Args:
         curves: {step: share} by name, at least one.
-        path: written whole or not at all.
+        path: file to write, atomically.
     """
     figure = new_figure(6.4, 3.6)
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""What pre-training works with: text, a vocabulary, an encoder to begin with, and a dictionary of tokens."""
+"""Text, vocabulary, encoder and dictionary of a pre-training run."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 @dataclass
 class PretrainingCorpus:
-    """All that a run trains and scores on.
+    """Encoder and data of a pre-training run.
 
     Attributes:
         model: the encoder.
         tokenizer: its tokenizer.
-        languages: the pivot, or natural, language, then the others.
+        languages: pivot or natural language, then the others.
         train: rows of text.
         evaluation: rows of held-out text, or None.
-        counts: what the training rows were made of.
-        entries: the dictionary of the objective, or None.
-        test_entries: int64 (n, 2), tokens whose alignment is scored; or None.
-        candidates: int64 (m,), what each is looked for among.
-        derived: the derived language, or None.
-        sources: the record's entries of the text.
+        counts: rows, tokens and sentences of each language.
+        entries: dictionary entries of the objective, or None.
+        test_entries: int64 (n, 2), token pairs whose alignment is scored; or None.
+        candidates: int64 (m,), candidate tokens of the nearest-neighbour search.
+        derived: derived language, or None.
+        sources: entries of the text for the record.
     """
 
     model: PreTrainedModel
@@ -64,7 +64,7 @@ class PretrainingCorpus:
     sources: dict[str, list[dict[str, Any]]]
 
     def describe(self) -> list[str]:
-        """The text, the vocabulary and the entries, for people."""
+        """Describe text, vocabulary and entries, one line each."""
         lines = [
             f"text     {name}: {n.rows:,} rows, {n.tokens:,} tokens of {n.sentences:,} sentences"
             for name, n in self.counts.items()
@@ -83,7 +83,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     """Read the text, make the vocabulary, the encoder and the dictionary.
 
     Raises:
-        InputError: anything that the arguments name is missing or malformed, or does not go together.
+        InputError: a file is missing or malformed, or the arguments contradict each other.
     """
     data.check(args)
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
@@ -164,7 +164,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
-    """Language and text: columns `words` and, of CoNLL-U, those of the trees; or `text`."""
+    """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_source(item)
     if language is None:
         raise InputError(f"corpus {item}: say the language, as in en={item}")
@@ -192,7 +192,7 @@ def _texts(corpora: dict[str, Dataset]) -> list[str]:
 def _tokenizer(
     data: PretrainingArguments, corpora: dict[str, Dataset]
 ) -> tuple[PreTrainedTokenizerBase, np.ndarray | None]:
-    """The tokenizer of the natural languages, and the encoder's old number of each of its pieces where it was cut."""
+    """Return the tokenizer of the natural languages, and the old id of each piece if it was cut."""
     if data.vocabulary == "train":
         return train_tokenizer(_texts(corpora), data.vocab_size, max_length=data.block_size), None
     path = resolve_model(data.model_name_or_path)
@@ -205,7 +205,7 @@ def _tokenizer(
 def _encoder(
     data: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, old_ids: np.ndarray | None, seed: int
 ) -> PreTrainedModel:
-    """The encoder that pre-training begins with, with a row of word embeddings for each piece."""
+    """Return the encoder to start from, with one embedding row for each piece."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if data.model_name_or_path == NEW:
@@ -240,10 +240,10 @@ def _encoder(
             model.config.vocab_size = len(old_ids)
             model.config.pad_token_id = tokenizer.pad_token_id
         if len(tokenizer) > rows:
-            # New rows are drawn from the normal distribution that the old ones have.
+            # New rows follow the normal distribution of the old ones.
             model.resize_token_embeddings(len(tokenizer))
         if data.layers is not None or old_ids is not None or len(tokenizer) > rows:
-            # Its checkpoint has weights that this encoder must not carry along.
+            # The changed encoder must not be mistaken for its checkpoint.
             model.name_or_path = ""
     return model
 
@@ -254,7 +254,7 @@ def _dictionary(
     tokenizer: PreTrainedTokenizerBase,
     counterparts: np.ndarray | None,
 ) -> tuple[TokenEntries | None, np.ndarray | None, np.ndarray | None]:
-    """The objective's entries, those that are scored, and what they are looked for among."""
+    """Return the objective's entries, the entries to score, and their candidates."""
     if counterparts is not None:
         entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
         return entries if args.needs_entries else None, counterparts, counterparts[:, 1]

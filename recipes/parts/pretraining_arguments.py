@@ -1,12 +1,13 @@
-"""What the pre-training recipes take on their command line."""
+"""Command-line arguments of the pre-training recipes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
+from hf_xalign.recipes.parts.common import option
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 NEW = "new"
@@ -15,110 +16,65 @@ _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 @dataclass
 class PretrainingArguments:
-    """The text, the encoder and the dictionary of a run."""
+    """Text, encoder and dictionary of a pre-training run."""
 
-    corpus: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Text of each language, LANG=FILE (.txt with a sentence a line, .jsonl, both also .gz, .parquet, "
-            "or .conllu) or LANG=HUB_ID.",
-            "group": _TEXT,
-        },
+    corpus: list[str] = option(
+        _TEXT,
+        "Text of each language, LANG=FILE (.txt with a sentence a line, .jsonl, both also .gz, .parquet, "
+        "or .conllu) or LANG=HUB_ID.",
+        [],
     )
-    eval_corpus: list[str] = field(
-        default_factory=list, metadata={"help": "Held-out text, written the same way.", "group": _TEXT}
+    eval_corpus: list[str] = option(_TEXT, "Held-out text, written the same way.", [])
+    text_column: str = option(_TEXT, "Column with the text, or with its words, where the format has names.", "text")
+    max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None)
+    max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None)
+    derive: list[str] = option(
+        _TEXT,
+        "Make a second language out of the corpus: syntax, inversion or permutation, transliteration, in that order.",
+        [],
     )
-    text_column: str = field(
-        default="text",
-        metadata={"help": "Column with the text, or with its words, where the format has names.", "group": _TEXT},
+    shared: float = option(_TEXT, "Share of the words that are not transliterated.", 0.0)
+    order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
+    parallel: list[str] = option(
+        _TEXT,
+        "xlm: sentence pairs, as train_data of recipes/fao.py. Default with derive: the corpus and what "
+        "is derived of it.",
+        [],
     )
-    max_sentences: int | None = field(
-        default=None, metadata={"help": "Use the first n sentences of each corpus.", "group": _TEXT}
+    pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
+    block_size: int = option(_TEXT, "Tokens a row at most.", 128)
+    model_name_or_path: str = option(
+        _MODEL, f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).", "embedded"
     )
-    max_eval_sentences: int | None = field(
-        default=None, metadata={"help": "Use the first n held-out sentences of each.", "group": _TEXT}
+    model_revision: str = option(_MODEL, "Branch, tag or commit of a Hub model.", "main")
+    layers: int | None = option(_MODEL, "Keep the encoder's first n layers; of a new one its number, 8.", None)
+    hidden_size: int = option(_MODEL, f"{NEW}: width.", 512)
+    attention_heads: int = option(_MODEL, f"{NEW}: attention heads.", 8)
+    vocabulary: Literal["keep", "cut", "train"] = option(
+        _MODEL,
+        "The encoder's own; of it the pieces that the text uses most; or a new one, trained on the text.",
+        "keep",
     )
-    derive: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Make a second language out of the corpus: syntax, inversion or permutation, transliteration, in "
-            "that order.",
-            "group": _TEXT,
-        },
+    vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
+    dictionary: str | None = option(
+        _DICTIONARY, "LANG=FILE in MUSE's format; not with derive, which has its own.", None
     )
-    shared: float = field(
-        default=0.0, metadata={"help": "Share of the words that are not transliterated.", "group": _TEXT}
-    )
-    order_of: list[str] = field(
-        default_factory=list,
-        metadata={"help": "syntax: CoNLL-U files of the language whose word order is taken.", "group": _TEXT},
-    )
-    parallel: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "xlm: sentence pairs, as train_data of recipes/fao.py. Default with derive: the corpus and what "
-            "is derived of it.",
-            "group": _TEXT,
-        },
-    )
-    pair_share: float = field(
-        default=0.25, metadata={"help": "xlm: rows of sentence pairs by rows of text.", "group": _TEXT}
-    )
-    block_size: int = field(default=128, metadata={"help": "Tokens a row at most.", "group": _TEXT})
-    model_name_or_path: str = field(
-        default="embedded",
-        metadata={
-            "help": f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).",
-            "group": _MODEL,
-        },
-    )
-    model_revision: str = field(
-        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": _MODEL}
-    )
-    layers: int | None = field(
-        default=None,
-        metadata={"help": "Keep the encoder's first n layers; of a new one its number, 8.", "group": _MODEL},
-    )
-    hidden_size: int = field(default=512, metadata={"help": f"{NEW}: width.", "group": _MODEL})
-    attention_heads: int = field(default=8, metadata={"help": f"{NEW}: attention heads.", "group": _MODEL})
-    vocabulary: Literal["keep", "cut", "train"] = field(
-        default="keep",
-        metadata={
-            "help": "The encoder's own; of it the pieces that the text uses most; or a new one, trained on the text.",
-            "group": _MODEL,
-        },
-    )
-    vocab_size: int = field(
-        default=40_000, metadata={"help": "cut, train: pieces, before those of a derived language.", "group": _MODEL}
-    )
-    dictionary: str | None = field(
-        default=None,
-        metadata={"help": "LANG=FILE in MUSE's format; not with derive, which has its own.", "group": _DICTIONARY},
-    )
-    test_dictionary: str | None = field(
-        default=None,
-        metadata={"help": "LANG=FILE, whose other entries' alignment is scored.", "group": _DICTIONARY},
-    )
-    dictionary_share: float = field(
-        default=0.25, metadata={"help": "Share of the entries that training looks at.", "group": _DICTIONARY}
-    )
-    target_lang: str = field(default="en", metadata={"help": "The pivot language.", "group": _TEXT})
-    dry_run: bool = field(
-        default=False,
-        metadata={"help": "Show the text, the vocabulary and the entries; train nothing.", "group": "Run"},
-    )
+    test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", None)
+    dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
+    target_lang: str = option(_TEXT, "The pivot language.", "en")
+    dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
     def changed(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults."""
+        """Return the arguments that differ from their defaults."""
         from hf_xalign.config import non_default_fields
 
         return non_default_fields(self)
 
     def check(self, args: AlignMLMConfig) -> None:
-        """Refuse arguments that do not go together, before anything is read.
+        """Check that the arguments go together, before anything is read.
 
         Raises:
-            InputError: naming the argument and the way out.
+            InputError: two arguments contradict each other, or one is missing.
         """
         if not self.corpus:
             raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")

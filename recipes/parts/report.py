@@ -1,4 +1,4 @@
-"""What a run tells its user: what it found, how long it will take, what came out."""
+"""Output of a run: time estimate, comparison with another run, final table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.record import finish_record, format_table, read_record, write_record
 
-# Steps that an estimate is taken from, after one that is not counted.
+# Timed steps of an estimate, after one warm-up step.
 _TIMED_STEPS = 5
-# Pairs that are prepared for it.
+# Pairs to prepare for an estimate.
 _SAMPLE_PAIRS = 200
 
 
 def fill_words(scores: dict[str, Any], pooling: str) -> None:
-    """Say what the words' view scored before: for the encoder alone it is the view of pooled tokens."""
+    """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
     for language, before in scores["before"].items():
         for end in ("", "_to_pivot", "_from_pivot", "_types"):
             if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
@@ -29,22 +29,24 @@ def fill_words(scores: dict[str, Any], pooling: str) -> None:
 
 
 def read_other(folder: str) -> dict[str, Any]:
-    """The record of the run that this one's time is set against.
+    """Read the record of the run to compare training times with.
 
     Raises:
-        InputError: there is no record, or it has no times of training.
+        InputError: the folder has no record, or the record has no training times.
     """
     other = read_record(folder)
     if not {"preparing", "training"} <= set(other["times"]["seconds"]):
-        raise InputError(f"compare_with={folder}: that run has no times of preparing and training")
+        raise InputError(
+            f"compare_with={folder}: the record has no times of preparing and training. Name a finished training run."
+        )
     return other
 
 
 def same_pairs(record: dict[str, Any], other: dict[str, Any], folder: str) -> None:
-    """Refuse a comparison of times on other pairs.
+    """Check that two runs trained on the same pairs.
 
     Raises:
-        InputError: the runs have other training text.
+        InputError: the training text differs.
     """
     own, others = (
         [(source["language"], source["pairs"], source["source"]) for source in run["data"]["train"]]
@@ -57,7 +59,7 @@ def same_pairs(record: dict[str, Any], other: dict[str, Any], folder: str) -> No
 
 
 def compare(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of preparing (references and caches included) and training, of this run and of another."""
+    """Return the seconds of preparing (with references and caches) and training of both runs."""
     own, others = (
         run["times"]["seconds"]["preparing"] + run["times"]["seconds"]["training"] for run in (record, other)
     )
@@ -70,10 +72,10 @@ def compare(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def estimate(trainer_class: type[Any], corpus: Corpus, args: Any) -> None:
-    """Print the size of the cache of word vectors and the time that training would take; nothing is trained or kept.
+    """Print the size of the word-vector cache and the training time; nothing is trained or kept.
 
-    A sample of the pairs is encoded and cached, and a few batches are run forward and backward without an optimizer
-    step; the rest is multiplied.
+    Encodes and caches a sample of the pairs, runs a few batches forward and backward without an optimizer step, and
+    extrapolates.
     """
     args.report_to = []
     whole = corpus.train
@@ -111,7 +113,13 @@ def estimate(trainer_class: type[Any], corpus: Corpus, args: Any) -> None:
 
 
 def finish(record: dict[str, Any], folder: Path, more: dict[str, str]) -> None:
-    """Write `results.json` and the model card, and print the table with what was saved where, and `more` of it."""
+    """Write `results.json` and the model card, and print the table of scores and saved files.
+
+    Args:
+        record: record of the run.
+        folder: output folder.
+        more: further saved files, path by name.
+    """
     finish_record(
         record,
         {

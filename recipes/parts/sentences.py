@@ -1,8 +1,8 @@
-"""What PPA works with: the encoder, sentence pairs to train on, and sentence pairs that it is scored on."""
+"""Encoder and sentence pairs of a PPA run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +14,28 @@ from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
-from hf_xalign.recipes.parts.common import TextArguments
+from hf_xalign.recipes.parts.common import TextArguments, option
 from hf_xalign.recipes.parts.parallel import DRIFT_SENTENCES, Corpus, load_checked, load_parts
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 
 @dataclass
 class PPAArguments(TextArguments):
-    """The encoder and the text of a run, and what is written beside the checkpoint."""
+    """Encoder and text of a run, and an optional folder for sentence-transformers."""
 
-    sentence_transformer: str | None = field(
-        default=None,
-        metadata={"help": "Also write a folder that sentence-transformers loads.", "group": "Run"},
-    )
+    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
 
 
 @dataclass
 class SentenceCorpus(Corpus):
-    """The encoder and the data of a run.
+    """Encoder and sentence pairs of a run.
 
     Attributes:
         train: sentence pairs.
         evaluation: held-out sentence pairs.
-        sources: the record's entries of the training and the held-out text.
+        sources: entries of the training and held-out text for the record.
         pooling: how sentences are pooled in training.
-        sentence_transformer: a folder for sentence-transformers to write at the end, or None.
+        sentence_transformer: folder to write for sentence-transformers, or None.
     """
 
     sources: dict[str, list[dict[str, Any]]]
@@ -47,11 +44,11 @@ class SentenceCorpus(Corpus):
 
     @property
     def link_counts(self) -> dict[str, dict[str, Any]]:
-        """None: sentences are aligned as wholes."""
+        """Return nothing: sentence pairs have no word links."""
         return {}
 
     def describe(self) -> list[str]:
-        """The text, a line a language."""
+        """Describe the text, one line for each language."""
         counts = dict.fromkeys(self.languages, 0)
         for code in self.train["source_lang"][:]:
             counts[code] += 1
@@ -61,17 +58,17 @@ class SentenceCorpus(Corpus):
         ]
 
     def keep(self, folder: Path) -> None:
-        """Nothing: the text that is scored is named in the record."""
+        """Save nothing: the record names the held-out text."""
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write the folder for sentence-transformers, if one is wished; what was saved, and where."""
+        """Write the folder for sentence-transformers, if asked for, and return its path by name."""
         if self.sentence_transformer is None:
             return {}
         save_sentence_transformer(self.model, self.tokenizer, self.sentence_transformer, pooling=self.pooling)
         return {"for sentence-transformers": self.sentence_transformer}
 
     def score(self, args: PPAConfig, when: str) -> Scores:
-        """Sentence retrieval by mean and by [CLS] vectors, cosine, both directions; always in float32."""
+        """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
         return score_sentences(
             self.model,
             self.tokenizer,
@@ -81,7 +78,7 @@ class SentenceCorpus(Corpus):
         )
 
     def pivot_vectors(self, args: PPAConfig) -> torch.Tensor:
-        """Vectors (sentences, dim) of held-out pivot sentences, for the drift check."""
+        """Return vectors (sentences, dim) of held-out pivot sentences, for the drift check."""
         texts = self.evaluation["target"][:DRIFT_SENTENCES]
         vectors = encode_sentences(
             self.model,
@@ -97,7 +94,7 @@ def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | N
     """Load the encoder and the text.
 
     Raises:
-        InputError: anything that the data arguments name is missing or malformed, or does not go together.
+        InputError: a file is missing or malformed, or the arguments contradict each other.
     """
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):

@@ -1,9 +1,11 @@
-"""The task of a run: labelled text in one language to train on, and in many to score."""
+"""Task of a run: labelled text to train on, and text in many languages to score."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from hf_xalign.recipes.parts.common import option
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
@@ -14,118 +16,68 @@ _DATA, _RUN = "Model and data", "Run"
 
 @dataclass
 class TaskArguments:
-    """The encoder, the task and its text."""
+    """Encoder, task and labelled text."""
 
-    task: Literal["token", "sequence", "questions"] = field(
-        default="token",
-        metadata={
-            "help": "A label for each word, or one for a text or a pair of texts; or questions whose answers lie in a "
-            "text (SQuAD's format).",
-            "group": _DATA,
-        },
+    task: Literal["token", "sequence", "questions"] = option(
+        _DATA,
+        "A label for each word, or one for a text or a pair of texts; or questions whose answers lie in a "
+        "text (SQuAD's format).",
+        "token",
     )
-    model_name_or_path: str = field(
-        default="embedded",
-        metadata={
-            "help": "Encoder: a Hub id, a folder, or `embedded` (no network needed); {seed} is the run's seed.",
-            "group": _DATA,
-        },
+    model_name_or_path: str = option(
+        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed); {seed} is the run's seed.", "embedded"
     )
-    model_revision: str = field(
-        default="main", metadata={"help": "Branch, tag or commit of a Hub model.", "group": _DATA}
+    model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
+    adapter: str | None = option(
+        _DATA, "Folder of a frozen module between encoder and head: MAO or a rotation; {seed} is the run's seed.", None
     )
-    adapter: str | None = field(
-        default=None,
-        metadata={
-            "help": "Module of MAO, or rotation, that comes between encoder and head, frozen; {seed} as above.",
-            "group": _DATA,
-        },
+    train_data: list[str] = option(
+        _DATA,
+        "Labelled text, LANG=FILE (.jsonl, .conll, .conllu; .gz too), LANG=HUB_ID or LANG=HUB_ID:CONFIG; "
+        "several are trained on together (translate-train).",
+        [],
     )
-    train_data: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Labelled text, LANG=FILE (.jsonl, .conll, .conllu; .gz too), LANG=HUB_ID or LANG=HUB_ID:CONFIG; "
-            "several are trained on together (translate-train).",
-            "group": _DATA,
-        },
+    eval_data: list[str] = option(_DATA, "Text to score, one of each language.", [])
+    languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
+    train_split: str = option(_DATA, "Split of Hub training data.", "train")
+    eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
+    text_columns: list[str] = option(
+        _DATA, "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text).", []
     )
-    eval_data: list[str] = field(
-        default_factory=list, metadata={"help": "Text to score, one of each language.", "group": _DATA}
+    label_column: str | None = option(_DATA, "Default: labels of words (upos in CoNLL-U), label of texts.", None)
+    labels: list[str] = option(
+        _DATA, "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.", []
     )
-    languages: list[str] = field(
-        default_factory=list, metadata={"help": "Languages that eval_data must have.", "group": _DATA}
+    metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
+        _DATA, "Headline score. Default: span_f1 of BIO labels, accuracy of others.", None
     )
-    train_split: str = field(default="train", metadata={"help": "Split of Hub training data.", "group": _DATA})
-    eval_split: str = field(default="test", metadata={"help": "Split of Hub evaluation data.", "group": _DATA})
-    text_columns: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text).",
-            "group": _DATA,
-        },
+    max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
+    overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)
+    on_empty_word: Literal["error", "unk"] = option(
+        _DATA, "A word that the tokenizer makes nothing of: error (names the line), or the unknown token.", "error"
     )
-    label_column: str | None = field(
-        default=None,
-        metadata={"help": "Default: labels of words (upos in CoNLL-U), label of texts.", "group": _DATA},
-    )
-    labels: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.",
-            "group": _DATA,
-        },
-    )
-    metric: Literal["accuracy", "token_f1", "span_f1"] | None = field(
-        default=None,
-        metadata={"help": "Headline score. Default: span_f1 of BIO labels, accuracy of others.", "group": _DATA},
-    )
-    max_question_tokens: int = field(
-        default=64, metadata={"help": "questions: longer ones are cut off.", "group": _DATA}
-    )
-    overlap: int = field(
-        default=128,
-        metadata={"help": "questions: tokens that two windows of max_length tokens share of a text.", "group": _DATA},
-    )
-    on_empty_word: Literal["error", "unk"] = field(
-        default="error",
-        metadata={
-            "help": "A word that the tokenizer makes nothing of: error (names the line), or the unknown token.",
-            "group": _DATA,
-        },
-    )
-    max_train_examples: int | None = field(
-        default=None, metadata={"help": "Use the first n examples of each training source.", "group": _DATA}
-    )
-    max_eval_examples: int | None = field(
-        default=None, metadata={"help": "Use the first n examples of each evaluation source.", "group": _DATA}
-    )
-    seeds: list[int] = field(
-        default_factory=list, metadata={"help": "Seeds, one run each. Default: seed alone.", "group": _RUN}
-    )
-    save_models: bool = field(
-        default=False, metadata={"help": "Keep each seed's model and checkpoints, not only scores.", "group": _RUN}
-    )
-    dry_run: bool = field(
-        default=False,
-        metadata={"help": "Show text, labels and an estimate of the time; train nothing.", "group": _RUN},
-    )
+    max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
+    max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)
+    seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [])
+    save_models: bool = option(_RUN, "Keep each seed's model and checkpoints, not only scores.", False)
+    dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
-        """The task as the model that is trained wants it.
+        """Return the task for the model that is trained.
 
         Raises:
-            InputError: arguments, settings and task do not go together.
+            InputError: arguments, settings and task contradict each other.
         """
         return task
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
-        """What else than the task's text is learnt from, as a record has it."""
+        """Return the record's entries of further training text."""
         return {}
 
 
 @dataclass
 class TaskData:
-    """The text of a run, and the task that it makes.
+    """Labelled text of a run, and its task.
 
     Attributes:
         task: the task.
@@ -139,11 +91,11 @@ class TaskData:
 
     @property
     def train_language(self) -> str:
-        """The language of training; several are joined."""
+        """Return the training language; several are joined by +."""
         return "+".join(dict.fromkeys(part.language for part in self.train))
 
     def describe(self) -> list[str]:
-        """The text and its labels, for people."""
+        """Describe the text and its labels, one line each."""
         return [
             *(f"train    {part.language}: {len(part)} examples of {part.name}" for part in self.train),
             *(f"evaluate {part.language}: {len(part)} examples of {part.name}" for part in self.evaluation.values()),
@@ -152,7 +104,7 @@ class TaskData:
         ]
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of the text."""
+        """Return a fingerprint of each text."""
         return {
             f"{part.name} ({part.language})": part.fingerprint for part in (*self.train, *self.evaluation.values())
         }
@@ -162,7 +114,7 @@ def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels.
 
     Raises:
-        InputError: anything that the arguments name is missing or malformed, or does not go together.
+        InputError: a file is missing or malformed, or the arguments contradict each other.
     """
     from hf_xalign.errors import InputError
     from hf_xalign.tasks import SequenceTask, TokenTask, by_language, read_examples

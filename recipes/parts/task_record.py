@@ -1,4 +1,4 @@
-"""The record and the card of a task model that is kept."""
+"""Record and card of a saved task model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hf_xalign.trainers.task import TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig
 
-# What a record says of continual learning, of its settings.
+# Settings of continual learning that the record keeps.
 _CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
 
 
@@ -28,16 +28,16 @@ def start_task_record(
     encoder: str,
     adapter: str | None,
 ) -> dict[str, Any]:
-    """A record with what is known before training; in `task` what a card of a task model says beside other cards.
+    """Start the record of a task model; `task` holds the fields that only cards of task models show.
 
     Args:
-        data: the arguments.
-        args: the settings, with the run's seed.
-        task_data: the text.
+        data: arguments of the run.
+        args: settings of the trainer, with the run's seed.
+        task_data: labelled text and task.
         method: `finetune` or `continual`.
-        settings: those that scores depend on.
-        encoder: folder or id of the run's encoder.
-        adapter: of the module between encoder and head.
+        settings: settings that change the scores.
+        encoder: folder or id of the encoder.
+        adapter: folder or id of the module between encoder and head, or None.
     """
     trained = list(dict.fromkeys(part.language for part in task_data.train))
     scored = [language for language in task_data.evaluation if language not in trained]
@@ -81,13 +81,13 @@ def start_task_record(
 def write_task_record(
     folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
 ) -> None:
-    """Write `results.json` and the card of a model that was trained and scored into its folder.
+    """Write `results.json` and the card of a trained and scored model.
 
     Args:
-        folder: of the model.
-        record: of [`start_task_record`].
-        trainer: the model's.
-        scores: of each language.
+        folder: folder of the model.
+        record: record of [`start_task_record`].
+        trainer: trainer of the model.
+        scores: scores of each language.
     """
     from hf_xalign.model_cards import write_card
     from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -119,7 +119,7 @@ def write_task_record(
 
 
 def history(source: str) -> dict[str, Any] | None:
-    """How an encoder or a module was made, where its folder has a record: method, preset, languages, base model."""
+    """Return method, preset, languages and base model of an encoder or module whose folder has a record."""
     if not (Path(source) / FILENAME).is_file():
         return None
     found = read_record(source)
@@ -127,12 +127,12 @@ def history(source: str) -> dict[str, Any] | None:
 
 
 def _entry(item: str, part: Examples, split: str) -> dict[str, Any]:
-    """A labelled text as records have it."""
+    """Return the record's entry of a labelled text."""
     entry = {"source": item, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
     return {**entry, "split": split, "revision": part.revision} if hub_id(_name_of(item)) else entry
 
 
 def _name_of(item: str) -> str:
-    """What may be a Hub id of `de=owner/name:config`; bare words are local names."""
+    """Return the Hub id in `de=owner/name:config`; a name without an owner is local."""
     name = item.rpartition("=")[2].partition(":")[0]
     return name if "/" in name else ""

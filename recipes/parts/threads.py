@@ -1,4 +1,4 @@
-"""CPU threads of a recipe under `accelerate launch`, which by itself gives every process one."""
+"""CPU threads of a recipe under `accelerate launch`, whose default is one thread per process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ _OPTION = "num_cpu_threads_per_process"
 
 
 def use_all_cores() -> None:
-    """Share the cores of the machine among its processes, where the launcher and not the user chose one thread each.
+    """Share the cores among the processes, unless the user chose the number of threads.
 
-    It sets OMP_NUM_THREADS, which OpenMP, MKL and OpenBLAS read when they are loaded, so it comes before torch and
-    NumPy are imported. A number of threads that the user chose stays.
+    Sets OMP_NUM_THREADS. OpenMP, MKL and OpenBLAS read it when they are loaded: call this before importing torch.
     """
     if _left_to_launcher():
         os.environ[THREADS] = str(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def _left_to_launcher() -> bool:
-    """Whether this process was started with one thread by a launcher that was told no number.
+    """Return whether the launcher, and not the user, gave this process one thread.
 
-    A default looks like a choice here, but not in the launcher, which is the parent: if the user chose, the variable
-    was there when it was started, or its option is among its words.
+    The launcher is the parent process. If the user chose, the variable is in its environment or the option is in its
+    command line.
     """
     if os.environ.get(THREADS) != "1" or _MARK not in os.environ:
         return False

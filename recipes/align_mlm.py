@@ -121,7 +121,8 @@ def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
 
 def _finish(record: dict[str, Any], folder: Path, corpus: Any) -> None:
     from hf_xalign.model_cards import write_card
-    from hf_xalign.record import finish_record, format_table, write_record
+    from hf_xalign.record import finish_record, write_record
+    from hf_xalign.tables import format_table
 
     saved = {"model": str(folder), "scores and settings": str(folder / "results.json")}
     saved["model card"] = str(folder / "README.md")

@@ -3,10 +3,10 @@ r"""Distances of linked against random word pairs at each stage of an encoder: n
     python recipes/distances.py --stages raw=embedded fao=runs/fao_embedded task=runs/pos/seed-0 \
         --output_dir runs/distances
 
-A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder. Words
-of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of another run.
-Prints a table (AUC: the chance that a random pair is farther apart than a linked pair) and writes `distances.json` and
-one figure for each measure and layer.
+A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder.
+The words of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of
+another run. Prints a table (AUC: the chance that a random pair is farther apart than a linked pair) and writes
+`distances.json` and one figure for each measure and layer.
 """
 
 from __future__ import annotations

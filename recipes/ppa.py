@@ -10,8 +10,8 @@ Your own encoder and text (any field of `--help` goes on the command line or int
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
         --output_dir runs/my_bengali
 
-`--preset paper` has the paper's settings; its ablations are `--words none`, `--contrast none` and `--words mlm`. Prints
-sentence retrieval before and after, and where everything was saved. The folder is an ordinary checkpoint with
+`--preset paper` has the paper's settings; its ablations are `--words none`, `--contrast none` and `--words mlm`.
+Prints sentence retrieval before and after and where everything was saved. The folder is an ordinary checkpoint with
 `results.json` and a model card. `--sentence_transformer FOLDER` also writes a folder that sentence-transformers loads.
 """
 

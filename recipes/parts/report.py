@@ -12,7 +12,8 @@ import torch
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.parallel import Corpus
-from hf_xalign.record import finish_record, format_table, read_record, write_record
+from hf_xalign.record import finish_record, read_record, write_record
+from hf_xalign.tables import format_table
 
 # Timed steps of an estimate, after one warm-up step.
 _TIMED_STEPS = 5

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all lint clean
+.PHONY: quickstart test test-all mutants lint clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -24,9 +24,14 @@ test: $(BIN)/.installed
 test-all: $(BIN)/.installed
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu" $(ARGS)
 
+# Change the losses, the searches, the collators and the symmetrisation one operator at a time: do the fast tests notice?
+mutants: $(BIN)/.installed
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
+
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist mutants *.egg-info

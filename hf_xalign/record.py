@@ -1,36 +1,33 @@
 """The record of a run, `results.json`: the one source of its table, its model card and its tracker.
 
-Layout (schema 1; every value is plain JSON, a number that is not finite is null):
+Layout (schema 1; every value is plain JSON, and a number that is not finite is null):
 
     schema, method, preset, seed
     command          list of str: the command line, secrets masked
     settings         {field: value}: every setting that differs from its default
     base_model       {name, hub_id}: hub_id is null for a folder and for `embedded`
     languages        {pivot, others}
-    data             {train, eval}, of mapping also dictionary, test_dictionary, text: of each [{source, hub_id, ...}],
-                     with fingerprint and number of pairs, entries or sentences
+    data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
+                     {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
     links            {language: {statistic: value}}: what word alignment kept and dropped
     objective, paper {title, id, bibtex}, license
     versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
     scores           {before, untrained, after}, each {language: {metric: value}}: a share (0 to 1), or a count where
-                     the metric's name starts with `pool` (words that a query is compared with); untrained is a module
-                     at its random start, before training, and empty where there is none
-    drift            {statistic: value}: the pivot's word vectors after training against before
-    trainable        {parameters, share}: what training moves, and its share of the encoder's parameters, embeddings
-                     included; or null
-    adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind; the codes
-                     of languages with a map of their own, and of the one left without, or null
-    maps             {files, dictionary}: `{language: path}` of the maps in the folder, and what of each training
-                     dictionary they were learnt from; only of mapping
+                     the metric's name starts with `pool`; untrained is a module at its random start, else empty
+    drift            {statistic: value}: the pivot's word vectors after training compared with before
+    trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
+    adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
+                     languages with a map, and the language without one; or null
+    maps             {files, dictionary}: the {language: path} of the maps, and the dictionary; only of mapping
     intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
-    comparison       {method, seconds, own_seconds, same_hardware}: preparing and training of another run on the same
-                     pairs, against this one's; or null
+    comparison       {method, seconds, own_seconds, same_hardware}: preparing and training time of another run on the
+                     same pairs, and of this one; or null
     saved_to         the model's folder, or {what: path}
 
 Older records have no `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and empty.
 
-This module is imported by `--help` and by `hf_xalign.config`: torch is loaded only to name the GPUs.
+`--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
 """
 
 from __future__ import annotations
@@ -51,6 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
+from hf_xalign.cache import replacing
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
 
@@ -81,26 +79,26 @@ def start_record(
     license: str | None = None,
     argv: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """A record with everything that is known before training; what is null or empty in it is filled in as it comes.
+    """Return a record with everything that is known before training; the caller fills in the rest.
 
     Args:
-        method: The method's short name (`fao`).
-        base_model: A Hub id, a folder, or `embedded`.
-        languages: Codes of the languages that are lined up with `pivot`.
-        pivot: Code of the pivot language.
-        preset: Name of the preset in force.
-        seed: The run's seed.
-        settings: Every setting that differs from its default, see `hf_xalign.config.non_default_fields`.
-        train_data: One mapping a source with at least `source`; `hub_id` is worked out where it is not given. The card
-            also reads `fingerprint`, `pairs`, `language`, `split`, `revision` and `domain`.
-        eval_data: The same for the evaluation data.
-        objective: The objective as a formula in plain text.
+        method: short name of the method (`fao`).
+        base_model: Hub id, folder, or `embedded`.
+        languages: codes of the languages to align with `pivot`.
+        pivot: code of the pivot language.
+        preset: name of the preset.
+        seed: seed of the run.
+        settings: settings that differ from their default, see [`hf_xalign.config.non_default_fields`].
+        train_data: one mapping for each training source, with at least `source`. A missing `hub_id` is derived from
+            it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision` and `domain`.
+        eval_data: one mapping for each evaluation source, with the keys of `train_data`.
+        objective: the objective as a formula in plain text.
         paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` (or `citation`) of the method's paper.
-        license: Licence identifier of the resulting model, where it is known.
-        argv: The command line; `sys.argv` when omitted.
+        license: licence identifier of the resulting model, if known.
+        argv: the command line; `sys.argv` by default.
 
     Raises:
-        TypeError: A value has no JSON form (named by its place in the record).
+        TypeError: a value has no JSON form. The message names its place in the record.
     """
     if paper:
         bibtex = paper.get("bibtex") or paper.get("citation")
@@ -145,131 +143,59 @@ def phase(record: dict[str, Any], name: str) -> Iterator[None]:
 
 
 def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-    """Note where the model went and the time of finishing (ISO 8601, UTC)."""
+    """Set `saved_to` and the time of finishing (ISO 8601, UTC)."""
     record["saved_to"] = to_plain(saved_to)
     record["times"]["finished"] = _now()
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Write `results.json` into `folder` (created when missing), whole or not at all; returns its path.
+    """Write `results.json` into a folder, which is created if missing, and return its path.
 
     Raises:
-        TypeError: A value has no JSON form (named by its place in the record).
+        TypeError: a value has no JSON form. The message names its place in the record.
     """
     text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     return write_text(Path(folder) / FILENAME, text)
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the `results.json` of `folder`.
+    """Read the `results.json` of a folder.
 
     Raises:
-        InputError: There is none, it is not JSON, or a newer hf_xalign wrote it.
+        InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
     """
     path = Path(folder) / FILENAME
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; name the folder that a finished run printed as saved") from None
+        raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a JSON record ({error}); the file was edited or cut off") from error
+        raise InputError(f"{path}: not a JSON record ({error}). The file was edited or truncated") from error
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise InputError(f"{path}: not a record of hf_xalign: it has no 'schema' number")
+        raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:
-        raise InputError(
-            f"{path}: schema {record['schema']} is newer than {SCHEMA}; upgrade hf_xalign ({__version__})"
-        )
+        raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
     return record
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write UTF-8 text to `path` through a temporary file in the same folder: never seen half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write UTF-8 text to a file, whole or not at all, and return its path."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 
-def is_count(metric: str) -> bool:
-    """Whether a metric counts words (the size of a candidate pool) instead of being a score."""
-    return metric.startswith("pool")
-
-
-def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Heads of the columns of [`score_rows`]."""
-    untrained = ("untrained",) if record["scores"].get("untrained") else ()
-    return ("language", "metric", "before", *untrained, "after", "change")
-
-
-def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """(language, metric, before, after, change) as text, in the record's order; `untrained` before `after`, if scored.
-
-    Shares are percentages with one decimal, counts stay counts and have no change, a missing value is `-`. The change
-    is after minus before.
-    """
-    stages = {stage: record["scores"].get(stage) or {} for stage in ("before", "untrained", "after")}
-    if not stages["untrained"]:
-        del stages["untrained"]
-    rows = []
-    for language in dict.fromkeys(code for scores in stages.values() for code in scores):
-        own = {stage: scores.get(language, {}) for stage, scores in stages.items()}
-        for metric in dict.fromkeys(name for scores in own.values() for name in scores):
-            values = {stage: scores.get(metric) for stage, scores in own.items()}
-            a, b = values["before"], values["after"]
-            change = None if a is None or b is None or is_count(metric) else b - a
-            shown = (_number(value, metric) for value in values.values())
-            rows.append((language, metric, *shown, _number(change, metric, sign="+")))
-    return rows
-
-
-def cost_lines(record: Mapping[str, Any]) -> list[str]:
-    """What training took, as far as the record knows: a line on the parameters and one on the time."""
-    lines = []
-    if trainable := record.get("trainable"):
-        share = f"{100 * trainable['share']:.2f}% of the encoder"
-        lines.append(f"trainable parameters: {trainable['parameters']:,} ({share})")
-    if other := record.get("comparison"):
-        share = f"{other['own_seconds'] / other['seconds']:.0%} of the {other['seconds']:,.0f} s of {other['method']}"
-        elsewhere = "" if other["same_hardware"] else " (on other hardware)"
-        lines.append(f"time: {other['own_seconds']:,.0f} s, {share} on the same pairs{elsewhere}")
-    return lines
-
-
-def format_table(record: Mapping[str, Any]) -> str:
-    """The plain-text table of scores, then a line for each cost and one for each thing saved."""
-    rows = [score_columns(record), *score_rows(record)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-" * max(map(len, lines)))
-    if len(rows) == 1:
-        lines = ["no scores were taken"]
-    if costs := cost_lines(record):
-        lines += ["", *costs]
-    saved = record.get("saved_to") or {}
-    if isinstance(saved, str):
-        saved = {"model": saved}
-    if saved:
-        width = max(map(len, saved)) + 2
-        lines += ["", *(f"{what + ':':<{width}}{path}" for what, path in saved.items())]
-    return "\n".join(lines)
-
-
 def to_plain(value: Any, where: str = "record") -> Any:
-    """`value` as plain JSON: arrays and tensors become lists, enums their values, numbers that are not finite null.
+    """Convert a value to plain JSON.
+
+    Arrays and tensors become lists, enums their values, numbers that are not finite null. Tokens in text are masked.
+
+    Args:
+        value: the value to convert.
+        where: its name in error messages.
 
     Raises:
-        TypeError: A part of it has no such form; `where` plus its keys name the part.
+        TypeError: a part of the value has no JSON form. The message names the part by `where` and its keys.
     """
     if isinstance(value, Enum):
         return to_plain(value.value, where)
@@ -291,19 +217,19 @@ def to_plain(value: Any, where: str = "record") -> Any:
         return sorted(to_plain(v, where) for v in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
-    # The numbers and arrays of numpy and torch, without importing either.
+    # Numbers and arrays of numpy and torch, without importing either.
     if type(value).__module__.partition(".")[0] in ("numpy", "torch") and hasattr(value, "tolist"):
         return to_plain(value.tolist(), where)
     raise TypeError(f"{where}: {type(value).__name__} has no JSON form")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field or option of this name carries a credential, which is never written down."""
+    """Return whether a field or option of this name holds a credential, which no file may contain."""
     return bool(_SECRET_NAME.search(name.lstrip("-")))
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:
-    """The command line with the values of secret options, Hub tokens and passwords in addresses replaced by `***`."""
+    """Replace the values of secret options, Hub tokens and passwords in addresses by `***`."""
     masked: list[str] = []
     hide = False
     for word in argv:
@@ -318,19 +244,13 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 
 def hub_id(name: str) -> str | None:
-    """`name` when it can be a Hub id (`owner/name`, or the bare name of an old model) and no such path exists here."""
-    if (
-        name in ("embedded", "new")
-        or not _HUB_ID.fullmatch(name)
-        or name.endswith(_FILE_SUFFIXES)
-        or Path(name).exists()
-    ):
-        return None
-    return name
+    """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and no local path."""
+    local = name in ("embedded", "new") or name.endswith(_FILE_SUFFIXES) or Path(name).exists()
+    return name if _HUB_ID.fullmatch(name) and not local else None
 
 
 def _source(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A data entry, such as `de=owner/name:config`, with `hub_id` (`owner/name` only: bare words are local names)."""
+    """Add `hub_id` to an entry such as `de=owner/name:config`; a name without an owner is local."""
     source = str(entry["source"])
     name = source.rpartition("=")[2].partition(":")[0]
     return {"source": source, "hub_id": hub_id(name) if "/" in name else None, **entry}
@@ -338,9 +258,3 @@ def _source(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _number(value: float | None, metric: str, sign: str = "") -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if is_count(metric) else f"{100 * value:{sign}.1f}"

@@ -23,7 +23,7 @@ from hf_xalign.model_cards.metadata import (
     task_of,
     title,
 )
-from hf_xalign.record import cost_lines, is_count, score_columns, score_rows
+from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # hf_xalign.modeling.xalign.tuner's, which takes seconds to import

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
-from hf_xalign.record import is_count
+from hf_xalign.tables import is_count
 
 EMBEDDED_TWIN = "intfloat/multilingual-e5-small"
 # What a method learns from, of what `data` of a record may hold.

@@ -9,6 +9,7 @@ import pytest
 
 MODULES = [
     "hf_xalign.losses",
+    "hf_xalign.tables",
 ]
 
 

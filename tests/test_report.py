@@ -16,8 +16,9 @@ from support.headless_browser import needs_browser, show
 from support.refusals import assert_refused
 from support.results import make_grid
 
-from hf_xalign.record import score_rows, write_record
+from hf_xalign.record import write_record
 from hf_xalign.report import charts, render_report, write_report
+from hf_xalign.tables import score_rows
 
 VOID = {"meta", "br", "hr"}
 SVG_EMPTY = {"rect", "line", "polyline", "circle"}

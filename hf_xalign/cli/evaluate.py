@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score, and print a table."""
     from hf_xalign.cli.models import choose_device, load_encoder
-    from hf_xalign.record import score_columns, score_rows, to_plain, write_text
+    from hf_xalign.record import to_plain, write_text
+    from hf_xalign.tables import score_columns, score_rows
 
     if args.links and args.data:
         raise InputError("--links holds its own text: leave --data out")

@@ -12,10 +12,11 @@ from typing import Any
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import interval_rows
-from hf_xalign.record import cost_lines, is_count, score_columns, score_rows, write_text
+from hf_xalign.record import write_text
 from hf_xalign.report import charts
 from hf_xalign.report.folder import is_number, read_folder
 from hf_xalign.report.page import render
+from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
 
 FILENAME = "report.html"
 _DATA = {

@@ -19,7 +19,7 @@ from hf_xalign.evaluation.vectors import encode_pooled_sentences
 from hf_xalign.links.frozen import read_links, write_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
-from hf_xalign.record import is_count
+from hf_xalign.tables import is_count
 
 pytestmark = pytest.mark.numeric
 

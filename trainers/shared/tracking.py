@@ -22,7 +22,8 @@ from transformers.integrations.integration_utils import WandbCallback, WandbLogM
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import Distances, word_distances
 from hf_xalign.hub.files import list_files
-from hf_xalign.record import is_count, to_plain
+from hf_xalign.record import to_plain
+from hf_xalign.tables import is_count
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 if TYPE_CHECKING:

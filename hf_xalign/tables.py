@@ -1,0 +1,117 @@
+"""Plain-text tables for a terminal, and the score table of a run's record."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def width(text: str) -> int:
+    """Return the columns that a text takes: 2 for a wide East Asian character, 0 for a combining mark."""
+    return sum(
+        0
+        if unicodedata.category(character) in ("Mn", "Me", "Cf")
+        else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
+
+
+def pad(text: str, columns: int, *, right: bool = False) -> str:
+    """Pad a text with blanks to a number of columns; `right` aligns it to the right."""
+    blanks = " " * (columns - width(text))
+    return blanks + text if right else text + blanks
+
+
+def cut(text: str, columns: int) -> str:
+    """Shorten a text to a number of columns, with an ellipsis at the end."""
+    if width(text) <= columns:
+        return text
+    while width(text) >= columns:
+        text = text[:-1]
+    return text + "…"
+
+
+def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
+    """Format rows in columns that stay aligned in every script.
+
+    Args:
+        rows: cells of each row; the first row is the head.
+        numbers: how many of the last columns are aligned to the right.
+
+    Example:
+        >>> print(table([("language", "score"), ("de", "1.5"), ("日本", "22.25")], numbers=1))
+        language  score
+        ---------------
+        de          1.5
+        日本      22.25
+    """
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    texts = len(widths) - numbers
+    lines = ["  ".join(pad(cell, widths[n], right=n >= texts) for n, cell in enumerate(row)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
+
+
+def is_count(metric: str) -> bool:
+    """Return whether a metric counts words (the size of a candidate pool) instead of being a score."""
+    return metric.startswith("pool")
+
+
+def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the column heads of [`score_rows`]."""
+    untrained = ("untrained",) if record["scores"].get("untrained") else ()
+    return ("language", "metric", "before", *untrained, "after", "change")
+
+
+def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the scores of a record as rows of text, in the record's order.
+
+    Shares are percentages with one decimal, and the change is after minus before. Counts have no change, and a missing
+    value is `-`.
+    """
+    stages = [record["scores"].get(stage) or {} for stage in score_columns(record)[2:-1]]
+    rows = []
+    for language in dict.fromkeys(code for scores in stages for code in scores):
+        own = [scores.get(language, {}) for scores in stages]
+        for metric in dict.fromkeys(name for scores in own for name in scores):
+            values = [scores.get(metric) for scores in own]
+            missing = values[0] is None or values[-1] is None or is_count(metric)
+            change = None if missing else values[-1] - values[0]
+            shown = (_number(value, metric) for value in values)
+            rows.append((language, metric, *shown, _number(change, metric, sign="+")))
+    return rows
+
+
+def cost_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return one line on the trained parameters and one on the training time, as far as the record has them."""
+    lines = []
+    if trainable := record.get("trainable"):
+        share = f"{100 * trainable['share']:.2f}% of the encoder"
+        lines.append(f"trainable parameters: {trainable['parameters']:,} ({share})")
+    if other := record.get("comparison"):
+        share = f"{other['own_seconds'] / other['seconds']:.0%} of the {other['seconds']:,.0f} s of {other['method']}"
+        elsewhere = "" if other["same_hardware"] else " (on other hardware)"
+        lines.append(f"time: {other['own_seconds']:,.0f} s, {share} on the same pairs{elsewhere}")
+    return lines
+
+
+def format_table(record: Mapping[str, Any]) -> str:
+    """Format a record for the terminal: the table of scores, the costs, and where everything was saved."""
+    rows = score_rows(record)
+    columns = score_columns(record)
+    lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
+    if costs := cost_lines(record):
+        lines += ["", *costs]
+    saved = record.get("saved_to") or {}
+    if isinstance(saved, str):
+        saved = {"model": saved}
+    if saved:
+        longest = max(map(len, saved)) + 2
+        lines += ["", *(f"{what + ':':<{longest}}{path}" for what, path in saved.items())]
+    return "\n".join(lines)
+
+
+def _number(value: float | None, metric: str, sign: str = "") -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if is_count(metric) else f"{100 * value:{sign}.1f}"

@@ -9,6 +9,9 @@ import pytest
 
 MODULES = [
     "hf_xalign.losses",
+    "hf_xalign.statistics.bootstrap",
+    "hf_xalign.statistics.comparison",
+    "hf_xalign.statistics.significance",
     "hf_xalign.tables",
 ]
 

@@ -1,6 +1,6 @@
-"""Systems side by side over languages and seeds: what `recipes/compare.py` prints and writes.
+"""Compare systems over languages and seeds.
 
-A system is a folder that has, for each seed, `seed-<s>/scores.json`, which says what was measured, and
+A system is a folder that has `seed-<s>/scores.json` for each seed, which says what was measured, and
 `seed-<s>/examples/<language>.json`, files of [`ExampleScores`].
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.statistics.bootstrap import quantiles
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
     check_same_test,
@@ -29,24 +28,24 @@ from hf_xalign.statistics.significance import (
 )
 
 SCORES = "scores.json"
-# Fields of scores.json that every seed of a system has alike.
+# Fields of scores.json that all seeds of a system share.
 SHARED = ("task", "metric", "train_language")
-# Scores of one run, as scores.json and the examples have them, differ by no more.
+# Tolerated difference between a score in scores.json and the same score computed from the examples.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class System:
-    """One system's results.
+    """Results of one system.
 
     Attributes:
-        name: what it is called in the tables.
-        folder: where its results are.
-        task: what was done, e.g. `pos`.
-        metric: what was measured, e.g. `span_f1`.
-        train_language: what it was trained on.
-        seeds: the seeds of training, ascending.
-        examples: for each language, in the order of the evaluation, the scores under each seed.
+        name: name in the tables.
+        folder: folder of the results.
+        task: task, e.g. `pos`.
+        metric: headline metric, e.g. `span_f1`.
+        train_language: language of the training text.
+        seeds: training seeds, ascending.
+        examples: language -> example scores under each seed, in the order of the evaluation.
     """
 
     name: str
@@ -58,23 +57,23 @@ class System:
     examples: dict[str, list[ExampleScores]]
 
     def scores(self, language: str) -> np.ndarray:
-        """The totals of a language, (seeds,) float64."""
+        """Return the total scores of a language, (seeds,) float64."""
         return np.array([one.score() for one in self.examples[language]])
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better than the baseline a system is in one language, or (`language` is None) on average.
+    """Difference between a system and the baseline in one language, or on average over languages.
 
     Attributes:
-        system: its name.
-        language: the language; None for the average over languages, which has no test.
-        examples: size of the test set, in total for the average.
-        difference: mean over seeds of the system minus that of the baseline.
+        system: name of the system.
+        language: language code; None for the average over languages, which has no test.
+        examples: size of the test set; the total size for the average.
+        difference: mean over seeds, system minus baseline.
         low: lower bound of the interval over examples and seeds.
-        high: upper bound.
+        high: upper bound of the interval over examples and seeds.
         p: two-sided p of the test over examples.
-        corrected: p after Holm's correction over this system's languages.
+        corrected: p after Holm's correction over the languages of this system.
     """
 
     system: str
@@ -89,13 +88,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems against the first of them.
+    """Differences between systems and the first of them, the baseline.
 
     Attributes:
-        systems: the systems; the first is the baseline.
-        languages: the languages of all of them.
-        test: the test of all differences: `paired t-test` for means over examples, else `permutation test`.
-        differences: those of each further system, by system, then in the order of the languages, then the average.
+        systems: the systems, the baseline first.
+        languages: languages that all systems share.
+        test: `paired t-test` if the score is a mean over examples, else `permutation test`.
+        differences: sorted by system, then in the order of the languages, then the average.
         level: p below which a difference is called significant.
         confidence: share of the resampled differences inside the intervals.
     """
@@ -121,30 +120,44 @@ def compare(
     seed: int = 0,
     quiet: bool = False,
 ) -> Comparison:
-    """Read the systems' results and set each against the first, the baseline.
+    """Compare systems with the first of them, the baseline.
 
-    All systems must have the same seeds, languages and test sets, so that the averages are over the same things; the
-    tests pair examples, and the intervals examples and seeds. Where the score is a mean over examples (accuracy of
-    sentences, QA F1) they are tested by the paired t-test, else (micro F1, accuracy of words) by the permutation test,
-    all systems and languages by the same one.
+    All systems must have the same seeds, languages and test sets: tests pair examples, intervals pair examples and
+    seeds. A score that is a mean over examples (accuracy of sentences, QA F1) gets the paired t-test. Any other (micro
+    F1, accuracy of words) gets the permutation test. All systems and languages get the same test.
 
     Args:
-        folders: at least two systems' folders.
-        names: what to call them; default: the folders' names.
-        languages: compare these only, in this order.
-        seeds: compare these only.
+        folders: result folders of at least two systems, the baseline first.
+        names: names of the systems; the folders' names by default.
+        languages: languages to compare, in this order; all by default.
+        seeds: seeds to compare; all by default.
         level: p below which a difference is called significant.
         confidence: share of the resampled differences inside the intervals.
-        permutations: how many times the permutation test swaps the examples.
-        resamples: how many times examples and seeds are drawn for the intervals.
-        seed: of permutations and draws.
-        quiet: no progress bar.
+        permutations: number of swaps of the permutation test.
+        resamples: number of draws of examples and seeds for the intervals.
+        seed: seed of permutations and draws.
+        quiet: hide the progress bar.
 
     Raises:
-        InputError: a folder is no finished system, or the systems do not compare; the message names the folder.
+        InputError: a folder holds no finished system, or the systems do not compare; the message names the folder.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> for name, values in {"raw": [0.2, 0.5, 0.4, 0.3], "fao": [0.5, 0.7, 0.9, 0.6]}.items():
+        ...     scores = ExampleScores.from_values(values)
+        ...     scores.save(root / name / "seed-0" / "examples" / "de.json")
+        ...     found = {"task": "qa", "metric": "qa_f1", "train_language": "en", "seed": 0}
+        ...     found["languages"] = {"de": {"score": scores.score()}}
+        ...     _ = (root / name / "seed-0" / "scores.json").write_text(json.dumps(found))
+        >>> [difference] = compare([root / "raw", root / "fao"], quiet=True).differences
+        >>> print(f"{difference.system}: {difference.difference:+.3f} (p = {difference.p:.3f})")
+        fao: +0.325 (p = 0.014)
     """
-    if not 0 < level < 1:
-        raise InputError(f"level={level} must lie between 0 and 1")
+    for name, share in (("level", level), ("confidence", confidence)):
+        if not 0 < share < 1:
+            raise InputError(f"{name}={share} must be between 0 and 1")
+    bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
     systems = [
         load_system(folder, name=name, languages=languages, seeds=seeds)
         for folder, name in zip(folders, _names(folders, names))
@@ -168,11 +181,11 @@ def compare(
             sizes = [len(baseline.examples[language][0]) for language in columns]
             means_apart = [float(np.mean(system.scores(code) - baseline.scores(code))) for code in columns]
             for number, (language, p, corrected) in enumerate(zip(columns, p_values, holm(p_values).tolist())):
-                low, high = quantiles(drawn[number], confidence)
+                low, high = np.quantile(drawn[number], bounds).tolist()
                 apart = means_apart[number]
                 differences.append(Difference(system.name, language, sizes[number], apart, low, high, p, corrected))
             if len(columns) > 1:
-                low, high = quantiles(np.mean(drawn, axis=0), confidence)
+                low, high = np.quantile(np.mean(drawn, axis=0), bounds).tolist()
                 differences.append(Difference(system.name, None, sum(sizes), float(np.mean(means_apart)), low, high))
     test: Literal["paired t-test", "permutation test"] = "paired t-test" if means else "permutation test"
     return Comparison(systems, columns, test, differences, level, confidence)
@@ -188,21 +201,21 @@ def load_system(
     """Read one system's results.
 
     Args:
-        folder: its folder.
-        name: what to call it; default: the folder's name.
-        languages: read these only.
-        seeds: read these only.
+        folder: result folder.
+        name: name of the system; the folder's name by default.
+        languages: languages to read; all by default.
+        seeds: seeds to read; all by default.
 
     Raises:
-        InputError: no such folder, no seeds or one that is not finished, a language or seed that it has not, seeds of
-            different tasks, or examples that do not make up the score.
+        InputError: the folder, a seed or a language is missing or unfinished, seeds differ in their task, or the
+            examples do not add up to the reported score.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the output folders of finetune runs")
+        raise InputError(f"{folder}: no such folder. Name the output folders of finetune runs.")
     found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
     if not found:
-        raise InputError(f"{folder}: holds no results: there is no folder seed-0 or the like")
+        raise InputError(f"{folder}: holds no results: there is no folder seed-<number>")
     chosen = sorted(set(found if seeds is None else seeds))
     if missing := [number for number in chosen if number not in found]:
         raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(found))}")
@@ -233,17 +246,16 @@ def load_system(
 
 
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
-    """The scores.json of one seed."""
+    """Read the scores.json of one seed."""
     path = folder / SCORES
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"{folder}: not finished: there is no {SCORES}; run that seed again, or compare the finished ones with "
-            "--seeds"
+            f"{folder}: not finished: there is no {SCORES}. Run that seed again, or name the finished ones by --seeds."
         ) from None
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); the file was edited or cut off") from error
+        raise InputError(f"{path}: not JSON ({error}). The file was edited or cut off.") from error
     if not isinstance(record, dict) or any(not isinstance(record.get(field), str) for field in SHARED):
         raise InputError(f"{path}: not a file of scores: it must name {_list(SHARED)}")
     if record.get("seed") != number:
@@ -258,7 +270,7 @@ def _read_scores(folder: Path, number: int) -> dict[str, Any]:
 
 
 def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleScores:
-    """The example scores of one seed and language, which must make up the score that was reported."""
+    """Read the example scores of one seed and language, and check that they add up to the reported score."""
     path = folder / "examples" / f"{code}.json"
     scores = ExampleScores.load(path)
     reported = record["languages"][code]
@@ -267,8 +279,8 @@ def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleSc
     ):
         raise InputError(
             f"{path}: its {len(scores)} examples score {scores.score():.6f}, but {SCORES} reports "
-            f"{reported['score']:.6f} of {reported.get('examples', 'its')} examples: files of different runs; run "
-            "that seed again"
+            f"{reported['score']:.6f} of {reported.get('examples', 'its')} examples: the files are of different runs. "
+            "Run that seed again."
         )
     return scores
 
@@ -280,17 +292,17 @@ def _check_comparable(system: System, baseline: System) -> None:
             raise InputError(f"{system.folder}: {field} is {own!r}, but {other!r} in {baseline.folder}")
     if system.seeds != baseline.seeds:
         common = sorted({*system.seeds} & {*baseline.seeds})
-        way_out = f", or compare those of both: --seeds {_list(common, ' ')}" if common else ""
+        advice = f", or compare those of both: --seeds {_list(common, ' ')}" if common else ""
         raise InputError(
             f"{system.folder}: has seeds {_list(system.seeds)}, but {baseline.folder} has {_list(baseline.seeds)}; "
-            f"run the missing ones{way_out}"
+            f"run the missing ones{advice}"
         )
     if {*system.examples} != {*baseline.examples}:
         common_codes = [code for code in baseline.examples if code in system.examples]
-        way_out = f", or compare those of both: --languages {_list(common_codes, ' ')}" if common_codes else ""
+        advice = f", or compare those of both: --languages {_list(common_codes, ' ')}" if common_codes else ""
         raise InputError(
             f"{system.folder}: was scored in {_list(system.examples)}, but {baseline.folder} in "
-            f"{_list(baseline.examples)}; score the missing ones{way_out}"
+            f"{_list(baseline.examples)}; score the missing ones{advice}"
         )
     for code, runs in system.examples.items():
         try:
@@ -300,7 +312,7 @@ def _check_comparable(system: System, baseline: System) -> None:
 
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:
-    """A name for each system, no two alike."""
+    """Return a unique name for each system."""
     paths = [Path(folder).resolve() for folder in folders]
     if len(paths) < 2:
         raise InputError(f"a comparison needs at least two folders, the baseline first; got {len(paths)}")
@@ -311,7 +323,7 @@ def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[s
         return ends if len(set(ends)) == len(ends) else [str(folder) for folder in folders]
     if len(names) != len(paths) or len(set(names)) < len(names):
         raise InputError(
-            f"names: one for each of the {len(paths)} folders is needed, no two alike; got {_list(names)}"
+            f"names: one for each of the {len(paths)} folders is needed, all different; got {_list(names)}"
         )
     return list(names)
 

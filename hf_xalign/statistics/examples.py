@@ -21,37 +21,36 @@ COLUMNS = {"counts": ("correct", "predicted", "gold"), "values": ("values",)}
 
 @dataclass(frozen=True, eq=False)
 class ExampleScores:
-    """One test set's scores, an entry for each example; the total is a sum of numerators over one of denominators.
+    """Scores of one test set, an entry for each example; the total is a sum of numerators over one of denominators.
 
-    Built by [`from_counts`] or [`from_values`], which check what they are given.
+    Built by [`from_counts`] or [`from_values`], which check their input.
 
     Attributes:
-        columns: by name, (n,) int64 `correct`, `predicted`, `gold`; or (n,) float64 `values`.
+        columns: (n,) int64 `correct`, `predicted` and `gold`; or (n,) float64 `values`.
     """
 
     columns: Mapping[str, np.ndarray]
 
     @classmethod
     def from_counts(cls, correct: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> ExampleScores:
-        """Scores whose total is micro F1, from the counts of each example.
+        """Build scores whose total is micro F1 from the counts of each example.
 
-        F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy where predicted == gold == the number of
+        F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy if predicted == gold == the number of
         items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn.
 
         Args:
-            correct: (n,) whole numbers: items that are predicted and right.
-            predicted: (n,) whole numbers: predicted items.
-            gold: (n,) whole numbers: items of the reference.
+            correct: (n,) whole numbers of right predictions.
+            predicted: (n,) whole numbers of predicted items.
+            gold: (n,) whole numbers of reference items.
 
         Raises:
-            InputError: no examples, columns of different lengths, numbers that are not whole or are negative, or more
-                items correct than predicted or than there are.
+            InputError: there are no examples, columns differ in length, or a count is impossible.
         """
         names = COLUMNS["counts"]
-        columns = {name: _whole(name, column) for name, column in zip(names, (correct, predicted, gold))}
+        columns = {name: _numbers(name, column, "biu") for name, column in zip(names, (correct, predicted, gold))}
         if len({len(column) for column in columns.values()}) > 1:
             lengths = ", ".join(f"{name} has {len(column)}" for name, column in columns.items())
-            raise InputError(f"example scores: one entry an example is needed in every column, but {lengths}")
+            raise InputError(f"example scores: every column needs one entry for each example, but {lengths}")
         right = columns["correct"]
         wrong = (right < 0) | (right > columns["predicted"]) | (right > columns["gold"])
         if wrong.any():
@@ -60,22 +59,22 @@ class ExampleScores:
             raise InputError(
                 f"example scores: example {row} has {counts}; correct must lie between 0 and both other counts"
             )
-        return cls(columns)
+        return cls({name: column.astype(np.int64) for name, column in columns.items()})
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> ExampleScores:
-        """Scores whose total is their mean, e.g. the token F1 of each question.
+        """Build scores whose total is their mean, e.g. the token F1 of each question.
 
         Args:
             values: (n,) finite numbers.
 
         Raises:
-            InputError: no examples, or a value that is not a finite number.
+            InputError: there are no examples, or a value is not a finite number.
         """
-        column = _numbers("values", values).astype(np.float64)
+        column = _numbers("values", values, "biuf").astype(np.float64)
         if not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise InputError(f"example scores: the value of example {row} is {column[row]}, which is no finite number")
+            raise InputError(f"example scores: the value of example {row} is {column[row]}, not a finite number")
         return cls({"values": column})
 
     @property
@@ -85,34 +84,27 @@ class ExampleScores:
 
     @property
     def numerators(self) -> np.ndarray:
-        """(n,) float64, what each example adds above the line."""
+        """Return what each example adds to the numerator, (n,) float64."""
         return self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
 
     @property
     def denominators(self) -> np.ndarray:
-        """(n,) float64, what each example adds below the line."""
+        """Return what each example adds to the denominator, (n,) float64."""
         if self.kind == "values":
             return np.ones(len(self))
         return (self.columns["predicted"] + self.columns["gold"]).astype(np.float64)
 
-    def score(self, indices: ArrayLike | None = None) -> float:
-        """The total, of all examples or of those at `indices`, (k,) int, where an example may come twice.
-
-        0.0 where there is nothing below the line.
-        """
-        above, below = self.numerators, self.denominators
-        if indices is not None:
-            chosen = np.asarray(indices, dtype=np.int64)
-            above, below = above[chosen], below[chosen]
-        total = below.sum()
-        return float(above.sum() / total) if total else 0.0
+    def score(self) -> float:
+        """Return the total score; 0.0 if the denominator is 0."""
+        total = self.denominators.sum()
+        return float(self.numerators.sum() / total) if total else 0.0
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Return the number of examples."""
         return len(next(iter(self.columns.values())))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write them as JSON, whole or not at all; the folder is created when missing.
+        """Write the scores as JSON, atomically; create the folder if missing.
 
         Raises:
             InputError: the disk is full.
@@ -123,19 +115,17 @@ class ExampleScores:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> ExampleScores:
-        """Read a file of [`save`].
+        """Read a file written by [`save`].
 
         Raises:
-            InputError: there is no such file, or it is no such file; the message names it.
+            InputError: the file is missing or malformed; the message names it.
         """
         try:
             content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InputError(
-                f"{path}: {error.strerror}; it is written beside scores.json of a finished run"
-            ) from error
+            raise InputError(f"{path}: {error.strerror}. A finished run has this file next to scores.json.") from error
         except ValueError as error:
-            raise InputError(f"{path}: not JSON ({error}); the file was edited or cut off") from error
+            raise InputError(f"{path}: not JSON ({error}). The file was edited or cut off.") from error
         kind = content.get("kind") if isinstance(content, dict) else None
         names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
         if not names or any(name not in content for name in names):
@@ -148,25 +138,17 @@ class ExampleScores:
             raise InputError(f"{path}: {error}") from error
 
 
-def _numbers(name: str, column: ArrayLike) -> np.ndarray:
-    """A column of at least one number, as it is."""
+def _numbers(name: str, column: ArrayLike, kinds: str) -> np.ndarray:
+    """Check that a column has at least one number, of NumPy's dtype `kinds`."""
     try:
         numbers = np.asarray(column)
     except ValueError as error:  # rows of different lengths
         raise InputError(f"example scores: {name}: {error}") from error
     if numbers.ndim != 1 or not len(numbers):
         raise InputError(
-            f"example scores: {name} must have one entry for each of at least one example, but its shape is "
-            f"{numbers.shape}"
+            f"example scores: {name} needs an entry for each of at least one example, got {numbers.shape}"
         )
-    if numbers.dtype.kind not in "biuf":
-        raise InputError(f"example scores: {name} must be numbers, got {numbers.dtype}")
+    if numbers.dtype.kind not in kinds:
+        wanted = "numbers" if "f" in kinds else "whole numbers"
+        raise InputError(f"example scores: {name} must be {wanted}, got {numbers.dtype}")
     return numbers
-
-
-def _whole(name: str, column: ArrayLike) -> np.ndarray:
-    """A column of whole numbers, (n,) int64."""
-    numbers = _numbers(name, column)
-    if numbers.dtype.kind == "f":
-        raise InputError(f"example scores: {name} must be whole numbers, got {numbers.dtype}")
-    return numbers.astype(np.int64)

@@ -1,55 +1,61 @@
-"""Whether one system scores better than another: tests, intervals of the difference, correction for many languages.
+"""Significance tests of the difference between two systems, its bootstrap distribution, and Holm's correction.
 
-Both systems are given as a list of [`ExampleScores`], one for each seed of training, on one test set. The tests are
-those of the continual-learning paper (METHODS section 5) and ask what *other examples* would say of these very models:
-seeds are averaged or pooled, and how far the score moves from seed to seed is left out. In simulations of a system
-against itself (300, of 2,000 examples and five seeds each) they find a difference at p <= 5% in about 5% where seeds
-have no level of their own, but in 12% and 13% where they have one (their scores spread by a standard deviation of 1
-point) and in 28% and 33% (1.5 to 2 points). [`difference_interval`] takes both into account: its 95% intervals leave
-out 0 in 1% to 7%.
+A system is a list of [`ExampleScores`], one for each training seed, on one test set. The tests (METHODS section 5) ask
+what *other examples* would say about these very models. They average or pool the seeds, so the spread between seeds is
+left out. Between equal systems (300 simulations, 2,000 examples, five seeds) p <= 5% occurs in about 5% if seeds are
+alike. It occurs in 12% to 13% if seeds spread by a standard deviation of 1 point, and in 28% to 33% at 1.5 to 2
+points. The quantiles of [`resampled_differences`] cover both: their 95% intervals exclude 0 in 1% to 7%.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.statistics.bootstrap import batches, quantiles, ratio, resampled_ratios
+from hf_xalign.statistics.bootstrap import ratio
 from hf_xalign.statistics.examples import ExampleScores
 
 # Sums of the same numbers in another order differ by this share of them at most: no difference.
 _ROUNDING = 1e-9
+# Numbers drawn at once: 8 MB.
+_NUMBERS = 1_000_000
 
 
 def is_mean(scores: Sequence[ExampleScores]) -> bool:
-    """Whether the total is the mean of the examples' own scores (accuracy, QA F1), as a t-test needs it.
+    """Return whether the total is the mean of the examples' scores (accuracy, QA F1), as a t-test needs it.
 
-    It is not where examples weigh differently, as sentences do in micro F1 and in the accuracy of their words.
+    It is not if examples weigh differently, as sentences do in micro F1 and in word accuracy.
     """
     below = [one.denominators for one in scores]
     return bool(below[0][0] > 0 and all((own == below[0][0]).all() for own in below))
 
 
 def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores]) -> float:
-    """Two-sided p of the paired t-test over examples, on each example's mean over the seeds (METHODS section 5).
+    """Return the two-sided p of the paired t-test over examples, on each example's mean over the seeds.
 
-    Where all examples differ by the same amount, none in most cases, there is no variance to test against: p = 1.
+    If all examples differ by the same amount, there is no variance to test against, and p is 1.
 
     Args:
-        scores: a system's scores, one for each seed.
-        baseline: those of the system that it is compared with.
+        scores: the system's scores, one for each seed.
+        baseline: the baseline's scores, one for each seed.
 
     Raises:
-        InputError: the systems' seeds or examples do not match, or their total is not a mean, see [`is_mean`].
+        InputError: seeds or examples do not match, or the total is not a mean, see [`is_mean`].
+
+    Example:
+        >>> system = [ExampleScores.from_values([0.9, 0.8, 0.7, 0.9])]
+        >>> baseline = [ExampleScores.from_values([0.5, 0.6, 0.6, 0.4])]
+        >>> round(paired_t_test(system, baseline), 3)
+        0.046
     """
     check_same_test(scores, baseline)
     if not is_mean([*scores, *baseline]):
         raise InputError(
-            "paired t-test: examples weigh differently in this score, so that it is not a mean over examples; use the "
-            "permutation test"
+            "paired t-test: examples weigh differently in this score, so it is not a mean over examples. Use the "
+            "permutation test."
         )
     own, other = (
         np.mean([one.numerators / one.denominators for one in system], axis=0) for system in (scores, baseline)
@@ -63,47 +69,46 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
 
 
 def permutation_test(
-    scores: Sequence[ExampleScores],
-    baseline: Sequence[ExampleScores],
-    *,
-    permutations: int = 10_000,
-    seed: int = 0,
-    seeds_together: bool = True,
+    scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores], *, permutations: int = 10_000, seed: int = 0
 ) -> float:
-    """Two-sided p of the permutation test of a total score (approximate randomisation; Noreen 1989, Yeh 2000).
+    """Return the two-sided p of the permutation test of a total score (Noreen 1989, Yeh 2000).
 
-    If the systems were alike, an example's answers might as well be the other system's. So the two systems' answers
-    to an example are swapped with probability 1/2, and p is the share of such swaps after which the systems differ at
-    least as much as they do: p = (1 + those) / (1 + permutations). The seeds are pooled: their counts are summed.
+    The two systems' answers to an example are swapped with probability 1/2. p = (1 + swaps after which the systems
+    differ at least as much) / (1 + permutations). An example's answers under all seeds are swapped together, since
+    seeds err in the same examples; the paper swaps each seed's alone. SciPy's `permutation_test` would copy every
+    example for every permutation; this multiplies a matrix of coin tosses by the examples that differ.
 
     Args:
-        scores: a system's scores, one for each seed.
-        baseline: those of the system that it is compared with.
-        permutations: how many times the examples are swapped.
-        seed: same seed, same p.
-        seeds_together: an example's answers under all seeds are swapped together. False swaps each seed's alone, as
-            the paper does on concatenated predictions (METHODS section 5): it finds differences that are not there
-            when a system's seeds err in the same examples.
+        scores: the system's scores, one for each seed.
+        baseline: the baseline's scores, one for each seed.
+        permutations: number of random swaps.
+        seed: seed of the swaps.
 
     Raises:
-        InputError: the systems' seeds or examples do not match, or permutations is not positive.
+        InputError: seeds or examples do not match, or `permutations` is not positive.
+
+    Example:
+        >>> ones = [1] * 8
+        >>> system = [ExampleScores.from_counts(ones, ones, ones)]
+        >>> baseline = [ExampleScores.from_counts([0] * 7 + [1], ones, ones)]
+        >>> 0.005 < permutation_test(system, baseline, permutations=1000) < 0.03
+        True
     """
     check_same_test(scores, baseline)
     _check_positive(permutations=permutations)
-    merge = sum if seeds_together else np.concatenate
     own, other = (
-        np.stack([merge([one.numerators for one in system]), merge([one.denominators for one in system])], axis=1)
+        np.stack([sum(one.numerators for one in system), sum(one.denominators for one in system)], axis=1)
         for system in (scores, baseline)
     )
     change = other - own
-    change = change[change.any(axis=1)]  # the others may be swapped or not
+    change = change[change.any(axis=1)]  # swapping the others changes nothing
     own, other = own.sum(axis=0), other.sum(axis=0)
-    observed = abs(ratio(own) - ratio(other))
+    observed = abs(ratio(*own[:, None]) - ratio(*other[:, None]))
     rng = np.random.default_rng(seed)
     reached = 0
-    for size in batches(permutations, len(change)):
+    for size in _batches(permutations, len(change)):
         moved = rng.integers(0, 2, (size, len(change)), dtype=np.uint8).astype(np.float64) @ change
-        differences = np.abs(ratio(own + moved) - ratio(other - moved))
+        differences = np.abs(ratio(*(own + moved).T) - ratio(*(other - moved).T))
         reached += int((differences >= observed * (1 - _ROUNDING)).sum())
     return (1 + reached) / (1 + permutations)
 
@@ -111,80 +116,61 @@ def permutation_test(
 def resampled_differences(
     scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores], *, resamples: int = 1000, seed: int = 0
 ) -> np.ndarray:
-    """Differences of the mean over seeds, on examples and seeds drawn with replacement, both apart (Owen 2007).
+    """Return differences of the mean over seeds, with examples and seeds both drawn with replacement (Owen 2007).
 
-    A drawn example or seed is drawn for both systems. The draws depend on `seed` and on the numbers of examples and
-    seeds: so test sets of one size, which may be translations of each other, are drawn alike, seeds always are, and
-    the mean of several languages' differences has its interval too.
+    A drawn example or seed is drawn for both systems. The draws depend only on `seed` and on the numbers of examples
+    and seeds. So test sets of one size (translations of each other) are drawn alike, seeds always are, and the mean
+    difference over several languages has its interval too. If seeds alone move the score, few of them say too little:
+    95% intervals between equal systems then exclude 0 in 25%, 16% and 10% with 3, 5 and 10 seeds.
 
     Args:
-        scores: a system's scores, one for each seed.
-        baseline: those of the system that it is compared with.
-        resamples: how many times all are drawn.
-        seed: same seed, same draws.
+        scores: the system's scores, one for each seed.
+        baseline: the baseline's scores, one for each seed.
+        resamples: number of draws.
+        seed: seed of the draws.
 
     Returns:
         (resamples,) float64: system minus baseline.
 
     Raises:
-        InputError: the systems' seeds or examples do not match, or resamples is not positive.
+        InputError: seeds or examples do not match, or `resamples` is not positive.
     """
     check_same_test(scores, baseline)
     _check_positive(resamples=resamples)
-    runs = len(scores)
+    runs, count = len(scores), len(baseline[0])
     # (examples, systems * seeds * 2): numerator and denominator of each
     columns = np.stack([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
     rng = np.random.default_rng(seed)
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
-    totals = resampled_ratios(columns, resamples, rng).reshape(resamples, 2, runs)  # (resamples, systems, seeds)
+    parts = []
+    for size in _batches(resamples, count):
+        drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
+        parts.append((times @ columns).reshape(size, 2, runs, 2))
+    sums = np.concatenate(parts)
+    totals = ratio(sums[..., 0], sums[..., 1])  # (resamples, systems, seeds)
     return np.take_along_axis(totals[:, 0] - totals[:, 1], drawn_runs, axis=1).mean(axis=1)
 
 
-def difference_interval(
-    scores: Sequence[ExampleScores],
-    baseline: Sequence[ExampleScores],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the difference, over examples and, where there are several, over seeds.
-
-    Where examples and seeds both move the score it is rather too wide. Where the seeds alone do, few of them say too
-    little of their spread: between equal systems, 95% intervals then leave out 0 in 25%, 16% and 10% of comparisons
-    with 3, 5 and 10 seeds, instead of 5%.
-
-    Args:
-        scores: a system's scores, one for each seed.
-        baseline: those of the system that it is compared with.
-        confidence: share of the differences that lie between the bounds.
-        resamples: how many times examples and seeds are drawn.
-        seed: same seed, same interval.
-
-    Returns:
-        Lower and upper bound of system minus baseline.
-
-    Raises:
-        InputError: the systems' seeds or examples do not match, or an option is out of range.
-    """
-    return quantiles(resampled_differences(scores, baseline, resamples=resamples, seed=seed), confidence)
-
-
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Holm's (1979) step-down correction: below a threshold, all of them are right but for that probability.
+    """Correct p-values of several tests by Holm's step-down procedure (1979).
 
     Args:
-        p_values: (m,) of m tests.
+        p_values: (m,) p-values of m tests.
 
     Returns:
-        (m,) float64, corrected, in the same order.
+        (m,) float64 corrected p-values, in the same order.
 
     Raises:
-        InputError: not a list of numbers between 0 and 1.
+        InputError: the input is not a list of numbers between 0 and 1.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.02]).tolist()
+        [0.03, 0.04, 0.04]
     """
     found = np.asarray(p_values, dtype=np.float64)
     if found.ndim != 1 or not ((found >= 0) & (found <= 1)).all():
-        raise InputError(f"Holm's correction: expected a list of p between 0 and 1, got {found.tolist()}")
+        raise InputError(f"Holm's correction: expected a list of p-values between 0 and 1, got {found.tolist()}")
     order = np.argsort(found, kind="stable")
     steps = found[order] * np.arange(len(found), 0, -1)
     corrected = np.empty_like(found)
@@ -193,15 +179,15 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores]) -> None:
-    """Refuse scores that are not of as many seeds, and all of one test set in one order.
+    """Check that both systems have the same number of seeds, and scores of the same test set in the same order.
 
     Raises:
-        InputError: other numbers of seeds or examples, other kinds of score, or examples with other references.
+        InputError: numbers of seeds or examples, kinds of score, or the examples' references differ.
     """
     if not scores or len(scores) != len(baseline):
         raise InputError(
-            f"a comparison needs as many seeds of both systems, and at least one: there are {len(scores)} and "
-            f"{len(baseline)}"
+            f"a comparison needs the same number of seeds of both systems, and at least one: there are {len(scores)} "
+            f"and {len(baseline)}"
         )
     first = baseline[0]
     for one in (*baseline, *scores):
@@ -216,6 +202,13 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
                 f"the systems were tested on other examples, or on the same in another order: example {row} has "
                 f"{first.columns['gold'][row]} items for one and {one.columns['gold'][row]} for another"
             )
+
+
+def _batches(total: int, width: int) -> Iterator[int]:
+    """Yield sizes of batches of rows of `width` numbers that add up to `total` rows."""
+    size = max(1, _NUMBERS // max(1, width))
+    for start in range(0, total, size):
+        yield min(size, total - start)
 
 
 def _check_positive(**options: int) -> None:

@@ -1,18 +1,15 @@
-"""What scores and comparisons refuse, and in which words."""
+"""Bad inputs of scores."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from functools import partial
 
-import numpy as np
 import torch
 from datasets import Dataset
 from support.nearest import on_circle
 from support.refusals import assert_refused
-from support.results import edit_run, make_grid, tagged, write_run, write_system
+from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
 import hf_xalign.metrics
@@ -29,11 +26,6 @@ from hf_xalign.evaluation.transfer import TransferRun, spearman, transfer_gap
 from hf_xalign.links.frozen import read_links, write_links
 from hf_xalign.search.csls import as_tensor, nearest_neighbours
 from hf_xalign.search.ranking import nearest
-from hf_xalign.statistics.bootstrap import interval, score_interval
-from hf_xalign.statistics.comparison import compare
-from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.statistics.significance import difference_interval, holm, paired_t_test, permutation_test
-from hf_xalign.statistics.significance import resampled_differences as resample
 
 ONES = torch.ones(3, 4)
 NAN, INF = float("nan"), float("inf")
@@ -241,136 +233,6 @@ def test_transfer():
         (([[1.0]], [[1.0]]), "one number each"),
     ]
     assert_refused(calls(spearman, correlations) | calls(transfer_gap, gaps))
-
-
-def test_examples(tmp_path):
-    counts = [
-        (([], [], []), "at least one example"),
-        (([1, 1], [1], [1, 1]), "correct has 2, predicted has 1, gold has 2"),
-        (([0, 2], [3, 1], [3, 3]), "example 1 has correct 2, predicted 1, gold 3"),
-        (([0, 2], [3, 3], [3, 1]), "example 1 "),
-        (([-1], [1], [1]), "example 0 "),
-        (([0.5], [1], [1]), "correct must be whole numbers"),
-        ((["a"], [1], [1]), "correct must be numbers"),
-        (([[1]], [1], [1]), r"shape is \(1, 1\)"),
-        (([[1], [1, 2]], [1], [1]), "correct"),
-    ]
-    values = [(([0.0, NAN],), "example 1 is nan"), (([],), "at least one example")]
-    assert_refused(calls(ExampleScores.from_counts, counts) | calls(ExampleScores.from_values, values))
-
-    def load(content, folder):
-        if content is not None:
-            (folder / "de.json").write_text(content)
-        return ExampleScores.load(folder / "de.json")
-
-    larger = json.dumps({"kind": "counts", "correct": [2], "predicted": [1], "gold": [2]})
-    files = {
-        None: "No such file",
-        "{": "not JSON",
-        "[1]": "not a file of example scores",
-        '{"kind": ["counts"]}': "not a file of example scores",
-        '{"kind": "counts", "correct": [1]}': "'counts' with correct, predicted, gold",
-        larger: "example 0 has correct 2",
-        '{"kind": "values", "values": [NaN]}': "no finite number",
-        '{"kind": "values", "values": [null]}': "must be numbers",
-    }
-    assert_refused({text: (partial(load, text), rf"de\.json.*{said}") for text, said in files.items()}, tmp_path)
-
-
-def counted(*columns):
-    return [ExampleScores.from_counts(*columns)]
-
-
-def test_significance():
-    one, three = counted([1, 0], [1, 1], [1, 1]), counted([1, 0, 1], [1, 1, 1], [1, 1, 1])
-    wrong = [
-        (([*one, *one], one), "there are 2 and 1"),
-        (([], []), "there are 0 and 0"),
-        ((three, one), "2 with counts and 3 with counts"),
-        (([ExampleScores.from_values([1, 0])], one), "2 with counts and 2 with values"),
-        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for another"),
-    ]
-    table = {}
-    for test in (paired_t_test, permutation_test, resample):
-        table |= calls(test, wrong)
-    single = [ExampleScores.from_values([1.0])]
-    table |= calls(permutation_test, [({"permutations": 0}, "permutations=0")], scores=one, baseline=one)
-    given = [({"resamples": 0}, "resamples=0"), ({"confidence": 95}, "confidence=95")]
-    table |= calls(difference_interval, given, scores=one, baseline=one)
-    table |= calls(score_interval, [((*single,), "confidence=1 must lie")], confidence=1)
-    table |= calls(holm, [(([0.1, NAN],), "between 0 and 1")])
-    sentences = counted([1, 2], [2, 3], [2, 3])
-    table["no mean"] = (lambda: paired_t_test(sentences, sentences), "permutation test")
-    values = [
-        (([],), r"got shape \(0,\)"),
-        (([[1.0, 2.0]],), r"got shape \(1, 2\)"),
-        ({"values": [1.0, 2.0], "confidence": 95}, "confidence=95"),
-        ({"values": [1.0, 2.0], "resamples": 0}, "resamples=0"),
-    ]
-    assert_refused(table | calls(interval, values))
-
-
-def write_three(folder):
-    chances = {"raw": (0.8, 0.5), "fao_1%": (0.9, 0.5), "worse": (0.8, 0.3)}
-    return [write_system(folder / name, dict(zip(("de", "hi"), both))) for name, both in chances.items()]
-
-
-def test_comparison_of_a_bad_folder(tmp_path):
-    def spoil(change, folder):
-        folders = write_three(folder)
-        change(folders[1])
-        return compare(folders, quiet=True)
-
-    def rescore(score):
-        return {"languages": {code: {"score": score} for code in ("de", "hi")}}
-
-    longer = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 79), ("hi", 50))}
-    more = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 80), ("hi", 50), ("ru", 9))}
-    rows = [
-        (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: not finished"),
-        (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
-        (lambda f: (f / "seed-1" / "examples" / "hi.json").unlink(), "hi.json: No such file"),
-        (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
-        (lambda f: edit_run(f, task=None), "must name task, metric, train_language"),
-        (lambda f: edit_run(f, languages={}), "has no languages"),
-        (lambda f: edit_run(f, languages={"de": {}}), "de has no score"),
-        (lambda f: edit_run(f, languages={"de": {"score": 0.5}}), "has no scores for hi, only for de"),
-        (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
-        (lambda f: edit_run(f, **rescore(NAN)), "scores.json reports nan"),
-        (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
-        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "holds no results"),
-        (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts"),
-        (lambda f: write_run(f, 2, more), "has no scores for ru, seed 2 has"),
-        (shutil.rmtree, "no such folder"),
-    ]
-    assert_refused({said: (partial(spoil, change), f"fao_1%.*{said}") for change, said in rows}, tmp_path)
-
-
-def test_comparison_of_systems_that_do_not_compare(tmp_path):
-    raw, fao, worse = write_three(tmp_path)
-
-    def other(chances=None, **fields):
-        return compare([raw, write_system(worse, chances or {"de": 0.8, "hi": 0.5}, **fields)], quiet=True)
-
-    options = [
-        ({"folders": [raw]}, "at least two folders"),
-        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "raw: given twice"),
-        ({"names": ["a", "b"]}, "names: one for each of the 3"),
-        ({"names": ["a", "b", "a"]}, "names: .*a, b, a"),
-        ({"seeds": [0, 9]}, "raw: has no seed 9, only 0, 1, 2"),
-        ({"languages": ["ru"]}, "has no scores for ru, only for de, hi"),
-        ({"level": 5}, "level=5"),
-    ]
-    assert_refused(calls(compare, options, folders=[raw, fao, worse], quiet=True))
-    shutil.rmtree(fao / "seed-1")
-    systems = [
-        ({"chances": {"de": 0.8}}, r"worse: was scored in de, but .*raw in de, hi; .*--languages de"),
-        ({"task": "ner"}, r"worse: task is 'ner', but 'pos' in .*raw"),
-        ({"metric": "span_f1"}, "worse: metric is 'span_f1', but 'token_f1'"),
-        ({"kind": lambda rng, n, chance: tagged(rng, n + 1, chance)}, r"worse.*raw, de: .*80 with counts and 81"),
-    ]
-    seeds = r"fao_1%: has seeds 0, 2, but .*raw has 0, 1, 2; .*--seeds 0 2"
-    assert_refused(calls(other, systems) | calls(compare, [(([raw, fao],), seeds)], quiet=True))
 
 
 def test_distances(tmp_path):

@@ -9,11 +9,10 @@ import pytest
 from scipy import stats
 from support.numeric import assert_rounding
 
-from hf_xalign.statistics import bootstrap
+from hf_xalign.statistics import significance
 from hf_xalign.statistics.bootstrap import interval, score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
-    difference_interval,
     holm,
     is_mean,
     paired_t_test,
@@ -36,6 +35,11 @@ def of_values(rows):
 def random_counts(rng, gold, chance=0.7):
     correct = rng.binomial(gold, chance)
     return ExampleScores.from_counts(correct, correct + rng.poisson(0.5, len(gold)), gold)
+
+
+def score_of(scores, rows):
+    """The total of some examples, of which one may come twice."""
+    return scores.numerators[[*rows]].sum() / scores.denominators[[*rows]].sum()
 
 
 def f1(correct, predicted, gold):
@@ -78,7 +82,7 @@ def test_t_test_is_scipys_on_means_over_seeds():
 def test_no_variance_gives_one():
     same = [right_or_wrong([1, 0, 1])]
     assert paired_t_test(same, same) == permutation_test(same, same, permutations=50) == 1.0
-    assert difference_interval(same, same) == (0.0, 0.0)
+    assert not resampled_differences(same, same).any()
     values = np.random.default_rng(0).random(50)
     assert paired_t_test(of_values([values + 0.1]), of_values([values])) == 1.0
     assert paired_t_test([right_or_wrong([1])], [right_or_wrong([0])]) == 1.0
@@ -95,21 +99,9 @@ def test_permutation_test_against_all_permutations(monkeypatch):
         assert abs(found - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4, "four standard deviations"
         assert found == permutation_test(own, other, permutations=20_000)
         assert found != permutation_test(own, other, permutations=20_000, seed=1)
-    monkeypatch.setattr(bootstrap, "_NUMBERS", 1000)  # several batches, the last one smaller
+    monkeypatch.setattr(significance, "_NUMBERS", 1000)  # several batches, the last one smaller
     own, other = ([right_or_wrong(np.full(60, value))] for value in (1, 0))
     assert permutation_test(own, other, permutations=99) == 1 / 100, "the smallest there is"
-
-
-def test_permutation_test_of_each_seed_alone_is_that_of_concatenated_sentences():
-    rng = np.random.default_rng(3)
-    gold = rng.integers(1, 5, 30)
-    own, other = ([random_counts(rng, gold) for _ in range(2)] for _ in range(2))
-    joined = [
-        [ExampleScores.from_counts(*(np.concatenate([one.columns[n] for one in s]) for n in s[0].columns))]
-        for s in (own, other)
-    ]
-    alone = permutation_test(own, other, permutations=300, seeds_together=False)
-    assert alone == permutation_test(*joined, permutations=300) != permutation_test(own, other, permutations=300)
 
 
 @pytest.mark.slow
@@ -129,22 +121,14 @@ def test_false_positives():
         assert 65 <= found <= 135, permutations  # expected 100, with a standard deviation of 10
 
 
-def test_interval_of_one_seed_is_that_of_the_mean_difference():
-    rng = np.random.default_rng(1)
-    own, other = rng.random(200), rng.random(200)
-    options = {"resamples": 4000, "confidence": 0.9}
-    found = difference_interval(of_values([own]), of_values([other]), **options)
-    np.testing.assert_allclose(found, interval(own - other, **options), rtol=0, atol=0.006)  # bounds lie 0.11 apart
-
-
 def test_resampled_differences_follow_the_draws(monkeypatch):
     """Each difference is that of some draw of examples and seeds: here few enough to list them all."""
-    monkeypatch.setattr(bootstrap, "_NUMBERS", 7)
+    monkeypatch.setattr(significance, "_NUMBERS", 7)
     rng = np.random.default_rng(5)
     gold = np.array([2, 3])
     own, other = ([random_counts(rng, gold) for _ in range(2)] for _ in range(2))
     possible = {
-        round(float(np.mean([own[s].score(i) - other[s].score(i) for s in seeds])), 9)
+        round(float(np.mean([score_of(own[s], i) - score_of(other[s], i) for s in seeds])), 9)
         for i in itertools.product(range(2), repeat=2)
         for seeds in itertools.product(range(2), repeat=2)
     }
@@ -172,12 +156,12 @@ def test_test_sets_and_seeds_are_drawn_alike():
     assert_rounding(small, large, operations=4 * 3 * 33, scale=1)
 
 
-def test_interval_is_wider_where_seeds_differ():
+def test_differences_are_wider_where_seeds_differ():
     baseline = np.random.default_rng(4).random((5, 500))
     shaky = baseline + np.array([[-0.2], [0.2], [0.02], [-0.1], [0.18]])
-    steady = difference_interval(of_values(baseline + 0.02), of_values(baseline))
-    assert_rounding(steady, (0.02, 0.02), operations=4 * 5 * 500, scale=1)
-    low, high = difference_interval(of_values(shaky), of_values(baseline))
+    steady = resampled_differences(of_values(baseline + 0.02), of_values(baseline))
+    assert_rounding(steady, np.full(1000, 0.02), operations=4 * 5 * 500, scale=1)
+    low, high = np.quantile(resampled_differences(of_values(shaky), of_values(baseline)), [0.025, 0.975])
     assert low < -0.08 and high > 0.12
 
 
@@ -197,14 +181,10 @@ def test_score_interval_is_the_quantiles_of_scores_of_drawn_examples():
     gold, predicted = rng.integers(0, 5, 40), rng.integers(0, 5, 40)
     scores = ExampleScores.from_counts(rng.integers(0, np.minimum(gold, predicted) + 1), predicted, gold)
     rng = np.random.default_rng(3)
-    drawn = [scores.score(rows) for size in (100, 50) for rows in rng.integers(0, 40, (size, 40))]
+    drawn = [score_of(scores, rows) for size in (100, 50) for rows in rng.integers(0, 40, (size, 40))]
     found = score_interval(scores, confidence=0.9, resamples=150, seed=3)
     assert_rounding(found, np.quantile(drawn, [0.05, 0.95]), operations=2 * 40)
     assert found[0] < scores.score() < found[1]
-    values = np.random.default_rng(0).integers(0, 2, 500)
-    one, other = interval(values, resamples=4000), score_interval(ExampleScores.from_values(values), resamples=4000)
-    np.testing.assert_allclose(one, other, rtol=0, atol=0.005)  # bounds lie 0.09 apart
-    assert score_interval(ExampleScores.from_values([1.0])) == (1.0, 1.0), "nothing to draw from"
     assert score_interval(ExampleScores.from_counts([0, 0], [0, 0], [0, 0])) == (0.0, 0.0)
 
 

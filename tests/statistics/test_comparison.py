@@ -30,7 +30,7 @@ def folders(tmp_path_factory):
 
 @pytest.mark.numeric
 def test_figures_are_those_of_the_tests(folders):
-    found = compare(folders, permutations=500, resamples=300, quiet=True)
+    found = compare(folders, permutations=500, resamples=300, confidence=0.9, quiet=True)
     assert found.test == "permutation test" and found.languages == ["de", "hi"]
     raw, fao, _ = found.systems
     assert raw.seeds == [0, 1, 2]
@@ -44,12 +44,13 @@ def test_figures_are_those_of_the_tests(folders):
     assert rows[0].corrected < 0.05 < rows[1].corrected
     for row, pair in zip(rows, pairs):
         assert_rounding(row.difference, np.mean([a.score() - b.score() for a, b in zip(*pair)]), operations=4 * 80)
-        assert (row.low, row.high) == significance.difference_interval(*pair, resamples=300)
+        drawn = significance.resampled_differences(*pair, resamples=300)
+        assert [row.low, row.high] == np.quantile(drawn, [(1 - 0.9) / 2, (1 + 0.9) / 2]).tolist()
     average = rows[2]
     assert (average.language, average.p, average.examples) == (None, None, 130)
     assert_rounding(average.difference, (rows[0].difference + rows[1].difference) / 2, operations=8, scale=1)
     drawn = np.mean([significance.resampled_differences(*pair, resamples=300) for pair in pairs], axis=0)
-    assert_rounding([average.low, average.high], np.quantile(drawn, [0.025, 0.975]), operations=16, scale=1)
+    assert_rounding([average.low, average.high], np.quantile(drawn, [0.05, 0.95]), operations=16, scale=1)
 
 
 def test_means_are_compared_by_the_t_test(tmp_path):

@@ -18,13 +18,9 @@ def test_scores_by_hand():
     values = ExampleScores.from_values([0.25, 1, 0.5])
     for _, found, expected in [
         ("micro F1", scores.score(), 2 * precision * recall / (precision + recall)),
-        ("twice one example", scores.score([2, 2]), 2 * 2 / (2 + 8)),
-        ("nothing right", scores.score([1]), 0.0),
         ("one answer an item: accuracy", ExampleScores.from_counts(right, items, items).score(), 13 / 17),
         ("nothing to find, nothing found", ExampleScores.from_counts([0, 0], [0, 0], [0, 0]).score(), 0.0),
-        ("no examples", values.score([]), 0.0),
         ("mean", values.score(), 1.75 / 3),
-        ("mean of some", values.score([0, 0, 1]), 0.5),
     ]:
         assert_rounding(found, expected, operations=8, scale=1)
 

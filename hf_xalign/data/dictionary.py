@@ -1,4 +1,4 @@
-"""Bilingual dictionaries in MUSE's format, and the word links that they give."""
+"""Bilingual dictionaries in MUSE's format, and word links from them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,41 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hf_xalign.data.readers import read_lines
 from hf_xalign.errors import InputError
 
 
 def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
-    """Read (target word, source word) entries: one a line, English (the pivot) first, as MUSE's `en-xx` files have it.
+    """Read (target word, source word) entries in MUSE's format: one a line, English (the pivot) first.
 
-    The two fields are parted by a tab, and may then hold blanks themselves (Vietnamese), or else by one blank. Several
-    translations are several lines. Text is NFC-normalised; empty lines are left out.
+    A tab separates the two fields, which may then contain blanks (Vietnamese); without a tab, a blank does. Several
+    translations are several lines. Text is NFC-normalised; empty lines are skipped.
 
     Raises:
-        InputError: the file cannot be read, is not UTF-8 or has no entry, or a line has not two fields.
+        InputError: the file cannot be read, is not UTF-8 or has no entry, or a line does not have two fields.
     """
     entries = []
-    row = 0
-    try:
-        with open(path, encoding="utf-8-sig") as lines:  # editors on Windows put a byte order mark first
-            for row, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                text = unicodedata.normalize("NFC", line).strip("\r\n")
-                fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
-                if len(fields) != 2 or not all(fields):
-                    raise InputError(
-                        f"{path}, row {row}: {text!r} has not two fields; write the pivot's word (English), a tab, "
-                        "the other word"
-                    )
-                entries.append((fields[0], fields[1]))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 after row {row} ({error.reason}); save it as UTF-8") from error
+    for row, line in read_lines(path):
+        if not line.strip():
+            continue
+        text = unicodedata.normalize("NFC", line)
+        fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
+        if len(fields) != 2 or not all(fields):
+            raise InputError(
+                f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab, the "
+                "other word."
+            )
+        entries.append((fields[0], fields[1]))
     if not entries:
-        raise InputError(f"{path}: no entries; one a line: the English word, a tab, the other word")
+        raise InputError(f"{path}: no entries. Write one a line: the English word, a tab, the other word.")
     return entries
 
 
 class DictionaryLinker:
-    """Links the word pairs of a dictionary that leave no doubt (Gaschi et al. 2023).
+    """Linker of unambiguous dictionary pairs (Gaschi et al. 2023).
 
-    A source and a target word are linked when each is the only dictionary partner of the other in the sentence pair,
-    and each occurs once in its sentence. Entries of several words (with blanks) never match.
+    Two words are linked if each is the other's only dictionary partner in the sentence pair and occurs once in its
+    sentence. Entries of several words (with blanks) never match.
 
     Args:
         entries: (target word, source word), see [`load_dictionary`].
@@ -65,7 +59,7 @@ class DictionaryLinker:
     def __call__(
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> list[list[tuple[int, int]]]:
-        """The links (i, j) of each sentence pair, given as words."""
+        """Return the links (i, j) of each sentence pair, given as words."""
         return [self._link(source, target) for source, target in zip(sources, targets, strict=True)]
 
     def _link(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
@@ -80,7 +74,7 @@ class DictionaryLinker:
 
 
 def _only(word: str, translations: Mapping[str, set[str]], own: Counter[str], other: Counter[str]) -> str | None:
-    """The one translation of `word` that stands in the other sentence, if there is just one and `word` is single."""
+    """Return the only translation of `word` in the other sentence; None if it is ambiguous or `word` is repeated."""
     if own[word] != 1 or word not in translations:
         return None
     found = [translation for translation in translations[word] if translation in other]

@@ -1,19 +1,32 @@
-"""Text of one language, a sentence a row, from files or the Hub."""
+"""Monolingual text, one sentence a row, from files or the Hub."""
 
 from __future__ import annotations
 
-import gzip
+import zlib
 from pathlib import Path
 
 import datasets
+import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
-from hf_xalign.data.readers import file_format
-from hf_xalign.errors import InputError
+from hf_xalign.data.readers import file_format, open_bytes
+from hf_xalign.errors import DISK_FULL, InputError
 
-# What `datasets` calls the formats it reads.
+# Suffix -> name of the format in `datasets`.
 _BUILDERS = {".txt": "text", ".jsonl": "json", ".parquet": "parquet"}
+# A damaged file makes `datasets` raise any of these.
+_DAMAGED = (
+    datasets.exceptions.DatasetsError,
+    pyarrow.ArrowException,
+    ValueError,
+    TypeError,
+    OSError,
+    EOFError,
+    StopIteration,
+    RecursionError,
+    zlib.error,
+)
 
 
 def load_monolingual(
@@ -25,20 +38,20 @@ def load_monolingual(
     revision: str | None = None,
     words: bool = False,
 ) -> Dataset:
-    """Sentences of one language as a dataset with the column `text`; empty ones stay.
+    """Load sentences of one language as a dataset with the column `text`; empty sentences stay.
 
     Args:
-        source: a file (.txt with a sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
+        source: a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
             owner/name or owner/name:config.
-        split: split of a Hub dataset; a file is read whole.
-        text_column: name of the column of text, of formats that have names.
-        max_sentences: keep only the first so many.
+        split: split of a Hub dataset; a file has none and is read whole.
+        text_column: name of the text column in .jsonl, .parquet and Hub datasets.
+        max_sentences: keep only this many sentences from the start.
         revision: branch, tag or commit of a Hub dataset.
-        words: take a column of lists of words too, which is then called `words`.
+        words: also accept a column of word lists, which is then called `words`.
 
     Raises:
-        InputError: no such file or dataset, a format that is not read, a file that is empty or not what its name says,
-            or no column of that name with text in it.
+        InputError: there is no such file or dataset, the format is unknown, the file is empty or damaged, or it has no
+            text column of that name.
     """
     path = Path(source).expanduser()
     if path.is_file():
@@ -57,8 +70,8 @@ def load_monolingual(
     # A column of structs has a dict for its feature, without a dtype.
     if getattr(feature, "dtype", None) not in ("string", "large_string"):
         raise InputError(
-            f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}: name "
-            "one by text_column"
+            f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}. Name "
+            "one by text_column."
         )
     if max_sentences is not None:
         found = found.select(range(min(max_sentences, len(found))))
@@ -71,18 +84,18 @@ def _read(path: Path) -> Dataset:
     if kind is None:
         raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
-        raise InputError(f"{path}: the file is empty; there is to be a sentence a line")
+        raise InputError(f"{path}: the file is empty; it should have one sentence a line")
+    if kind == "json":
+        with open_bytes(path) as lines:
+            first = next((line for line in map(bytes.strip, lines) if line), b"")
+        if first.startswith(b"null"):  # Arrow crashes the process on such a file
+            raise InputError(f"{path}: cannot be read as .jsonl, in UTF-8 (its first row is null)")
     try:
-        # Arrow crashes the process where the first value of a JSON file is null.
-        if kind == "json" and _begins_with(path, b"null"):
-            raise ValueError("its first row is null")
         return datasets.load_dataset(kind, data_files=str(path), split="train")
-    except Exception as error:  # of a damaged file, `datasets` lets many types through, StopIteration among them
-        reason = error.__cause__ or str(error) or repr(error)
-        raise InputError(f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({reason})") from error
-
-
-def _begins_with(path: Path, value: bytes) -> bool:
-    """Whether the first line with anything on it begins with `value`."""
-    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as lines:
-        return next((line for line in map(bytes.strip, lines) if line), b"").startswith(value)
+    except _DAMAGED as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK_FULL):
+            raise
+        raise InputError(
+            f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({str(cause) or repr(cause)})"
+        ) from error

@@ -1,7 +1,8 @@
-"""Sentence pairs out of files, one row at a time: plain text, TSV, JSON Lines, Parquet, TMX.
+"""Read sentence pairs, labelled sentences and plain lines from files, one row at a time.
 
-Every reader yields `(row, record)`: the row number, 1-based, and a dict of columns, or None for an empty line.
-`Columns` turns a record into `(source, target, source_lang, target_lang)`. An error names the file and the row.
+Readers of sentence pairs yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line).
+[`Columns`] turns a record into `(source, target, source_lang, target_lang)`. Whatever bytes a file holds, a reader
+yields rows or raises an InputError that names the file and the row.
 """
 
 from __future__ import annotations
@@ -27,21 +28,140 @@ Rows = Iterator[tuple[int, Record | None]]
 
 FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
 
+_CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_DOCUMENT = "-DOCSTART-"
+
 
 def file_format(path: Path) -> str:
-    """The file's suffix in lower case, without `.gz`."""
+    """Return the file's suffix in lower case, without `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file as bytes, decompressed if its name ends in `.gz`.
+
+    Raises:
+        InputError: the file cannot be read, or its gzip data is damaged.
+    """
+    packed = Path(path).name.lower().endswith(".gz")
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as stream:
+            yield cast(IO[bytes], stream)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged gzip data ({error}). Copy or compress the file again.") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yield `(row, line)` of a UTF-8 file, without line ends or a byte order mark.
+
+    Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment.
+
+    Raises:
+        InputError: the file cannot be read or is not UTF-8.
+    """
+    row, offset = 0, 0
+    with open_bytes(path) as stream:
+        try:
+            for row, raw in enumerate(stream, 1):
+                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+                offset += len(raw)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
+                "Convert the file, for example by: iconv -f latin1 -t utf-8"
+            ) from error
+
+
+def read_jsonl(path: str | Path) -> Rows:
+    """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None.
+
+    Raises:
+        InputError: the file cannot be read, or a line is not a JSON object.
+    """
+    for row, line in read_lines(path):
+        if not line.strip():
+            yield row, None
+            continue
+        try:
+            record = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:
+                json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, row {row}: not JSON ({error.msg} at column {error.colno})") from error
+        except UnicodeEncodeError as error:
+            raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested brackets
+            raise InputError(f"{path}, row {row}: JSON that Python cannot hold ({error})") from error
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
+        yield row, record
+
+
+def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict[str, list[str]]]]:
+    """Yield the sentences of a file with one word a line and a blank line after each sentence.
+
+    CoNLL-U's comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped.
+
+    Args:
+        path: CoNLL columns separated by blanks, or CoNLL-U.
+        universal: the file is CoNLL-U.
+
+    Yields:
+        The line of the first word and the columns, one value a word. CoNLL-U has `tokens` (FORM), `id`, `lemma`,
+        `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`. CoNLL has `tokens` (the first column), `labels`
+        (the last), and every column by its number, `1`, `2`, and so on.
+
+    Raises:
+        InputError: the file cannot be read, or a line has the wrong number of columns.
+    """
+    rows: list[list[str]] = []
+    first = 0
+    for number, line in read_lines(path):
+        if not line.strip():
+            if rows:
+                yield first, _conll_columns(rows, universal)
+            rows = []
+            continue
+        if universal and line.startswith("#"):
+            continue
+        cells = line.split("\t") if universal else line.split()
+        if universal and len(cells) != len(_CONLLU):
+            raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
+        if cells[0] == _DOCUMENT or (universal and not cells[0].isdecimal()):
+            continue
+        if rows and len(cells) != len(rows[0]):
+            raise InputError(
+                f"{path}, line {number}: {len(cells)} columns, and the sentence's first word has {len(rows[0])}"
+            )
+        if len(cells) < 2:
+            raise InputError(f"{path}, line {number}: one column, so a word without a label")
+        if not rows:
+            first = number
+        rows.append(cells)
+    if rows:
+        yield first, _conll_columns(rows, universal)
+
+
+def _conll_columns(rows: list[list[str]], universal: bool) -> dict[str, list[str]]:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if universal:
+        return dict(zip(_CONLLU, columns, strict=True))
+    by_number = {str(number): column for number, column in enumerate(columns, 1)}
+    return {"tokens": columns[0], "labels": columns[-1], **by_number}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold the two sides, and which languages they must be in.
+    """Names of the columns that hold the two sides, and their languages.
 
     Attributes:
-        source_lang: language of the source side; None takes each row's own `source_lang` column.
+        source_lang: language of the source side; None reads each row's own `source_lang` column.
         target_lang: language of the target side; a row's own `target_lang` column must agree.
-        source, target: names of the text columns; None looks for columns named by the languages, then for `source` and
-            `target`, at the top of the record or in its `translation` dict.
+        source, target: names of the text columns. None looks for columns named after the languages, then for `source`
+            and `target`, at the top of the record or in its `translation` dict.
     """
 
     source_lang: str | None
@@ -50,17 +170,17 @@ class Columns:
     target: str | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Candidate names of the two text columns, the most telling first."""
+        """Return the candidate names of the two text columns, the most specific first."""
         if self.source and self.target:
             return [(self.source, self.target)]
         by_language = [(self.source_lang, self.target_lang)] if self.source_lang else []
         return [*by_language, ("source", "target")]
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
-        """The columns worth reading.
+        """Return the columns worth reading.
 
         Raises:
-            InputError: neither a pair of text columns nor `translation` is among them.
+            InputError: there is neither a pair of text columns nor `translation`.
         """
         there = list(columns)
         if "translation" not in there and not any(s in there and t in there for s, t in self.pairs()):
@@ -69,19 +189,19 @@ class Columns:
         return [column for column in there if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str) -> InputError:
-        """The error for a record without the text columns."""
+        """Return the error for a record without the text columns."""
         wanted = " or ".join(f"{source!r} and {target!r}" for source, target in self.pairs())
         there = ", ".join(map(repr, columns)) or "none"
         return InputError(
             f"{where}: no columns {wanted}; the columns there are: {there}. "
-            "Rename them in the file, or name them to load_parallel by source_column and target_column"
+            "Rename them in the file, or name them to load_parallel by source_column and target_column."
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
-        """`(source, target, source_lang, target_lang)` of one record, NFC-normalised and stripped; a null is empty.
+        """Return `(source, target, source_lang, target_lang)`, NFC-normalised and stripped; null becomes "".
 
         Raises:
-            InputError: a column is missing or not text, or the row says that it is in another language.
+            InputError: a column is missing or not text, or the row names another language.
         """
         translation = record.get("translation")
         flat = {**record, **translation} if isinstance(translation, Mapping) else record
@@ -99,10 +219,10 @@ def _language(record: Record, column: str, asked: str | None, where: str) -> str
     own = record.get(column)
     if asked is None and not own:
         raise InputError(
-            f"{where}: the row does not say its {column}; give it by {column}=, or before the source as in de=PATH"
+            f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."
         )
     if asked is not None and own is not None and own != asked:
-        raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for; make the two agree")
+        raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for. Make the two agree.")
     return asked if asked is not None else str(own)
 
 
@@ -115,34 +235,34 @@ def _text(value: Any, column: str, where: str) -> str:
 
 
 def read_file(path: Path, columns: Columns) -> Rows:
-    """The rows of one file in a format that holds both sides.
+    """Yield the rows of a file that holds both sides.
 
     Raises:
-        InputError: an unknown suffix, or bad content (named with its row while iterating).
+        InputError: the suffix is unknown, or the content is bad (raised while iterating, with the row).
     """
     match file_format(path):
         case ".tsv":
             return _tsv(path, columns)
         case ".jsonl":
-            return _jsonl(path)
+            return read_jsonl(path)
         case ".parquet":
             return _parquet(path, columns)
         case ".tmx":
             return _tmx(path, columns)
         case suffix:
             raise InputError(
-                f"{path}: cannot tell its format from the suffix {suffix!r}; known are {', '.join(FORMATS)} (.gz too, "
-                "but for Parquet), or two line-aligned files joined by a comma: a.de,a.en"
+                f"{path}: cannot tell its format from the suffix {suffix!r}. Known are {', '.join(FORMATS)} (all but "
+                "Parquet also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
             )
 
 
 def read_aligned(source: Path, target: Path) -> Rows:
-    """The rows of two plain files, line i of one translating line i of the other.
+    """Yield the rows of two plain text files whose lines translate each other.
 
     Raises:
         InputError: the files have different numbers of lines, or a line is not UTF-8.
     """
-    sources, targets = _lines(source), _lines(target)
+    sources, targets = read_lines(source), read_lines(target)
     row = 0
     while True:
         left, right = next(sources, None), next(targets, None)
@@ -152,17 +272,17 @@ def read_aligned(source: Path, target: Path) -> Rows:
             longer = row + 1 + sum(1 for _ in (targets if left is None else sources))
             counts = (row, longer) if left is None else (longer, row)
             raise InputError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row + 1} has no partner; "
-                "line-aligned files need one line a pair"
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row + 1} has no partner. "
+                "Line-aligned files need one line a pair."
             )
         row += 1
         yield row, {"source": left[1], "target": right[1]}
 
 
 def _tsv(path: Path, columns: Columns) -> Rows:
-    """Tab-separated rows without quoting; a first line with the names of both text columns is a header."""
+    """Yield tab-separated rows without quoting; a first line with the names of both text columns is a header."""
     header: list[str] | None = None
-    for row, line in _lines(path):
+    for row, line in read_lines(path):
         cells = line.split("\t")
         if row == 1 and any(source in cells and target in cells for source, target in columns.pairs()):
             header = cells
@@ -177,29 +297,9 @@ def _tsv(path: Path, columns: Columns) -> Rows:
             yield row, dict(zip(header or ("source", "target"), cells, strict=True))
 
 
-def _jsonl(path: Path) -> Rows:
-    for row, line in _lines(path):
-        if not line.strip():
-            yield row, None
-            continue
-        try:
-            record = json.loads(line)
-            if "\\ud" in line or "\\uD" in line:
-                json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, row {row}: not JSON ({error.msg} at column {error.colno})") from error
-        except UnicodeEncodeError as error:
-            raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets in brackets
-            raise InputError(f"{path}, row {row}: JSON that Python cannot hold ({error})") from error
-        if not isinstance(record, dict):
-            raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
-        yield row, record
-
-
 def _parquet(path: Path, columns: Columns) -> Rows:
     try:
-        # a small read buffer and one row group at a time, or Arrow keeps the chunks that it is done with
+        # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16)
         wanted = columns.select(file.schema_arrow.names, str(path))
         row = 0
@@ -214,36 +314,7 @@ def _parquet(path: Path, columns: Columns) -> Rows:
 
 def _tmx(path: Path, columns: Columns) -> Rows:
     if columns.source_lang is None:
-        raise InputError(f"{path}: a TMX file can hold many languages: give source_lang=, or write de={path}")
-    with _open(path) as stream:
+        raise InputError(f"{path}: a TMX file can hold many languages. Give source_lang=, or write de={path}.")
+    with open_bytes(path) as stream:
         for row, source, target in read_tmx(stream, path, columns.source_lang, columns.target_lang):
             yield row, {"source": source, "target": target}
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """`(row, line)`; only a line feed ends a line, so odd separators inside one side never shift the alignment."""
-    row, offset = 0, 0
-    with _open(path) as stream:
-        try:
-            for row, raw in enumerate(stream, 1):
-                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
-                offset += len(raw)
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, row {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}); "
-                "convert the file, for example by: iconv -f latin1 -t utf-8"
-            ) from error
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed where it ends in `.gz`."""
-    if not path.name.lower().endswith(".gz"):
-        with path.open("rb") as stream:
-            yield stream
-        return
-    try:
-        with gzip.open(path) as stream:
-            yield cast(IO[bytes], stream)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip data ({error}); copy or compress the file anew") from error

@@ -1,13 +1,15 @@
-"""The links that scores are taken on: made once in one fixed way, and kept in a file."""
+"""Evaluation links: made once in one fixed way, and kept in a file."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 from datasets import Dataset
 
+from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 
@@ -15,10 +17,10 @@ COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "ta
 
 
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
-    """Link test text as the headline score wants it.
+    """Link test text for the headline score.
 
-    fast_align (5 iterations, lower-cased, fitted on each language's train and test text), intersection, 1-to-1, both
-    words with a letter and not the same string. Pairs without a link stay: their words are candidates of the
+    Uses fast_align (5 iterations, lower-cased, fitted on each language's train and test text), intersection and 1-to-1
+    links. Both words have a letter and differ. Pairs without a link stay: their words are candidates of the
     all-occurrences pool.
 
     Args:
@@ -29,7 +31,7 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
 
 
 def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
-    """Write word-linked pairs as JSON lines, whole or not at all."""
+    """Write word-linked pairs as JSON Lines; the file appears only when it is complete."""
     part = Path(f"{path}.part")
     with part.open("w", encoding="utf-8") as file:
         for row in dataset.select_columns(list(COLUMNS)):
@@ -38,36 +40,27 @@ def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
-    """Read the file of [`write_links`].
+    """Read the file that [`write_links`] wrote.
 
     Raises:
-        InputError: there is no such file, or a row is not JSON, lacks a column, or has a link out of range or
-            that is not 1-to-1; the message names file and row.
+        InputError: the file cannot be read, or a row is not JSON, lacks a column, or has a link that is out of range
+            or not 1-to-1. The message names file and row.
     """
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such file of evaluation links")
     rows = []
-    with Path(path).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row = json.loads(line)
-                row = {column: row[column] for column in COLUMNS}
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, row {number}: not JSON ({error})") from error
-            except KeyError as error:
-                raise InputError(f"{path}, row {number}: no field {error}; it needs {', '.join(COLUMNS)}") from error
-            sizes = len(row["source_words"]), len(row["target_words"])
-            for i, j in row["links"]:
-                if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
-                    raise InputError(
-                        f"{path}, row {number}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)"
-                    )
-            for side, own in enumerate(zip(*row["links"])):
-                if len(set(own)) < len(own):
-                    word = next(i for k, i in enumerate(own) if i in own[:k])
-                    raise InputError(
-                        f"{path}, row {number}: {('source', 'target')[side]} word {word} has two links, and word "
-                        "retrieval needs 1-to-1 links; leave these out"
-                    )
-            rows.append(row)
+    for number, row in read_jsonl(Path(path)):
+        where = f"{path}, row {number}"
+        if missing := [column for column in COLUMNS if column not in (row or {})]:
+            raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
+        row = {column: row[column] for column in COLUMNS}
+        sizes = len(row["source_words"]), len(row["target_words"])
+        for i, j in row["links"]:
+            if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
+                raise InputError(f"{where}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)")
+        for side, own in zip(("source", "target"), zip(*row["links"])):
+            if repeated := [word for word, count in Counter(own).items() if count > 1]:
+                raise InputError(
+                    f"{where}: {side} word {repeated[0]} has two links, but word retrieval needs 1-to-1 links. "
+                    "Remove these links."
+                )
+        rows.append(row)
     return Dataset.from_list(rows)

@@ -8,8 +8,6 @@ there. Labels that the Hub keeps as numbers of named classes come as their names
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,11 @@ import datasets
 from datasets import Dataset
 
 from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby
-from hf_xalign.data.readers import Columns, file_format, read_file
+from hf_xalign.data.readers import file_format, read_conll, read_jsonl
 from hf_xalign.errors import InputError
 
 Records = Iterator[tuple[int, dict[str, Any]]]
 
-_CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_DOCUMENT = "-DOCSTART-"
 # Suffix -> the column of word labels, where none is named.
 LABELS_OF = {".jsonl": "labels", ".conll": "labels", ".conllu": "upos"}
 
@@ -56,66 +52,14 @@ def read_records(source: str, *, split: str = "train", revision: str | None = No
     kind = file_format(path)
     if path.is_file():
         if kind == ".jsonl":
-            lines = read_file(path, Columns(None, ""))
-            return "line", ((line, dict(row)) for line, row in lines if row is not None), None
+            return "line", ((line, dict(row)) for line, row in read_jsonl(path) if row is not None), None
         if kind in (".conll", ".conllu"):
-            return "line", _sentences(path, universal=kind == ".conllu"), None
+            return "line", read_conll(path, universal=kind == ".conllu"), None
         raise InputError(f"{source}: labelled text is read from {', '.join(LABELS_OF)} (each also .gz), not {kind!r}")
     if kind not in LABELS_OF and HUB_ID.fullmatch(source):
         found = load_hub(source, split, revision)
         return "row", _hub_records(found), hub_commit(found)
     raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
-
-
-def _sentences(path: Path, *, universal: bool) -> Records:
-    """The sentences of a file with a word a line, ended by blank lines."""
-    rows: list[list[str]] = []
-    first = 0
-    for number, line in _lines(path):
-        if not line.strip():
-            if rows:
-                yield first, _columns(rows, universal)
-            rows = []
-            continue
-        if universal and line.startswith("#"):
-            continue
-        cells = line.split("\t") if universal else line.split()
-        if universal and len(cells) != len(_CONLLU):
-            raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
-        if cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
-            continue
-        if rows and len(cells) != len(rows[0]):
-            raise InputError(
-                f"{path}, line {number}: {len(cells)} columns, and the sentence's first word has {len(rows[0])}"
-            )
-        if len(cells) < 2:
-            raise InputError(f"{path}, line {number}: one column, so a word without a label")
-        if not rows:
-            first = number
-        rows.append(cells)
-    if rows:
-        yield first, _columns(rows, universal)
-
-
-def _columns(rows: list[list[str]], universal: bool) -> dict[str, list[str]]:
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    if universal:
-        return dict(zip(_CONLLU, columns, strict=True))
-    by_number = {str(number): column for number, column in enumerate(columns, 1)}
-    return {"tokens": columns[0], "labels": columns[-1], **by_number}
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    packed = path.name.lower().endswith(".gz")
-    try:
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            for number, raw in enumerate(stream, 1):
-                try:
-                    yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                except UnicodeDecodeError as error:
-                    raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip data ({error}); copy or compress the file anew") from error
 
 
 def _hub_records(found: Dataset) -> Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -191,3 +192,18 @@ def test_text_of_one_language_in_every_format(tmp_path):
         assert load_monolingual(str(path), max_sentences=2)["text"][:] == TEXT[:2]
     path = write(tmp_path / "a.jsonl", '{"satz": "eins", "n": 1}\n')
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
+
+
+def test_a_full_disk_is_not_a_damaged_file(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.txt", "eins\n")
+    full, wrapped = OSError(errno.ENOSPC, "No space left"), datasets.exceptions.DatasetGenerationError("failed")
+    wrapped.__cause__ = full
+    for error in (full, wrapped):
+
+        def load_dataset(*args, error=error, **options):
+            raise error
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        with pytest.raises(type(error)) as found:
+            load_monolingual(path)
+        assert found.value is error

@@ -8,21 +8,20 @@ from typing import NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
+from hf_xalign.data.readers import read_conll
 from hf_xalign.errors import InputError
 
 TREE_COLUMNS = ("upos", "heads", "deprels")
 
-_FIELDS = 10
-
 
 class Tree(NamedTuple):
-    """A sentence's words with their dependencies, a value a word in each list.
+    """Words of a sentence with their dependencies, one value a word in each list.
 
     Attributes:
         words: the syntactic words (UD splits French "du" into "de" and "le").
         upos: universal part-of-speech tags.
         heads: number of each word's head, counting from 1; 0 for the root.
-        deprels: relation to the head, with its subtype where it has one (`nsubj:pass`).
+        deprels: relation to the head, with its subtype if it has one (`nsubj:pass`).
     """
 
     words: Sequence[str]
@@ -31,10 +30,10 @@ class Tree(NamedTuple):
     deprels: Sequence[str]
 
     def check(self) -> None:
-        """Refuse what is no tree.
+        """Check that this is a tree.
 
         Raises:
-            InputError: the lists differ in length, a head is no word of the sentence, or heads go round in a circle.
+            InputError: the lists differ in length, a head is no word of the sentence, or the heads form a cycle.
         """
         lengths = [len(part) for part in self]
         if len(set(lengths)) > 1:
@@ -54,43 +53,34 @@ class Tree(NamedTuple):
 
 
 def read_trees(path: str | Path) -> Iterator[Tree]:
-    """The sentences of a CoNLL-U file; lines of multiword tokens (`1-2`) and empty nodes (`1.1`) are left out.
+    """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
 
     Raises:
-        InputError: no such file, or lines that are not CoNLL-U (named with the line).
+        InputError: the file cannot be read, or has lines that are not CoNLL-U (the message names the line).
     """
-    rows: list[list[str]] = []
-    number = start = 0
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                line = line.rstrip("\r\n")
-                if not line:
-                    if rows:
-                        yield _tree(rows, f"{path}, line {start}")
-                    rows = []
-                elif not line.startswith("#"):
-                    fields = line.split("\t")
-                    if len(fields) != _FIELDS:
-                        raise InputError(
-                            f"{path}, line {number}: {len(fields)} tab-separated fields, where CoNLL-U has {_FIELDS}"
-                        )
-                    if fields[0].isdecimal():
-                        start = start if rows else number
-                        rows.append(fields)
-        if rows:
-            yield _tree(rows, f"{path}, line {start}")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 after line {number} ({error.reason})") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    for start, columns in read_conll(path, universal=True):
+        where = f"{path}, line {start}"
+        ids, heads = columns["id"], columns["head"]
+        if ids != [str(number) for number in range(1, len(ids) + 1)]:
+            raise InputError(
+                f"{where}: the words of the sentence are not numbered 1, 2, 3, ...; a missing blank line?"
+            )
+        for number, head in zip(ids, heads, strict=True):
+            if not (head.isdecimal() and len(head) < 10):
+                raise InputError(f"{where}: word {number} has the head {head!r}, which is not a number")
+        tree = Tree(columns["tokens"], columns["upos"], [int(head) for head in heads], columns["deprel"])
+        try:
+            tree.check()
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        yield tree
 
 
 def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
-    """The sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads`, `deprels`, see [`Tree`].
+    """Load the sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`.
 
     Raises:
-        InputError: as `read_trees`, or there are no sentences.
+        InputError: a file cannot be read as CoNLL-U, or there are no sentences.
     """
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     trees = [tree for file in files for tree in read_trees(file)]
@@ -100,18 +90,3 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
     features = Features({"tokens": words, "upos": words, "heads": List(Value("int32")), "deprels": words})
     columns: Iterable[Sequence] = zip(*trees)
     return Dataset.from_dict(dict(zip(features, map(list, columns))), features=features)
-
-
-def _tree(rows: Sequence[Sequence[str]], where: str) -> Tree:
-    if [row[0] for row in rows] != [str(number) for number in range(1, len(rows) + 1)]:
-        raise InputError(f"{where}: the words of the sentence are not numbered 1, 2, 3, ...; a blank line is missing?")
-    if wrong := [row for row in rows if not (row[6].isdecimal() and len(row[6]) < 10)]:
-        raise InputError(f"{where}: word {wrong[0][0]} has the head {wrong[0][6]!r}, which is not a number")
-    tree = Tree(
-        [row[1] for row in rows], [row[3] for row in rows], [int(row[6]) for row in rows], [row[7] for row in rows]
-    )
-    try:
-        tree.check()
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    return tree

@@ -228,7 +228,7 @@ def run(code, **environment):
 @pytest.mark.parametrize("first", ["torch, thot", "thot, torch"])
 def test_fits_are_the_same_whichever_library_was_loaded_first(first):
     # Thot uses torch's OpenMP runtime when torch was loaded first, and its own otherwise.
-    run(f"import {first}; from test_word_alignment import check_that_fits_are_the_same as check; check()")
+    run(f"import {first}; from test_align import check_that_fits_are_the_same as check; check()")
 
 
 def digest():
@@ -237,7 +237,7 @@ def digest():
 
 @pytest.mark.slow
 def test_links_are_the_same_in_another_process():
-    code = "from test_word_alignment import digest; print(digest())"
+    code = "from test_align import digest; print(digest())"
     assert len({run(code, HF_XALIGN_CACHE=str(cache_dir(f"run{k}"))) for k in range(2)}) == 1
 
 

@@ -21,7 +21,8 @@ from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData
 from hf_xalign.recipes.parts.mapping.sources import Known, Sources
 from hf_xalign.recipes.parts.parallel import EVAL_LINKS, LinkedText, describe_links
-from hf_xalign.record import finish_record, format_table, write_record
+from hf_xalign.record import finish_record, write_record
+from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
 
 MAPS = "maps"

@@ -78,11 +78,11 @@ def test_finetuning(files, refused, tmp_path):
     words = partial(task_command, files)
     of_texts = [
         ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
-        ((*tagger, *pairs), "head=tagger labels words, and the task is sequence"),
+        ((*tagger, *pairs), "head=tagger labels words, but the task is sequence"),
     ]
     of_words = [
         (("--languages", "de", "bn"), "no evaluation text in bn"),
-        (tagger[2:], "tagger_lstm_size is of the tagger: add head=tagger"),
+        (tagger[2:], "tagger_lstm_size needs head=tagger: add it"),
     ]
     refused(
         table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])

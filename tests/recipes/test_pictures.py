@@ -144,5 +144,5 @@ def test_from_stages_to_figures(files, tmp_path):
     for cell in grid["cells"]:
         assert f"| {cell['stage']} | de | {cell['layer']} | {cell['measure']} |" in printed
         assert f"{cell['auc']:.4f}" in printed
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists"):
         distances.main(words)

@@ -1,13 +1,13 @@
 """Parallel text from files, the Hub or the package, as a memory-mapped `datasets.Dataset`.
 
-A source is written in one of these ways, on the command line and in a recipe's YAML as in Python:
+A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
 
     embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
     pairs.jsonl                    one file: .tsv, .jsonl, .tmx (each also .gz) or .parquet
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 
-and gets the language of its source side as a prefix, `de=pairs.tsv`, unless its rows carry `source_lang` themselves.
+The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COLUMNS = ("source", "target", "source_lang", "target_lang")
 EMBEDDED_LANGUAGES = ("bn", "de")
 EMBEDDED_SPLITS = ("test", "train")
 
-_READING = 1  # raise it when the same input gives other rows, and cached tables are made anew
+_READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
@@ -55,14 +55,14 @@ _EMBEDDED = "embedded:"
 
 
 class Source(NamedTuple):
-    """A source and the language of its source side, None where only its rows can say it."""
+    """A source and the language of its source side, or None if its rows name it."""
 
     source: str
     source_lang: str | None
 
 
 def parse_source(text: str) -> Source:
-    """Splits `de=pairs.tsv` into source and language; the language of `embedded:de` is in its name."""
+    """Split `de=pairs.tsv` into source and language; `embedded:de` names its language itself."""
     if match := _PREFIXED.fullmatch(text.strip()):
         return Source(match[2], match[1])
     source = text.strip()
@@ -77,13 +77,13 @@ def load_sources(
     max_pairs: int | None = None,
     on_empty: OnEmpty = "error",
 ) -> Dataset:
-    """Loads several sources, written as the module says, into one corpus; `max_pairs` holds for each of them.
+    """Load several sources into one corpus; `max_pairs` limits each of them.
 
     Raises:
-        InputError: as `load_parallel`, or there is no source at all.
+        InputError: there is no source, or [`load_parallel`] refuses one.
     """
     if not items:
-        raise InputError("no parallel text is named; write for example embedded:de, or de=PATH for a file of your own")
+        raise InputError("no parallel text is named. Write for example embedded:de, or de=PATH for your own file.")
     return concatenate(
         [
             load_parallel(
@@ -106,31 +106,40 @@ def load_parallel(
     on_empty: OnEmpty = "error",
     revision: str | None = None,
 ) -> Dataset:
-    """Sentence pairs as a dataset with the columns `source`, `target`, `source_lang`, `target_lang` (all strings).
+    """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
 
-    Text is NFC-normalised and stripped. The pairs are written once, as a stream, to an Arrow file in the library's
-    cache, and memory-mapped from there, so memory does not grow with their number. The file is found again by the
-    content of the input and the arguments, which are the dataset's fingerprint as well.
+    Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
+    memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
+    the file's name and the dataset's fingerprint.
 
     Args:
-        source: a source as the module says (without language prefix), a path, or two paths of line-aligned files.
-        source_lang: language of the source side; by default each row's own `source_lang` column says it.
+        source: a source as described at the top of this module, without language prefix; or two line-aligned paths.
+        source_lang: language of the source side; each row's own `source_lang` column by default.
         target_lang: language of the target side, the pivot.
-        split: split of an embedded or a Hub dataset. A file has no splits and is read whole.
-        source_column: name of the source's text column; by default the one named by the language, at the top or in a
-            `translation` dict, then `source`. A TSV file needs a header line for this.
-        target_column: likewise for the target; give both or none.
-        max_pairs: keep only the first so many pairs.
-        on_empty: what becomes of a pair with an empty side: an error, or dropped and counted in the log.
+        split: split of an embedded or Hub dataset. A file has no splits and is read whole.
+        source_column: name of the source's text column. By default the column named after the language, at the top
+            level or in a `translation` dict, then `source`. A TSV file needs a header line for this.
+        target_column: name of the target's text column; needed if `source_column` is given.
+        max_pairs: keep only this many pairs from the start.
+        on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
-        InputError: nothing found under that name, an unreachable Hub, or bad content, named with file and row.
+        InputError: there is nothing under that name, the Hub cannot be reached, or the content is bad. The message
+            names file and row.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
+        >>> _ = path.write_text("Datei öffnen\\tOpen file\\nSpeichern\\tSave\\n", encoding="utf-8")
+        >>> pairs = load_parallel(path, source_lang="de")
+        >>> pairs[0]
+        {'source': 'Datei öffnen', 'target': 'Open file', 'source_lang': 'de', 'target_lang': 'en'}
     """
     if (source_column is None) != (target_column is None):
-        raise InputError("source_column and target_column go together: give both or none")
+        raise InputError("source_column and target_column go together. Give both or none.")
     if max_pairs is not None and max_pairs < 1:
-        raise InputError(f"max_pairs is {max_pairs}; it counts pairs, so 1 or more")
+        raise InputError(f"max_pairs is {max_pairs}; it must be at least 1")
     columns = Columns(source_lang, target_lang, source_column, target_column)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     files = _find_files(source, split)
@@ -153,10 +162,10 @@ def load_parallel(
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
-    """Several parallel datasets (language pairs, sources) one after another, without copying their text.
+    """Concatenate parallel datasets (language pairs, sources) without copying their text.
 
     Raises:
-        InputError: there are none, or their columns differ.
+        InputError: there is no dataset, or their columns differ.
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
@@ -174,7 +183,7 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:
-    """One path, the two of line-aligned files, or none where the name can only be a Hub id."""
+    """Return one path, the two paths of line-aligned files, or none if the name can only be a Hub id."""
     if not isinstance(source, (str, Path)):
         parts = [Path(part) for part in source]
     elif str(source).startswith(_EMBEDDED):
@@ -184,7 +193,7 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
     else:
         parts = [Path(source)]
     if not 1 <= len(parts) <= 2:
-        raise InputError(f"{len(parts)} files are named; line-aligned text is two, the source's and the target's")
+        raise InputError(f"{len(parts)} files are named; line-aligned text has two, the source's and the target's")
     parts = [part.expanduser() for part in parts]
     for part in parts:
         if part.is_dir():
@@ -207,7 +216,7 @@ def _embedded_file(name: str, split: str) -> Path:
 
 
 def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:
-    """Files in the same folder with a similar name, or what could be named, as the end of an error message."""
+    """Return the end of an error message: similar file names in the folder, or what could be named instead."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"
     close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))
@@ -217,16 +226,16 @@ def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub data
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    """A split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] says of which commit.
+    """Load a split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] returns its commit.
 
     Raises:
         InputError: there is no such dataset, configuration or split, or the Hub cannot be reached.
     """
     match = HUB_ID.fullmatch(name)
-    assert match is not None  # callers let nothing else through
+    assert match is not None  # callers have checked the name
     repository, config = match.groups()
     try:
-        # What `load_dataset` does, in steps: only the builder knows the commit.
+        # `load_dataset` in steps, because only the builder knows the commit.
         builder = datasets.load_dataset_builder(repository, config, revision=revision)
         builder.download_and_prepare()
         found = builder.as_dataset(split=split)
@@ -234,18 +243,18 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         raise InputError(f"{name}: no such file, and no such dataset that you may read on the Hub") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
         raise InputError(
-            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name; without it, "
+            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Without it, "
             f"use a local file or the text inside the package: {_EMBEDDED}de"
         ) from error
     except ValueError as error:  # unknown configuration or split; the text lists those there are
         raise InputError(f"{name}: {error}") from error
-    # Where `datasets` has the addresses of what it downloaded, if it is told to verify them.
+    # The field in which `datasets` keeps download addresses when it verifies them.
     found.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
     return found
 
 
 def hub_commit(dataset: Dataset) -> str | None:
-    """The commit at which [`load_hub`] or [`load_parallel`] read a Hub dataset; None of anything else."""
+    """Return the commit of a dataset that [`load_hub`] or [`load_parallel`] read from the Hub; None for others."""
     matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
     return next((match[1] for match in matches if match), None)
 
@@ -256,7 +265,7 @@ def _hub_rows(hub: Dataset, columns: Columns, name: str) -> Rows:
 
 
 def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:
-    """The pairs of the rows, without empty ones; `names` are what errors call the source and the target side."""
+    """Yield the pairs of the rows without empty ones; errors call the source and target side by `names`."""
     dropped = 0
     for row, record in rows:
         pair = columns.read(record, f"{names[0]}, row {row}") if record is not None else None
@@ -267,13 +276,13 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
         else:
             side = "line" if pair is None else "target side" if pair[0] else "source side"
             where = names[1] if side == "target side" else names[0]
-            raise InputError(f"{where}, row {row}: empty {side}; mend it, or drop such pairs by on_empty='drop'")
+            raise InputError(f"{where}, row {row}: empty {side}. Correct it, or drop such pairs by on_empty='drop'.")
     if dropped:
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
 def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
-    """Streams the pairs into an Arrow file that appears under `path` only when it is complete."""
+    """Stream the pairs into an Arrow file that appears under `path` only when it is complete."""
     unfinished = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     hidden = int(os.environ.get("RANK", "0")) != 0
     bar = tqdm(pairs, desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False, disable=hidden)

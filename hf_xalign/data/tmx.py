@@ -17,12 +17,12 @@ _CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements of a segment that hold a f
 
 
 def read_tmx(stream: IO[bytes], path: Path, source_lang: str, target_lang: str) -> Iterator[tuple[int, str, str]]:
-    """Yields `(unit, source, target)`, units 1-based, of every unit that has both languages.
+    """Yield `(unit, source, target)` of every unit that has both languages, counting units from 1.
 
-    A language matches by its whole tag before its primary subtag: `de` takes `de-AT` where there is no plain `de`.
+    A language matches its whole tag first, then its primary subtag: `de` matches `de-AT` if there is no plain `de`.
 
     Raises:
-        InputError: not well-formed, an entity declaration (a way to blow up memory), or no unit with both languages.
+        InputError: the XML is not well-formed or declares entities, or no unit has both languages.
     """
     unit, found = 0, False
     seen: set[str] = set()
@@ -41,13 +41,15 @@ def read_tmx(stream: IO[bytes], path: Path, source_lang: str, target_lang: str) 
                 yield unit, source, target
             element.clear()
             for body in root:
-                body.clear()  # the finished units, empty as they are, would pile up below <body>
+                body.clear()  # finished units, though empty, would pile up
     except ParseError as error:
         raise InputError(f"{path}: not well-formed XML ({error})") from error
     except DefusedXmlException as error:
-        raise InputError(f"{path}: declares XML entities, which are refused; remove its DTD ({error})") from error
+        raise InputError(
+            f"{path}: declares XML entities, which could exhaust memory. Remove its DTD ({error})."
+        ) from error
     except (LookupError, ValueError) as error:
-        raise InputError(f"{path}: its encoding cannot be read ({error}); save it as UTF-8") from error
+        raise InputError(f"{path}: its encoding cannot be read ({error}). Save it as UTF-8.") from error
     except RecursionError as error:
         raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
     if not found:
@@ -56,7 +58,7 @@ def read_tmx(stream: IO[bytes], path: Path, source_lang: str, target_lang: str) 
 
 
 def _segments(unit: Element) -> dict[str, str]:
-    """`{language tag, lower case: text}` of one translation unit; the first variant of a tag counts."""
+    """Return `{language tag in lower case: text}` of one unit; the first variant of a tag counts."""
     segments: dict[str, str] = {}
     for variant in unit.iter("tuv"):
         tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
@@ -67,7 +69,7 @@ def _segments(unit: Element) -> dict[str, str]:
 
 
 def _text(segment: Element) -> str:
-    """The segment's text without the markup of the format it came from."""
+    """Return the segment's text without the markup of its original format."""
     parts = [segment.text or ""]
     for child in segment:
         if child.tag not in _CODES:

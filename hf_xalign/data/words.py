@@ -1,13 +1,12 @@
-"""Splitting text into words, by the script it is written in.
+"""Split text into words, by the script it is written in.
 
-Python's own `re` breaks Bengali and Hindi words at their vowel signs, because its `\\w` has no combining marks; the
-`regex` package knows Unicode's categories. Where Unicode has default word boundaries (UAX #29) these are near them:
-apostrophes and the separators inside numbers join, hyphens split.
+Python's `re` breaks Bengali and Hindi words at their vowel signs, because its `\\w` lacks combining marks; the `regex`
+package knows Unicode's categories. The result is close to Unicode's default word boundaries (UAX #29): apostrophes and
+separators inside numbers join, hyphens split.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -17,9 +16,7 @@ import regex
 
 from hf_xalign.errors import InputError
 
-logger = logging.getLogger(__name__)
-
-_VERSION = 1  # raise it when any text comes out split otherwise: cached links are then made anew
+_VERSION = 1  # raise it when any text is split differently: cached links are then replaced
 
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
@@ -39,23 +36,29 @@ _TOKEN = regex.compile(
 )
 _THAI = regex.compile(r"\p{Thai}")
 
-_TWO_LETTERS = {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "jpn": "ja", "zho": "zh", "cmn": "zh"}
+_TWO_LETTERS = {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"}
 _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 
 def split_words(text: str, lang: str) -> list[str]:
     """Split one text into words and punctuation marks.
 
-    A word is a run of letters, combining marks and numbers; punctuation marks and symbols are tokens of their own. Han
-    characters are one word each in any language; Thai is cut by pythainlp. White space and invisible control
+    A word is a run of letters, combining marks and numbers. Punctuation marks and symbols are tokens of their own. Han
+    characters are one word each in any language; Thai is split by pythainlp. White space and invisible control
     characters belong to no token.
 
     Args:
-        text: in NFC; a decomposed text gives decomposed words.
+        text: text in NFC; a decomposed text gives decomposed words.
         lang: language code (`de`, `zh-Hant`, `tha_Thai`).
 
     Raises:
         InputError: the language's script has no spaces between words and its segmenter is missing.
+
+    Example:
+        >>> split_words("Öffne die E-Mail (1,000 kB)!", "de")
+        ['Öffne', 'die', 'E', '-', 'Mail', '(', '1,000', 'kB', ')', '!']
+        >>> split_words("我喜欢iPhone", "zh")
+        ['我', '喜', '欢', 'iPhone']
     """
     segment = _segmenter(_base_code(lang))
     words = _TOKEN.finditer(text)
@@ -65,12 +68,11 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """The source and target words of a batch of parallel text.
+    """Return the source and target words of a batch of parallel text.
 
     Args:
-        batch: columns `source_words` and `target_words`, which are taken as they are, or else `source`, `target`,
-            `source_lang` and `target_lang`.
-        blanks: split text at white space alone, as a program that reads it line by line does.
+        batch: columns `source_words` and `target_words`, or else `source`, `target`, `source_lang`, `target_lang`.
+        blanks: split text at white space only, like the maker of a Pharaoh file.
     """
     if "source_words" in batch and "target_words" in batch:
         return batch["source_words"], batch["target_words"]
@@ -81,37 +83,19 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     return source, target
 
 
-def split_batch(batch: dict[str, list[Any]]) -> dict[str, list[list[str]]]:
-    """Columns `source_words` and `target_words`: `dataset.map(split_batch, batched=True)`."""
-    source, target = batch_words(batch)
-    return {"source_words": source, "target_words": target}
-
-
 def lower_words(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Sentences with every word in lower case."""
+    """Return the sentences with every word in lower case."""
     return [[word.lower() for word in words] for words in sentences]
 
 
-def describe_splitting(lang: str) -> str:
-    """What [`split_words`] uses for this language, in words for a log or a model card."""
-    base = _base_code(lang)
-    if base == "th":
-        return f"pythainlp {version('pythainlp')} (newmm)"
-    if base == "zh":
-        return "each Han character is a word"
-    if base == "ja":
-        return "each Han character is a word, and each run of hiragana or katakana (no segmenter)"
-    return "runs of letters, marks and numbers"
-
-
 def splitter_version(langs: Iterable[str]) -> str:
-    """Changes whenever [`split_words`] may split texts of these languages otherwise."""
+    """Return a string that changes whenever [`split_words`] may split texts of these languages differently."""
     thai = any(_base_code(lang) == "th" for lang in langs)
     return f"{_VERSION}, regex {version('regex')}" + (f", pythainlp {version('pythainlp')}" if thai else "")
 
 
 def has_letter(word: str) -> bool:
-    """Whether any character of the word is a letter of some script."""
+    """Tell whether any character of the word is a letter of some script."""
     return any(character.isalpha() for character in word)
 
 
@@ -123,22 +107,18 @@ def _base_code(lang: str) -> str:
 
 @cache
 def _segmenter(base: str) -> Callable[[str], list[str]] | None:
-    """The function that cuts a run of this language's script into words; None where blanks do that."""
+    """Return the function that splits a run of this language's script into words; None if blanks do that."""
     if base in _NO_SEGMENTER:
         raise InputError(
-            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it: "
-            "segment the text yourself and give the words as the columns source_words and target_words"
+            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it. "
+            "Segment the text yourself and give the words as the columns source_words and target_words."
         )
-    segment = _thai_segmenter() if base == "th" else None
-    logger.info("words of %s: %s", base, describe_splitting(base))
-    return segment
-
-
-def _thai_segmenter() -> Callable[[str], list[str]]:
+    if base != "th":
+        return None
     try:
         from pythainlp.tokenize import word_tokenize
     except ImportError as error:
-        raise InputError('Thai words need pythainlp: run pip install "hf_xalign[thai]"') from error
+        raise InputError('Thai words need pythainlp. Run pip install "hf_xalign[thai]".') from error
 
     def segment(run: str) -> list[str]:
         return word_tokenize(run, engine="newmm", keep_whitespace=False) if _THAI.search(run) else [run]

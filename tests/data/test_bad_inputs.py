@@ -184,7 +184,7 @@ def test_parallel_sources(monkeypatch):
     table = {
         "3 files are named": lambda: german("a,b,c"),
         "go together": lambda: german("a.jsonl", source_column="x"),
-        "max_pairs is 0; it counts pairs, so 1 or more": lambda: german("embedded:de", max_pairs=0),
+        "max_pairs is 0; it must be at least 1": lambda: german("embedded:de", max_pairs=0),
         "embedded:bn, embedded:de": lambda: load_parallel("embedded:fr"),
         r"no split 'dev'.*test, train": lambda: load_parallel("embedded:de", split="dev"),
         "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=embedded:de"]),

@@ -94,7 +94,7 @@ TREES = [
 ]
 TREES += [b"# x\n", b"1-2\t_\n", b"\xff", "²".encode(), "٠".encode()]
 LINKS = [b"0-0", b"1-2", b" ", b"\n", b"-", b"9" * 5000, "²-1".encode(), b"\xff", b"\0"]
-PARQUET, UNREAD = parquet(), "cannot be read|empty|no column"
+PARQUET, UNREAD = parquet(), "cannot be read|empty|no column|gzip data"
 # Name of the file: (reader, what a row is, parts of content, a whole good file, errors that are of no one line).
 READERS = {
     "p.tsv": (parallel, is_pair, LINES, b"a\tb\nc\td\n", "no sentence pairs"),

@@ -10,7 +10,7 @@ from support.tiny import make_tokenizer
 
 from hf_xalign.data.code_switching.words import WordSwitcher, switch_words
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.words import batch_words, describe_splitting, split_batch, split_words, splitter_version
+from hf_xalign.data.words import batch_words, split_words, splitter_version
 
 ENTRIES = [("dog", "hund"), ("dog", "köter"), ("dog", "hund"), ("cat", "katze"), ("house", "haus")]
 ENTRIES += [("Paris", "Lutetia"), ("ice", "gefrorenes wasser")]
@@ -120,7 +120,6 @@ def test_words_of_each_script():
 def test_thai_is_segmented_and_other_scripts_in_it_are_left():
     pytest.importorskip("pythainlp")
     assert split_words("ฉันรักแมว Chrome 2.0", "tha_Thai") == ["ฉัน", "รัก", "แมว", "Chrome", "2.0"]
-    assert "pythainlp" in describe_splitting("th")
     assert "pythainlp" in splitter_version(["de", "th"])
     assert "pythainlp" not in splitter_version(["de", "en"])
 
@@ -129,7 +128,7 @@ def test_batch_uses_each_rows_language_and_given_words():
     batch = {"source": ["我 喜", "a-b"], "target": ["I like", "it's"]}
     batch |= {"source_lang": ["zh", "de"], "target_lang": ["en"] * 2}
     target = [["I", "like"], ["it's"]]
-    assert split_batch(batch) == {"source_words": [["我", "喜"], ["a", "-", "b"]], "target_words": target}
+    assert batch_words(batch) == ([["我", "喜"], ["a", "-", "b"]], target)
     assert batch_words(batch, blanks=True) == ([["我", "喜"], ["a-b"]], target)
     given = {**batch, "source_words": [["x"], ["y"]], "target_words": [["z"], []]}
     assert batch_words(given, blanks=True) == ([["x"], ["y"]], [["z"], []])

@@ -1,8 +1,8 @@
-"""A sentencepiece "precompiled charsmap" from a plain mapping: the normaliser that XLM-R's tokenizers carry.
+"""Build a sentencepiece "precompiled charsmap" from a mapping: the normaliser of XLM-R's tokenizers.
 
-The format is what `tokenizers.normalizers.Precompiled` reads: `u32 trie_bytes`, the units of a double-array trie
-(Aoe, 1989, in the bit layout of darts-clone) and the replacement strings, UTF-8, each ended by a NUL. The value of a
-key in the trie is the byte offset of its replacement.
+`tokenizers.normalizers.Precompiled` reads `u32 trie_bytes`, the units of a double-array trie (Aoe, 1989, in the bit
+layout of darts-clone), and the replacement strings in UTF-8, each ended by a NUL. A key's value is the byte
+offset of its replacement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_OFFSET = 1 << 21  # larger offsets need another encoding, which tables of a
 
 
 def build_charsmap(mapping: Mapping[str, str]) -> bytes:
-    """Compiles `{text: replacement}` into the bytes that `tokenizers.normalizers.Precompiled` takes.
+    """Compile `{text: replacement}` into the bytes that `tokenizers.normalizers.Precompiled` takes.
 
     Args:
         mapping: keys are one or more code points without NUL; an empty replacement drops the key.
@@ -43,7 +43,7 @@ def build_charsmap(mapping: Mapping[str, str]) -> bytes:
 
 
 def composed_keys(longest: int = 5) -> dict[str, str]:
-    """`{decomposed pair: composed character}` for every canonical composition of at most `longest` UTF-8 bytes.
+    """Return `{decomposed pair: composed character}` for every canonical composition of at most `longest` UTF-8 bytes.
 
     `Precompiled` looks up a whole grapheme only when it has fewer than 6 bytes, so longer keys would never be used.
     """
@@ -59,7 +59,7 @@ def composed_keys(longest: int = 5) -> dict[str, str]:
 
 
 def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
-    """The uint32 units of a double-array trie over `values`; a reader walks it by XOR, one byte at a time."""
+    """Return the uint32 units of a double-array trie over `values`; a reader walks it by XOR, byte by byte."""
     root: dict[int, dict] = {}
     for key in values:
         node = root
@@ -68,9 +68,7 @@ def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
 
     units = np.zeros(_BLOCK, dtype=np.uint32)
     taken = np.zeros(_BLOCK, dtype=bool)
-    based = np.zeros(
-        _BLOCK, dtype=bool
-    )  # a base belongs to one node, or another node's children would answer for its own
+    based = np.zeros(_BLOCK, dtype=bool)  # two nodes with one base would share their children
     taken[0] = True  # the root
     first_free = 1
     todo: list[tuple[int, dict[int, dict], bytes]] = [(0, root, b"")]

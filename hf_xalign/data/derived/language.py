@@ -1,14 +1,13 @@
 """Derived languages: a natural language with another script, another word order, or both.
 
-They are those of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn) and the work before it (Deshpande et al. 2022).
+These are the languages of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn) and of Deshpande et al. (2022).
 
     english = load_monolingual("wikitext.txt")["text"]
     language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=Alphabet.of(english))
     language.words("the cat sleeps .".split())              # sleeps cat the ., each word in Tangut letters
 
-Everything works on words, before any subword. What becomes of a sentence is a function of the language and the
-sentence's own words: neither row numbers nor processes come into it, so a sentence has the same derived form in the
-pre-training text, in parallel pairs and in labelled data.
+Everything works on words, before tokenization. A derived sentence depends only on the language and the sentence's own
+words, not on row numbers or processes. So it has the same form in pre-training text, parallel pairs and labelled data.
 """
 
 from __future__ import annotations
@@ -42,26 +41,25 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 class DerivedLanguage:
     """A language made from another one's sentences.
 
-    A word that is a full stop, a question or an exclamation mark ends a sentence. As in the published data of
-    ALIGN-MLM it stays where it is, in every operation on word order, so the ends of sentences are found again in the
-    derived text and inverting twice gives the text back, also where a row has several sentences.
+    A word that is a full stop, question mark or exclamation mark ends a sentence. Operations on word order leave it in
+    place, as in the published data of ALIGN-MLM, so inverting twice restores a text of several sentences.
 
     Args:
         base: code of the natural language.
-        operations: what is done to a sentence, the first one first ("trans o inv" is inversion, transliteration):
+        operations: applied in this order ("trans o inv" is inversion, transliteration):
 
-            - `syntax`: dependents of nouns and verbs in the order that `word_order` draws; needs trees, so is first.
-            - `inversion`: the words of each sentence in reverse.
-            - `permutation`: the words of each sentence in random order.
-            - `transliteration`: each character by `alphabet`; ends of sentences are not seen any more, so comes last.
-        seed: of the random orders and of which words are shared.
-        shared: share of the word types that are not transliterated, but common to both languages.
-        alphabet: of the transliteration.
-        word_order: learned from the trees of the language whose order is taken.
-        on_unknown: what becomes of a character outside the alphabet: an error, or kept as it is.
+            - `syntax`: reorder the dependents of nouns and verbs by `word_order`; needs trees, so it comes first.
+            - `inversion`: reverse the words of each sentence.
+            - `permutation`: put the words of each sentence in random order.
+            - `transliteration`: replace each character by `alphabet`; hides sentence ends, so it comes last.
+        seed: seed of the random orders and of the choice of shared words.
+        shared: share of word types that stay as they are, common to both languages.
+        alphabet: alphabet of the transliteration.
+        word_order: learned from the trees of the language whose order is wanted.
+        on_unknown: `error` refuses a character outside the alphabet, `keep` keeps it.
 
     Raises:
-        InputError: operations are unknown, double, in an order that makes no sense, or lack what they need.
+        InputError: an operation is unknown, repeated, in the wrong place, or lacks what it needs.
     """
 
     base: str
@@ -81,9 +79,9 @@ class DerivedLanguage:
         if not operations or not set(operations) <= set(get_args(Operation)) or len(set(operations)) < len(operations):
             raise InputError(f"operations: {shown}; name one or more of {', '.join(get_args(Operation))}, each once")
         if "syntax" in operations[1:]:
-            raise InputError(f"operations: {shown}; syntax comes first, as trees are those of the natural sentences")
+            raise InputError(f"operations: {shown}; syntax comes first, because trees describe the natural sentences")
         if "transliteration" in operations[:-1]:
-            raise InputError(f"operations: {shown}; transliteration comes last, as it hides where sentences end")
+            raise InputError(f"operations: {shown}; transliteration comes last, because it hides where sentences end")
         for operation, name, what in (
             ("transliteration", "alphabet", "Alphabet.of(words)"),
             ("syntax", "word_order", "WordOrder.learn(trees of the language whose order is wanted)"),
@@ -97,18 +95,18 @@ class DerivedLanguage:
 
     @property
     def code(self) -> str:
-        """Language code of private use, such as `en-x-inv-trans` (BCP 47)."""
+        """Private-use language code such as `en-x-inv-trans` (BCP 47)."""
         return "-".join([self.base, "x", *(_SUBTAGS[operation] for operation in self.operations)])
 
     def order(self, words: Sequence[str], tree: Tree | None = None) -> list[int]:
-        """For each place of the derived sentence, the index of the word that comes there; each word once.
+        """Return the derived order: for each place, the index of the word that goes there.
 
         Args:
-            words: of one or several sentences, not transliterated; of one where a tree is given.
-            tree: needed for `syntax`.
+            words: natural words of one or several sentences; of one sentence if a tree is given.
+            tree: dependency tree of the words, for `syntax`.
 
         Raises:
-            InputError: a tree is needed and not given, or is not one of these words.
+            InputError: a tree is needed and not given, or has other words.
         """
         order = list(range(len(words)))
         for operation in self.operations:
@@ -129,25 +127,21 @@ class DerivedLanguage:
         return order
 
     def spell(self, word: str) -> str:
-        """A word in the derived language's script.
+        """Return a word in the derived language's script.
 
         Raises:
-            InputError: it has a character outside the alphabet, which is named.
+            InputError: the word has a character outside the alphabet.
         """
         if self.alphabet is None:
             return word
         return _spell(word, self.alphabet, self.seed, self.shared, self.on_unknown == "keep")
 
     def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
-        """A sentence in the derived language: `order`, then `spell`.
-
-        Raises:
-            InputError: as these.
-        """
+        """Return a sentence in the derived language: reordered, then respelled."""
         return [self.spell(words[i]) for i in self.order(words, tree)]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write it as JSON, alphabet and word order included."""
+        """Write the language as JSON, with its alphabet and word order."""
         about = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -164,18 +158,16 @@ class DerivedLanguage:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
-            InputError: no such file, or not one of these.
+            InputError: the file cannot be read, or does not hold a derived language.
         """
         try:
             with open(path, encoding="utf-8") as file:
                 about: Any = json.load(file)
-            if not isinstance(about, dict) or (about.pop("format", None), about.pop("version", None)) != (
-                _FORMAT,
-                _VERSION,
-            ):
+            found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
+            if found != (_FORMAT, _VERSION):
                 raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
             if about["alphabet"] is not None:
                 about["alphabet"] = Alphabet(about["alphabet"])
@@ -192,7 +184,7 @@ class DerivedLanguage:
         if tree is None:
             raise InputError("syntax needs the sentence's dependency tree")
         if list(tree.words) != list(words):
-            raise InputError(f"the tree is of other words: {' '.join(tree.words)!r}, not {' '.join(words)!r}")
+            raise InputError(f"the tree has other words: {' '.join(tree.words)!r}, not {' '.join(words)!r}")
         order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
         last = len(words) - 1
         if words and words[last] in SENTENCE_ENDS:
@@ -202,7 +194,7 @@ class DerivedLanguage:
 
 
 def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """The sentences of a row as `(start, end, stop)`: `[start, end)` is the sentence, `[end, stop)` its final mark."""
+    """Yield the sentences of a row as `(start, end, stop)`: words `[start, end)`, final mark `[end, stop)`."""
     start = 0
     for i, word in enumerate(words):
         if word in SENTENCE_ENDS:
@@ -213,7 +205,7 @@ def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def _generator(seed: int, purpose: str, words: Sequence[str]):
-    """Random numbers in [0, 1), the same ones for the same words."""
+    """Return a generator of numbers in [0, 1) that is the same for the same words."""
     key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random
 
@@ -224,7 +216,7 @@ def _spell(word: str, alphabet: Alphabet, seed: int, shared: float, keep: bool) 
         return word
     if not keep and (unknown := alphabet.unknown(word)):
         raise InputError(
-            f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet: make that from this text "
-            "too, or keep such characters as they are by on_unknown='keep'"
+            f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet. Make the alphabet from "
+            "this text too, or keep such characters by on_unknown='keep'."
         )
     return alphabet.translate(word)

@@ -25,24 +25,23 @@ def derive(
     spans: str | Sequence[str] = (),
     num_proc: int | None = None,
 ) -> Dataset:
-    """Put text of the natural language into a derived one; labels move with their words.
+    """Rewrite text of the natural language in a derived one; labels move with their words.
 
     Args:
-        dataset: any set. For a language with `syntax` it has the columns `upos`, `heads`, `deprels` (see
-            [`Tree`]), which belong to the one text column.
-        language: what to derive.
-        columns: one or several columns of text or of word lists. Text is words with blanks between them.
-        labels: columns with one value a word, of the one text column.
+        dataset: any dataset. A language with `syntax` needs the columns `upos`, `heads` and `deprels` of the one text
+            column, see [`Tree`].
+        language: the derived language.
+        columns: one or several columns of text (words with blanks between them) or of word lists.
+        labels: columns with one value for each word of the one text column.
         spans: columns with one BIO label a word, as strings or class labels, see [`move_spans`].
-        num_proc: processes that write the rows; the result does not depend on it.
+        num_proc: processes of `datasets.map`; the result does not depend on it.
 
     Returns:
-        The dataset with the columns rewritten. Other columns of lists (the tree's among them) are left out: what they
-        say of words would be wrong.
+        The dataset with these columns rewritten. Other list columns are dropped, because their values may belong to
+        words that moved.
 
     Raises:
-        InputError: a column is missing, of another kind or has another number of values than words, or anything that
-            the language refuses; with the row.
+        InputError: a column is missing, has the wrong type or number of values, or the language refuses a row.
     """
     columns, labels, spans = _names(columns), _names(labels), _names(spans)
     trees = "syntax" in language.operations
@@ -57,7 +56,7 @@ def derive(
     kept = [name for name in dataset.column_names if not _is_list(dataset.features[name])]
     kept = [name for name in dataset.column_names if name in {*kept, *columns, *labels, *spans}]
     if left := [name for name in dataset.column_names if name not in {*kept, *TREE_COLUMNS}]:
-        logger.info("left out, as its values may belong to words that moved: %s", ", ".join(left))
+        logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     return dataset.map(
         _derive_batch,
         batched=True,
@@ -76,20 +75,20 @@ def derive(
 
 
 def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str, *, num_proc: int | None = None) -> Dataset:
-    """Parallel text of a derived language and its natural one, word-aligned without error.
+    """Make parallel text of a derived language and its natural one, with exact word links.
 
     Args:
         dataset: sentences of the natural language, with trees for a language with `syntax`, see [`derive`].
-        language: what to derive.
-        column: of text (words with blanks between them) or of word lists.
-        num_proc: processes that write the rows; the result does not depend on it.
+        language: the derived language.
+        column: name of a column of text (words with blanks between them) or of word lists.
+        num_proc: processes of `datasets.map`; the result does not depend on it.
 
     Returns:
         Columns `source` (derived), `target` (natural), `source_lang`, `target_lang`, `source_words`, `target_words`
-        and `links`, one link a word. Rows without a word are left out.
+        and `links`, one link a word. Rows without words are dropped.
 
     Raises:
-        InputError: as `derive`.
+        InputError: the column is missing or has the wrong type, or the language refuses a row.
     """
     _check_columns(dataset, [column, *(TREE_COLUMNS if "syntax" in language.operations else ())])
     _check_text(dataset, column)
@@ -113,15 +112,14 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str, *, nu
 
 
 def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
-    """BIO labels in a new order of the words.
+    """Reorder BIO labels with their words.
 
-    Words of one span that stand together again are one span: the first is B, the others I, whatever they were before
-    (so B I I reversed is B I I). A span that was torn apart becomes several. An I without a B of its type before it
-    begins a span, as in IOB1.
+    Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
+    B I I). A span that is torn apart becomes several. An I without a B of its type before it begins a span (IOB1).
 
     Args:
         labels: `O`, `B-type` or `I-type` of each word.
-        order: for each new place, the index of the word that comes there.
+        order: for each new place, the index of the word that goes there.
 
     Raises:
         InputError: a label is not BIO.
@@ -131,9 +129,7 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
     before = "O"
     for label in labels:
         if label != "O" and label[:2] not in ("B-", "I-"):
-            raise InputError(
-                f"the label {label!r} is not BIO; convert the labels, or move them as they are by labels="
-            )
+            raise InputError(f"the label {label!r} is not BIO. Convert the labels, or move them unchanged by labels=.")
         if label == "O":
             span_of.append(None)
         else:
@@ -194,10 +190,10 @@ def _pair_batch(
 def _sentence(
     batch: Mapping[str, list[Any]], i: int, row: int, column: str, language: DerivedLanguage
 ) -> tuple[list[str], list[int], list[str]]:
-    """The words of a row, their new order, and the derived words."""
+    """Return the words of a row, their new order, and the derived words."""
     value = batch[column][i]
     if value is None:
-        raise InputError(f"row {row}: {column} is none; leave the row out")
+        raise InputError(f"row {row}: {column} is missing. Remove the row.")
     words = value.split() if isinstance(value, str) else list(value)
     try:
         tree = None
@@ -219,12 +215,12 @@ def _moved(values: Sequence[Any], order: Sequence[int], names: Sequence[str] | N
 
 
 def _span_names(dataset: Dataset, name: str) -> list[str] | None:
-    """The names of class labels; None where the labels are strings."""
+    """Return the names of class labels, or None if the labels are strings."""
     label = dataset.features[name].feature
     if isinstance(label, ClassLabel):
         return list(label.names)
     if not is_text(label):
-        raise InputError(f"column {name} holds {label}, neither strings nor class labels: BIO labels are named")
+        raise InputError(f"column {name} holds {label}, neither strings nor class labels")
     return None
 
 

@@ -1,8 +1,8 @@
-"""The vocabulary of a transliterated language: a copy of a natural one in the other letters, beside it.
+"""Vocabulary of a transliterated language: a copy of the natural one in the other letters, next to it.
 
-Every piece, and every rule by which pieces are found, is copied with its characters replaced by their letters. So a
-tokenizer cuts a transliterated word exactly where it cuts the natural one, into the counterparts of its pieces: the
-two vocabularies correspond one to one (T_trans of Tang et al. 2022, and the dictionary of it).
+Every piece and every rule that finds pieces is copied with its characters replaced by letters. A tokenizer then splits
+a transliterated word exactly where it splits the natural one. The two vocabularies correspond one to one, which is the
+dictionary of T_trans in Tang et al. (2022).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hf_xalign.data.embedded.charsmap import build_charsmap
 from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.errors import InputError
 
-# Pre-tokenizers that decide by one character at a time where a word is cut, so that letters can be treated alike.
+# Pre-tokenizers that look at one character at a time, so that letters can be treated alike.
 _SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
 _NOTHING: dict[str, Any] = {
     "version": "1.0",
@@ -34,27 +34,25 @@ def extend_tokenizer(
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
     """Add a transliterated copy of the vocabulary.
 
-    - Every piece that has a character of the alphabet gets a copy: with the same score (Unigram), by merges of the
-      same rank (BPE), or as it is (WordPiece). Special tokens get none, nor do pieces without such a character; the
-      marks "▁", "##" and "</w>" stay. Copies get the ids from `len(tokenizer)` on, in the order of their originals.
-    - What normaliser and pre-tokenizer do to a character they do to its letter: a capital's letter becomes the small
-      one's where text is lower-cased, a full stop's letter is cut off where full stops are.
+    - Every piece with a character of the alphabet gets a copy: with the same score (Unigram), with merges of the same
+      rank (BPE), or as it is (WordPiece). Special tokens get none. The marks "▁", "##" and "</w>" stay. Copies get the
+      ids from `len(tokenizer)` on, in the order of their originals.
+    - The normaliser and pre-tokenizer treat a letter like its character: a capital's letter becomes the small one's if
+      text is lower-cased, a full stop's letter is cut off if full stops are.
 
-    Words of several characters that only together have a normal form (decomposed accents) are not followed: have text
-    in NFC. The cut is then the same in both scripts for words of characters of the alphabet. That a share of the words
-    is not transliterated changes nothing here, as their pieces are needed in longer words.
+    Text must be in NFC: sequences of characters that only together have a normal form are not followed.
 
     Args:
         tokenizer: a fast tokenizer of Unigram, BPE or WordPiece pieces, not of bytes.
-        alphabet: of the transliteration; made with `Alphabet.of(words, tokenizer)`.
+        alphabet: alphabet of the transliteration, made with `Alphabet.of(words, tokenizer)`.
 
     Returns:
-        The tokenizer, and int64 (n, 2), each row a natural piece's id and its copy's. The model that uses it needs
+        The tokenizer, and int64 (n, 2): the id of each natural piece and of its copy. The model needs
         `model.resize_token_embeddings(len(tokenizer))`.
 
     Raises:
-        InputError: another kind of tokenizer, an alphabet without what the normaliser makes of its characters, or a
-            vocabulary that has been extended before.
+        InputError: the tokenizer is of another kind or has been extended before, or the alphabet lacks what the
+            normaliser makes of its characters.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer.name_or_path or type(tokenizer).__name__
@@ -64,7 +62,7 @@ def extend_tokenizer(
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     if taken := [piece for piece in vocabulary if any(ord(character) in LETTERS for character in piece)]:
         raise InputError(
-            f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended; give the tokenizer before that"
+            f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
         )
     spec["normalizer"] = _normalizer(spec["normalizer"], alphabet, name)
     if spec["pre_tokenizer"] is not None:
@@ -90,7 +88,7 @@ def extend_tokenizer(
     if not unigram:
         model["vocab"] = vocabulary
     if model["type"] == "BPE":
-        # Right behind its original, so that merges apply in the same order also in words with some characters kept.
+        # Right after its original, so that merges apply in the same order in words that keep some characters.
         merges: list[list[str]] = []
         for first, second in model["merges"]:
             merges.append([first, second])
@@ -103,17 +101,15 @@ def extend_tokenizer(
 def _check_kind(spec: dict[str, Any], name: str) -> None:
     model = spec["model"]
     parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
-    way_out = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
+    instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
     if '"ByteLevel"' in parts or model.get("byte_fallback"):
-        raise InputError(
-            f"{name}: the tokenizer works on bytes, which letters of another script do not keep; {way_out}"
-        )
+        raise InputError(f"{name}: the tokenizer works on bytes, which transliteration changes; {instead}")
     if model["type"] not in ("Unigram", "BPE", "WordPiece"):
-        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {way_out}")
+        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {instead}")
 
 
 def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
-    """The normaliser, followed by a map of letters for characters that it changes."""
+    """Return the normaliser, followed by a map of letters whose characters it changes."""
     if normalizer is None:
         return None
     natural = Tokenizer.from_str(json.dumps({**_NOTHING, "normalizer": normalizer})).normalizer
@@ -125,7 +121,7 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
         if missing := alphabet.unknown(normal):
             raise InputError(
                 f"{name}: the normaliser makes {normal!r} of {character!r}, but {missing[0]!r} is not in the "
-                "alphabet: make it by Alphabet.of(words, tokenizer)"
+                "alphabet. Make it by Alphabet.of(words, tokenizer)."
             )
         mapping[alphabet.translate(character)] = alphabet.translate(normal)
     if not mapping:
@@ -138,7 +134,7 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
 
 
 def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
-    """The pre-tokenizer, which also cuts off the letters of characters that it cuts off."""
+    """Return the pre-tokenizer, extended to cut off the letters of characters that it cuts off."""
     if part["type"] == "Sequence":
         return {**part, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in part["pretokenizers"]]}
     unknown = f"{name}: cannot do for letters what the pre-tokenizer {part['type']} does for characters; "

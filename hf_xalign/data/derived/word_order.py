@@ -1,14 +1,14 @@
-"""The word order of one language given to another: dependents of nouns and verbs re-ordered at random, as learned.
+"""Give one language the word order of another: reorder dependents of nouns and verbs at random, as learned from trees.
 
-After Galactic Dependencies (Wang and Eisner, 2016, TACL 4), whose model of the order pi of a head and its dependents
-is log-linear in features of pairs, p(pi) ~ exp(sum over i < j of theta(pi_i, pi_j)), trained by gradient. Here the
-weight of a pair is the logarithm of how often the other language has its relations in that order: only counting.
+Based on Galactic Dependencies (Wang and Eisner, 2016, TACL 4). There, the order pi of a head and its dependents has
+p(pi) ~ exp(sum over i < j of theta(pi_i, pi_j)), trained by gradient. Here the weight of a pair is a log count:
 
     p(pi) = prod over i < j of P(pi_i before pi_j) / Z
+
     P(a before b) = (n(a before b) + [a stands before b in the sentence]) / (n(a before b) + n(b before a) + 1)
 
-n counts in the other language's trees, apart for noun and verb heads. So what that language does not have (a relation,
-or two of them under one head) keeps its order, and what it often has is ordered as often the one way as there.
+n counts in the other language's trees, separately for noun and verb heads. Relations that it lacks keep their order;
+frequent ones follow its proportions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import json
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hf_xalign.cache import replacing
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.errors import InputError
 
@@ -36,12 +33,12 @@ _EXACT = 10  # members of a phrase up to which Z is summed exactly, over at most
 
 @dataclass(frozen=True)
 class WordOrder:
-    """How often one relation stands before another under heads of a category.
+    """Counts of one relation standing before another, under heads of a category.
 
     Attributes:
-        counts: `{category: {first relation: {second relation: times}}}`; categories are NOUN (PROPN too) and VERB
-            (AUX too), relations those of Universal Dependencies without subtype, and `HEAD`. Pronouns (`obj/PRON`) are
-            counted apart, as many languages have them elsewhere than nouns (French before the verb).
+        counts: `{category: {first relation: {second relation: count}}}`. Categories are NOUN (with PROPN) and VERB
+            (with AUX). Relations are those of Universal Dependencies without subtype, and `HEAD`. Pronouns
+            (`obj/PRON`) count separately, because many languages place them differently from nouns.
     """
 
     counts: Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -51,7 +48,7 @@ class WordOrder:
         """Count the orders in the trees of a language.
 
         Raises:
-            InputError: no noun or verb with a dependent.
+            InputError: no noun or verb has a dependent.
         """
         counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in sorted(set(_CATEGORIES.values()))}
         for tree in trees:
@@ -67,7 +64,7 @@ class WordOrder:
         return cls({category: _nested(found) for category, found in counts.items()})
 
     def probability(self, category: str, first: str, second: str, *, natural: bool) -> float:
-        """P(first before second); `natural`: it stands so in the sentence. Equal relations keep their order."""
+        """Return P(first before second); `natural`: the sentence has this order. Equal relations keep theirs."""
         if first == second:
             return float(natural)
         table = self.counts[category]
@@ -76,20 +73,20 @@ class WordOrder:
         return (before + natural) / (before + after + 1)
 
     def order(self, tree: Tree, draw: Callable[[], float]) -> list[int]:
-        """The order of a sentence's words, drawn.
+        """Draw an order of a sentence's words.
 
-        Phrases stay whole: a dependent moves with all below it. A tree whose phrases have gaps (not projective) is
-        brought into an order in which they have none. Heads of other categories keep the order of their dependents.
+        Phrases stay whole: a dependent moves with everything below it, and phrases with gaps (not projective) are
+        closed. Heads of other categories keep the order of their dependents.
 
         Args:
-            tree: of the sentence to re-order.
-            draw: gives the next random number in [0, 1).
+            tree: tree of the sentence.
+            draw: returns the next random number in [0, 1).
 
         Returns:
-            For each place, the index of the word that comes there; each word once.
+            For each place, the index of the word that goes there.
 
         Raises:
-            InputError: it is no tree.
+            InputError: this is not a tree.
         """
         tree.check()
         phrases = _phrases(tree)
@@ -107,36 +104,16 @@ class WordOrder:
             todo += [(member, member == number) for member in reversed(members)]
         return order
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write it as JSON."""
-        with replacing(path) as partial:
-            partial.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike) -> WordOrder:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: no such file, or not one of these.
-        """
-        try:
-            with open(path, encoding="utf-8") as file:
-                return cls.from_json(json.load(file))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        except ValueError as error:
-            raise InputError(f"{path}: not a word order that hf_xalign saved ({error})") from error
-
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """Return the counts with format and version, for JSON."""
         return {"format": _FORMAT, "version": _VERSION, "counts": self.counts}
 
     @classmethod
     def from_json(cls, value: Any) -> WordOrder:
-        """The inverse of `to_json`.
+        """Read what `to_json` returned.
 
         Raises:
-            InputError: another format or version.
+            InputError: the format or version differs.
         """
         if not isinstance(value, dict) or (value.get("format"), value.get("version")) != (_FORMAT, _VERSION):
             raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
@@ -145,7 +122,7 @@ class WordOrder:
         return cls(value["counts"])
 
     def _draw(self, category: str, labels: Sequence[str], draw: Callable[[], float]) -> list[int]:
-        """The new order of a phrase's members, as indices."""
+        """Draw the new order of a phrase's members, as indices."""
         size = len(labels)
         before = tuple(
             tuple(self.probability(category, labels[i], labels[j], natural=i < j) for j in range(size))
@@ -165,7 +142,7 @@ class WordOrder:
 
 
 def _precedes(before: Sequence[Sequence[float]], k: int, members: int) -> float:
-    """The factors of member k at the head of a set of members (a bit mask): that it stands before each other one."""
+    """Return the probability factors for member k standing before every other in `members` (a bit mask)."""
     product = 1.0
     for other, probability in enumerate(before[k]):
         if other != k and members >> other & 1:
@@ -175,9 +152,9 @@ def _precedes(before: Sequence[Sequence[float]], k: int, members: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _totals(before: tuple[tuple[float, ...], ...]) -> Sequence[float] | defaultdict[int, float]:
-    """Z of each set of members: the sum over its orders of the product over pairs.
+    """Return Z of each set of members: the sum over its orders of the product over pairs.
 
-    In phrases longer than `_EXACT` it is taken for 1: each place is drawn without looking ahead.
+    Phrases longer than `_EXACT` use 1, so each place is drawn without looking ahead.
     """
     if len(before) > _EXACT:
         return defaultdict(lambda: 1.0)
@@ -189,7 +166,7 @@ def _totals(before: tuple[tuple[float, ...], ...]) -> Sequence[float] | defaultd
 
 
 def _phrases(tree: Tree) -> list[list[int]]:
-    """For each word (by number; 0 is above the root) its dependents and itself, in the order of the sentence."""
+    """Return for each word number (0 is above the root) its dependents and itself, in sentence order."""
     phrases: list[list[int]] = [[], *([number] for number in range(1, len(tree.words) + 1))]
     for number, head in enumerate(tree.heads, 1):
         phrases[head].append(number)
@@ -201,7 +178,7 @@ def _category(tree: Tree, number: int) -> str | None:
 
 
 def _labels(tree: Tree, number: int, members: Sequence[int]) -> list[str]:
-    """What tells the members of a phrase apart: `HEAD`, or the relation, of pronouns with `/PRON`."""
+    """Return the label of each member: `HEAD`, or its relation, with `/PRON` for pronouns."""
     labels = []
     for member in members:
         relation = tree.deprels[member - 1].split(":")[0]
@@ -211,7 +188,7 @@ def _labels(tree: Tree, number: int, members: Sequence[int]) -> list[str]:
 
 
 def _nested(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """In sorted order, so that equal counts have equal fingerprints."""
+    """Nest the counts in sorted order, so that equal counts have equal fingerprints."""
     nested: dict[str, dict[str, int]] = {}
     for (first, second), count in sorted(counts.items()):
         nested.setdefault(first, {})[second] = count

@@ -8,6 +8,10 @@ import importlib
 import pytest
 
 MODULES = [
+    "hf_xalign.data.parallel",
+    "hf_xalign.data.words",
+    "hf_xalign.links.align",
+    "hf_xalign.links.neural",
     "hf_xalign.losses",
     "hf_xalign.statistics.bootstrap",
     "hf_xalign.statistics.comparison",

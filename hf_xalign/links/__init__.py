@@ -1,4 +1,4 @@
-"""Word alignment: links of parallel sentences from statistics, an encoder, Pharaoh files or a dictionary."""
+"""Word alignment by statistics, an encoder, Pharaoh files or a dictionary."""
 
 from hf_xalign.links.align import align_words, link_statistics, predict_links
 

@@ -1,4 +1,4 @@
-"""Word links for parallel text: by a statistical aligner, a file, a dictionary, or an encoder."""
+"""Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.neural import LinkMethod, encoder_links, predict_links
@@ -36,13 +37,12 @@ __all__ = ["LinkStatistics", "align_words", "link_statistics", "predict_links"]
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1  # raise it when the same call may give other links: cached ones are then made anew
-_COLUMNS = ("source", "target", "source_lang", "target_lang")
+_VERSION = 1  # raise it when the same call may give other links: cached links are then replaced
 
 Pair = tuple[str, str]
 """Source and target language."""
 Linker = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[Sequence[Sequence[int]]]]
-"""Takes the words of consecutive sentence pairs and gives their links."""
+"""Takes the words of consecutive sentence pairs and returns their links."""
 
 
 def align_words(
@@ -58,7 +58,6 @@ def align_words(
     extra_data: Dataset | None = None,
     sample_size: int = 1_000_000,
     seed: int = 0,
-    deterministic: bool = True,
     files: Mapping[str, str | Path] | None = None,
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
@@ -68,39 +67,47 @@ def align_words(
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
 
-    Words are the columns `source_words` and `target_words` where the dataset has both, else those of [`split_words`];
-    with a Pharaoh file, whose maker saw words between blanks, they are these. Each language pair gets a statistical
-    aligner of its own, fitted on a sample; then all rows are linked in batches. The result is memory-mapped from the
-    user's cache, and the same call on the same data only opens it again.
+    Words are the columns `source_words` and `target_words` if the dataset has both. Otherwise [`split_words`] splits
+    the text, or blanks do if the links come from a Pharaoh file. Each language pair gets its own statistical aligner,
+    fitted on a sample. The result is memory-mapped from the library's cache; the same call on the same data reuses it.
 
     Args:
-        dataset: columns `source`, `target`, `source_lang`, `target_lang`; any others are kept.
+        dataset: columns `source`, `target`, `source_lang`, `target_lang`; others are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
-            line a row of the dataset); `dictionary:PATH` (MUSE format, unambiguous matches only); `encoder` (word
-            vectors of `model`). A PATH may hold `{lang}`, which stands for the source language: a file a language.
-        symmetrization: `intersection`, `union`, `grow-diag` or `grow-diag-final-and`, of the two directions that the
-            statistical aligners and the encoder have.
-        one_to_one: a word with two links loses all its links.
-        drop_identical: drop links between identical strings, after `one_to_one`.
-        require_letter: drop links of words without a letter, last.
-        keep_unlinked: keep pairs that have no link; they are dropped otherwise.
+            line a row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors of
+            `model`). `{lang}` in PATH stands for the source language.
+        symmetrization: `intersection`, `union`, `grow-diag` or `grow-diag-final-and` of the two directions of a
+            statistical aligner or the encoder.
+        one_to_one: drop all links of a word that has several.
+        drop_identical: then drop links between identical strings.
+        require_letter: then drop links of words without a letter.
+        keep_unlinked: keep pairs without links, which are dropped by default.
         lowercase: statistical aligners and dictionaries see lower-cased words. The columns keep their case.
-        extra_data: more parallel text to fit statistical aligners on, not to link.
-        sample_size: sentence pairs of a language pair that its statistical aligner is fitted on at most.
-        seed: of the sample, and of eflomal.
-        deterministic: fit statistical aligners on one core, so that the links are the same in every run.
-        files: instead of a PATH with `{lang}`: source language -> file, with aligner `pharaoh` or `dictionary`.
-        model: the encoder of aligner `encoder`.
-        tokenizer: its fast tokenizer.
-        layer: position in `hidden_states`; default two thirds of the depth.
-        method: of the encoder, see [`encoder_links`].
+        extra_data: more parallel text to fit statistical aligners on; it is not linked.
+        sample_size: largest number of sentence pairs that the aligner of a language pair is fitted on.
+        seed: seed of the sample and of eflomal.
+        files: source language -> file of aligner `pharaoh` or `dictionary`, instead of a PATH with `{lang}`.
+        model: encoder of aligner `encoder`.
+        tokenizer: fast tokenizer of `model`.
+        layer: position in the encoder's `hidden_states`; two thirds of the depth by default.
+        method: `argmax` or `softmax` choice of links by the encoder, see [`encoder_links`].
         batch_size: sentences a forward pass of the encoder.
 
     Returns:
         The linked pairs in their order, with `source_words`, `target_words` and `links` (lists of [i, j]).
 
     Raises:
-        InputError: a column, file, model or segmenter is missing; an option or a file is malformed; no link is left.
+        InputError: a column, file, model or segmenter is missing, an option or file is malformed, or no link is left.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from datasets import Dataset
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "en-de.txt"
+        >>> _ = path.write_text("open\\töffnen\\nfile\\tDatei\\n", encoding="utf-8")
+        >>> pair = {"source": "Datei öffnen", "target": "Open the file", "source_lang": "de", "target_lang": "en"}
+        >>> linked = align_words(Dataset.from_list([pair]), f"dictionary:{path}")
+        >>> linked[0]["target_words"], linked[0]["links"]
+        (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     heuristic(symmetrization)
     _check_columns(dataset, "the dataset")
@@ -120,7 +127,7 @@ def align_words(
         "files": {lang: _file_digest(path) for lang, path in paths.items()},
     }
     if kind in STATISTICAL_ALIGNERS:
-        identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed, deterministic]
+        identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed]
         identity["extra_data"] = extra_data and extra_data._fingerprint
     elif kind == "encoder":
         options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
@@ -143,14 +150,13 @@ def align_words(
             read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}"),
             symmetrization=symmetrization,
             seed=seed,
-            deterministic=deterministic,
             desc=f"{kind} {'-'.join(pair)}",
         )
 
-    # A file or dictionary is read once for all the pairs that it serves; the encoder links everything in one go.
+    # A file is read once for all language pairs that use it; the encoder links everything in one group.
     group_of = {pair: pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0]) for pair in by_pair}
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
-    with FileLock(f"{path}.lock"):  # of several processes one links and the others wait for its file
+    with FileLock(f"{path}.lock"):  # one process links, the others wait for its file
         if not path.exists():
             run = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
             _link_groups(dataset, _merge(by_pair, group_of), make_linker, partial(run, blanks=kind == "pharaoh"), path)
@@ -163,12 +169,12 @@ def align_words(
 
 @dataclass(frozen=True)
 class LinkStatistics:
-    """Counts of one language pair.
+    """Link counts of one language pair.
 
     Attributes:
-        pairs: sentence pairs.
-        links: word links in them.
-        dropped: sentence pairs that were dropped because they had no link; None when that is not known.
+        pairs: number of sentence pairs.
+        links: number of their word links.
+        dropped: number of sentence pairs dropped because they had no link; None if unknown.
     """
 
     pairs: int
@@ -186,11 +192,17 @@ class LinkStatistics:
 
 
 def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str, LinkStatistics]:
-    """Count the links of a word-aligned dataset, by language pair (`de-en`).
+    """Count the links of a word-aligned dataset by language pair (`de-en`).
 
     Args:
         linked: a result of [`align_words`].
-        before: the dataset that it was made from, to say how many pairs were dropped.
+        before: the dataset before alignment, to count dropped pairs.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> linked = Dataset.from_dict({"source_lang": ["de"], "target_lang": ["en"], "links": [[[0, 2], [1, 0]]]})
+        >>> print(link_statistics(linked)["de-en"])
+        2 links in 1 pairs (2.0 a pair)
     """
     rows = _rows_by_pair(linked)
     batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
@@ -214,7 +226,7 @@ def _link_groups(
     link_rows: Callable[[Dataset, Linker, str, str], tuple[Dataset, np.ndarray]],
     path: Path,
 ) -> None:
-    """Link group after group, so that one aligner is in memory at a time, and write the rows in their old order."""
+    """Link group by group, with one aligner in memory at a time, and write the rows in their old order."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         parts, origin = [], []
         for number, (pair, rows) in enumerate(groups):
@@ -227,9 +239,9 @@ def _link_groups(
                 logger.warning("%d %s pairs are too long for the aligner: no links", linker.too_long, "-".join(pair))
         if not any(counts.links for part in parts for counts in link_statistics(part).values()):
             raise InputError(
-                f"no links are left in {len(dataset)} sentence pairs: check that each source row and its target row "
-                "are translations of each other and that the languages are named rightly; a small corpus needs "
-                "extra_data= to fit the aligner on; one_to_one=False or symmetrization='union' keep more"
+                f"no links are left in {len(dataset)} sentence pairs. Check that source and target rows translate "
+                "each other and that their languages are right. A small corpus needs extra_data= to fit the aligner "
+                "on; one_to_one=False or symmetrization='union' keep more links."
             )
         result = f"{folder}/0.arrow"
         if len(parts) > 1:
@@ -250,7 +262,7 @@ def _link_rows(
     lowercase: bool,
     blanks: bool,
 ) -> tuple[Dataset, np.ndarray]:
-    """Link all rows and write those that stay to `path`; also returns their numbers."""
+    """Link all rows and write those that stay to `path`; also return their numbers."""
     kept = array("q")
 
     def link(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
@@ -270,7 +282,7 @@ def _link_rows(
         features=Features({**dataset.features, "source_words": words, "target_words": words, "links": links}),
         cache_file_name=path,
         load_from_cache_file=False,
-        new_fingerprint=hashlib.blake2b(path.encode(), digest_size=8).hexdigest(),  # spares it hashing the aligner
+        new_fingerprint=hashlib.blake2b(path.encode(), digest_size=8).hexdigest(),  # avoids hashing the aligner
         desc=desc,
     )
     return linked, np.frombuffer(kept, dtype=np.int64)
@@ -279,7 +291,7 @@ def _link_rows(
 def _parse_aligner(
     aligner: str, files: Mapping[str, str | Path] | None, langs: Sequence[str]
 ) -> tuple[str, dict[str, Path]]:
-    """The kind of aligner, and the file of each source language where it reads files."""
+    """Return the kind of aligner, and the file of each source language if it reads files."""
     kind, _, path = aligner.partition(":")
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in known}:
@@ -298,13 +310,13 @@ def _parse_aligner(
 
 
 def _check_columns(data: Dataset, name: str) -> None:
-    missing = [column for column in _COLUMNS if column not in data.column_names]
+    missing = [column for column in COLUMNS if column not in data.column_names]
     if missing:
-        raise InputError(f"{name} has no column {', '.join(missing)}; parallel text has {', '.join(_COLUMNS)}")
+        raise InputError(f"{name} has no column {', '.join(missing)}; parallel text has {', '.join(COLUMNS)}")
 
 
 def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
-    """The row numbers, ascending, of each language pair."""
+    """Return the ascending row numbers of each language pair."""
     rows: dict[Pair, list[np.ndarray]] = defaultdict(list)
     start = 0
     for batch in dataset.select_columns(["source_lang", "target_lang"]).with_format("arrow").iter(100_000):
@@ -321,7 +333,7 @@ def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
 
 
 def _merge(by_pair: dict[Pair, np.ndarray], group_of: Mapping[Pair, Any]) -> list[tuple[Pair, np.ndarray]]:
-    """Put the rows of language pairs of the same group together; a group is called after its first pair."""
+    """Merge the rows of language pairs in the same group, which is named after its first pair."""
     members: dict[Any, list[Pair]] = defaultdict(list)
     for pair in by_pair:
         members[group_of[pair]].append(pair)
@@ -343,7 +355,7 @@ def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenize
     from hf_xalign.modeling.freezing import model_fingerprint
 
     parts = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
-    for setting in ("truncation", "padding"):  # left over from whatever was tokenized last
+    for setting in ("truncation", "padding"):  # left over from the last call of the tokenizer
         parts.pop(setting)
     parts["model_max_length"] = tokenizer.model_max_length
     return [model_fingerprint(model), hashlib.blake2b(json.dumps(parts).encode()).hexdigest()]

@@ -1,9 +1,9 @@
-"""Word links from an encoder's own word vectors: similar words in a middle layer translate each other."""
+"""Word links from an encoder: words with similar vectors in a middle layer translate each other."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
@@ -15,15 +15,13 @@ from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, heuristic, symmetrize
 
 if TYPE_CHECKING:
-    # At run time where it is used: word vectors come from encoded words, so hf_xalign.modeling imports hf_xalign.data.
     from hf_xalign.data.batches.token_index import Pooling
     from hf_xalign.modeling.word_vectors import WordVectors
 
 LinkMethod = Literal["argmax", "softmax"]
 
-# Cosines lie between -1 and 1 whatever the encoder, where the dot products of the softmax method's paper grow with its
-# norms (on XLM-R and E5 they say little). At this temperature a threshold of 0.001 keeps a word whose cosine is less
-# than 0.035 below the best.
+# The softmax method's paper uses dot products, which say little on XLM-R and E5. With cosines and this temperature, a
+# threshold of 0.001 keeps a word whose cosine is less than 0.035 below the best.
 _TEMPERATURE = 0.005
 
 
@@ -39,33 +37,31 @@ def encoder_links(
     symmetrization: Symmetrization = "intersection",
     pooling: Pooling = "mean",
     batch_size: int = 64,
-    desc: str | None = None,
 ) -> list[list[list[int]]]:
     """Link the words of sentence pairs by the cosine of their vectors.
 
-    `argmax` links each word to the most similar word of the other sentence (SimAlign, Jalili Sabet et al. 2020);
-    `softmax` to every word that gets more than `threshold` of the probability over the other sentence (awesome-align,
-    Dou and Neubig 2021, there with dot products of subwords). Both go in both directions, and are then symmetrised.
+    `argmax` links each word to the most similar word of the other sentence (SimAlign, Jalili Sabet et al. 2020).
+    `softmax` links it to every word with a probability above `threshold` (awesome-align, Dou and Neubig 2021, there
+    with dot products of subwords). Both run in both directions and are then symmetrised.
 
     Args:
         model: the encoder.
         tokenizer: its fast tokenizer.
         source_words: words of each source sentence.
         target_words: words of each target sentence.
-        layer: position in `hidden_states` (0 the embeddings, -1 the last); default two thirds of the depth (8 of 12),
-            where multilingual encoders link best.
+        layer: position in `hidden_states` (0 is the embeddings, -1 the last layer). Two thirds of the depth by default
+            (8 of 12), where multilingual encoders link best.
         method: `argmax` or `softmax`.
-        threshold: of `softmax`, a probability.
+        threshold: smallest probability that `softmax` links.
         symmetrization: how the links of the two directions are combined.
-        pooling: of a word's subwords.
-        batch_size: sentences a forward pass, and pairs a similarity product.
-        desc: label of the progress bar of the forward passes, or None.
+        pooling: `first`, `last` or `mean` of a word's subwords.
+        batch_size: sentences a forward pass.
 
     Returns:
-        The links [i, j] of each pair, sorted. A word that has no subword or was cut off has none.
+        The links [i, j] of each pair, sorted. A word without subwords or cut by truncation has none.
 
     Raises:
-        InputError: unknown method or symmetrisation, or a tokenizer without word ids.
+        InputError: the method or symmetrisation is unknown, or the tokenizer has no word ids.
     """
     from hf_xalign.modeling.word_vectors import extract_word_vectors
 
@@ -74,8 +70,8 @@ def encoder_links(
     heuristic(symmetrization)
     layer = default_layer(model) if layer is None else layer
     options: dict[str, Any] = {"layers": (layer,), "pooling": pooling, "batch_size": batch_size}
-    source = extract_word_vectors(model, tokenizer, source_words, **options, desc=desc and f"{desc}, source")
-    target = extract_word_vectors(model, tokenizer, target_words, **options, desc=desc and f"{desc}, target")
+    source = extract_word_vectors(model, tokenizer, source_words, **options)
+    target = extract_word_vectors(model, tokenizer, target_words, **options)
 
     links: list[list[list[int]]] = [[] for _ in source_words]
     lengths = [len(s) * len(t) for s, t in zip(source_words, target_words, strict=True)]
@@ -84,13 +80,13 @@ def encoder_links(
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         forward, backward = _directional_links(*_padded(source, rows), *_padded(target, rows), method, threshold)
-        for row, pairs in zip(rows, _combine(forward, backward, symmetrization), strict=True):
-            links[row] = pairs
+        for row, *pair in zip(rows, forward.numpy(), backward.numpy(), strict=True):
+            links[row] = np.argwhere(symmetrize(*pair, symmetrization)).tolist()
     return links
 
 
 class LinkedWords(NamedTuple):
-    """A sentence pair as [`predict_links`] gives it back.
+    """Sentence pair with its words and links, from [`predict_links`].
 
     Attributes:
         source_words: words of the source.
@@ -103,7 +99,7 @@ class LinkedWords(NamedTuple):
     links: list[list[int]]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The linked words themselves."""
+        """Return the linked words themselves."""
         return [(self.source_words[i], self.target_words[j]) for i, j in self.links]
 
 
@@ -131,34 +127,42 @@ def predict_links(
     tokenizer: PreTrainedTokenizerBase | None = None,
     **options: Any,
 ) -> LinkedWords | list[LinkedWords]:
-    """Split texts and their translations into words, and link these by an encoder.
-
-    ```python
-    >>> predict_links(model, "Datei öffnen", "Open the file", source_lang="de").pairs()
-    [('Datei', 'file'), ('öffnen', 'Open')]
-    ```
+    """Split texts and their translations into words, and link the words by an encoder.
 
     Args:
         model: the encoder.
-        source: a text or several.
-        target: its translation, or theirs.
-        source_lang: language code, which decides how words are split; needed for languages without blanks.
-        target_lang: likewise.
-        tokenizer: default the one in the folder or Hub repository that `model` was loaded from.
-        options: of [`encoder_links`]: `layer`, `method`, `threshold`, `symmetrization`, `pooling`, `batch_size`.
+        source: a text, or a list of texts.
+        target: its translation, or their translations.
+        source_lang: language code of the source, which decides how words are split (needed for Chinese, Thai).
+        target_lang: language code of the target.
+        tokenizer: the encoder's tokenizer; loaded from the model's folder or Hub repository by default.
+        options: options of [`encoder_links`], such as `layer`, `method` and `symmetrization`.
 
     Raises:
-        InputError: as many sources as targets are needed; or `model` has no tokenizer beside it.
+        InputError: the numbers of sources and targets differ, or `model` has no tokenizer next to it.
+
+    Example:
+        A random encoder links identical words; a real one, such as `hf_xalign.load("embedded")`, links translations.
+
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "Chrome": 2, "öffnen": 3}, "[UNK]"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
+        >>> links = predict_links(BertModel(config), "Chrome öffnen", "Chrome", source_lang="de", tokenizer=tokenizer)
+        >>> links.source_words, links.pairs()
+        (['Chrome', 'öffnen'], [('Chrome', 'Chrome')])
     """
     if isinstance(source, str) != isinstance(target, str):
         raise InputError("give either one source and one target, or a list of each")
     sources = [source] if isinstance(source, str) else source
     targets = [target] if isinstance(target, str) else target
     if len(sources) != len(targets):
-        raise InputError(f"{len(sources)} sources and {len(targets)} targets: give one target for each source")
+        raise InputError(f"{len(sources)} sources and {len(targets)} targets. Give one target for each source.")
     if tokenizer is None:
         if not model.name_or_path:
-            raise InputError("the model was not loaded from a folder or the Hub: give its tokenizer= as well")
+            raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer= as well.")
         tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
     source_words = [split_words(unicodedata.normalize("NFC", text), source_lang) for text in sources]
     target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
@@ -168,12 +172,12 @@ def predict_links(
 
 
 def default_layer(model: PreTrainedModel) -> int:
-    """Two thirds of the encoder's depth, as a position in `hidden_states`."""
+    """Return two thirds of the encoder's depth, as a position in `hidden_states`."""
     return max(1, round(model.config.num_hidden_layers * 2 / 3))
 
 
 def _padded(words: WordVectors, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """Unit vectors (rows, words, dim) of some sentences, zeros as padding, and which of them are present."""
+    """Return unit vectors (rows, words, dim) of some sentences, padded with zeros, and a mask of present words."""
     starts, ends = words.offsets[rows], words.offsets[rows + 1]
     position = torch.arange(int((ends - starts).max()))
     inside = position < (ends - starts)[:, None]
@@ -190,24 +194,16 @@ def _directional_links(
     method: LinkMethod,
     threshold: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Links from source to target and from target to source, both bool (pairs, source words, target words)."""
+    """Return the links of both directions, each bool (pairs, source words, target words)."""
     present = source_present[:, :, None] & target_present[:, None, :]
     similarity = torch.bmm(source, target.transpose(1, 2)).masked_fill(~present, -torch.inf)
     directions = []
     for dim in (2, 1):
         if method == "softmax":
-            # A row of padding is all -inf and its softmax NaN, which is above no threshold.
+            # The softmax of a padding row is NaN, which is above no threshold.
             chosen = torch.softmax(similarity / _TEMPERATURE, dim) > threshold
         else:
             best = similarity.argmax(dim, keepdim=True)
             chosen = torch.zeros_like(present).scatter_(dim, best, True)
         directions.append(chosen & present)
     return directions[0], directions[1]
-
-
-def _combine(
-    forward: torch.Tensor, backward: torch.Tensor, symmetrization: Symmetrization
-) -> Iterator[list[list[int]]]:
-    """The symmetrised links of each pair of a batch."""
-    for f, b in zip(forward.numpy(), backward.numpy(), strict=True):
-        yield np.argwhere(symmetrize(f, b, symmetrization)).tolist()

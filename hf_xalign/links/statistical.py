@@ -1,4 +1,4 @@
-"""Statistical word aligners (sil-thot), in process: fast_align, HMM, IBM 1 to 4, eflomal."""
+"""Statistical word aligners of sil-thot: fast_align, HMM, IBM 1 to 4, eflomal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import numpy as np
 import thot
@@ -19,10 +19,9 @@ from hf_xalign.links.symmetrization import Symmetrization, heuristic
 
 logger = logging.getLogger(__name__)
 
-# EM iterations a model. The C++ fast_align runs five where thot's own trainer runs four; GIZA++ runs five too.
+# EM iterations a model, as in GIZA++ and the C++ fast_align; thot's own trainer runs four.
 _ITERATIONS = 5
-# A model starts from the trained one before it, as in GIZA++ (IBM 4 straight from the HMM: half the time of the way
-# through IBM 3, the same error rate).
+# A model starts from the trained one before it, as in GIZA++. IBM 4 skips IBM 3: half the time, the same error rate.
 _CHAINS: dict[str, tuple[type, ...]] = {
     "fast_align": (models.FastAlignModel,),
     "eflomal": (models.EflomalAlignmentModel,),
@@ -40,17 +39,15 @@ class StatisticalLinker:
 
     Args:
         aligner: one of `STATISTICAL_ALIGNERS`; `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016.
-        pairs: (source words, target words) to fit the models on, read once; thot keeps them in memory. Pairs with
-            an empty side are left out.
+        pairs: (source words, target words) to fit the models on; thot keeps them in memory. Pairs with an empty side
+            are skipped.
         symmetrization: how the links of the two directions are combined.
-        seed: of eflomal's sampling; the other models draw nothing.
-        deterministic: fit on one core, so that the links are the same in every run. Otherwise thot sums in the order
-            in which its threads arrive, and about one link of 70,000 differs between runs.
+        seed: seed of eflomal's sampling; the other models draw nothing.
         desc: label of the progress bar.
 
     Attributes:
         directions: the models from source to target and from target to source.
-        too_long: sentence pairs so far that were too long to link.
+        too_long: number of sentence pairs so far that were too long to link.
     """
 
     def __init__(
@@ -60,7 +57,6 @@ class StatisticalLinker:
         *,
         symmetrization: Symmetrization = "intersection",
         seed: int = 0,
-        deterministic: bool = True,
         desc: str | None = None,
     ):
         chain = _CHAINS[aligner]
@@ -69,18 +65,18 @@ class StatisticalLinker:
             if source and target:
                 forward.add_sentence_pair(source, target)
                 backward.add_sentence_pair(target, source)
-        with _one_thread() if deterministic else nullcontext():
-            forward = _train(chain, forward, seed, deterministic, desc and f"{desc}, source to target")
-            backward = _train(chain, backward, seed, deterministic, desc and f"{desc}, target to source")
+        with _one_thread():
+            forward = _train(chain, forward, seed, desc and f"{desc}, source to target")
+            backward = _train(chain, backward, seed, desc and f"{desc}, target to source")
         self.directions = forward, backward
         self.too_long = 0
         self._aligner = models.SymmetrizedAligner(forward, backward)
         self._aligner.heuristic = heuristic(symmetrization)
 
     def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """The links [i, j] of each sentence pair, given as words.
+        """Return the links [i, j] of each sentence pair, given as words.
 
-        Thot finds no link in a sentence of more than 1,024 words (200 for HMM, IBM 3 and 4): `too_long` counts those.
+        Thot finds no links in sentences of more than 1,024 words (200 for HMM, IBM 3 and 4); `too_long` counts them.
         """
         limit = self.directions[0].max_sentence_length
         self.too_long += sum(max(len(s), len(t)) > limit for s, t in zip(sources, targets, strict=True))
@@ -91,15 +87,15 @@ class StatisticalLinker:
 
 
 def _train(
-    chain: tuple[type, ...], model: models.AlignmentModel, seed: int, deterministic: bool, desc: str | None
+    chain: tuple[type, ...], model: models.AlignmentModel, seed: int, desc: str | None
 ) -> models.AlignmentModel:
-    """Train the first model of a chain, which holds the sentences already, and each later one from it."""
+    """Train the first model of a chain, which has the sentences, and each later one from it."""
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
         rounds = _ITERATIONS
         if isinstance(model, models.EflomalAlignmentModel):
-            model.seed, model.deterministic = seed, deterministic
+            model.seed, model.deterministic = seed, True
         model.start_training()
         if isinstance(model, models.EflomalAlignmentModel):
             rounds = model.scheduled_iterations  # of sampling, planned by start_training from the corpus size
@@ -111,15 +107,15 @@ def _train(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let OpenMP use one thread for a while.
+    """Limit OpenMP to one thread: several sum in varying order, and one link of 70,000 then differs between runs.
 
-    Thot brings an OpenMP runtime of its own, but its calls go to torch's when torch was loaded before it (that one is
-    in the global scope of symbols), so both are bounded.
+    Thot has its own OpenMP runtime, but uses torch's if torch was loaded first (its symbols are global). So both are
+    limited.
     """
     libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (thot.__file__,)]
     runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
-    if not runtimes:  # Windows: a name is looked up in the library alone, not in the libraries that it links
-        logger.warning("cannot bound the aligner's threads here: a link of some ten thousand may differ between runs")
+    if not runtimes:  # Windows finds a name only in the library itself
+        logger.warning("cannot limit the aligner's threads here: about one link of 70,000 may differ between runs")
     before = [runtime.omp_get_max_threads() for runtime in runtimes]
     for runtime in runtimes:
         runtime.omp_set_num_threads(1)
@@ -131,7 +127,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def sample_rows(rows: np.ndarray, extra: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw at most `size` row numbers from two corpora together, without replacement and in order."""
+    """Draw at most `size` row numbers from two corpora together, in order and without replacement."""
     total = len(rows) + len(extra)
     if total <= size:
         return rows, extra
@@ -140,7 +136,7 @@ def sample_rows(rows: np.ndarray, extra: np.ndarray, size: int, seed: int) -> tu
 
 
 def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:
-    """The (source words, target words) of each pair of some parallel datasets, in batches, with a progress bar."""
+    """Yield the (source words, target words) of each pair of parallel datasets, with a progress bar."""
     with tqdm(total=sum(map(len, parts)), desc=desc, disable=_hidden()) as bar:
         for part in parts:
             for batch in part.with_format(None).iter(1000):
@@ -152,5 +148,5 @@ def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Itera
 
 
 def _hidden() -> bool:
-    """Progress bars are the first process's."""
+    """Hide progress bars on all processes but the first."""
     return int(os.environ.get("RANK", "0")) != 0

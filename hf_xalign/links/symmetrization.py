@@ -1,8 +1,7 @@
-"""From the links of two directions to one set of links: symmetrisation, then the filters that training wants.
+"""Symmetrise the links of two directions, and filter the result for training.
 
-Both kinds of aligner take their heuristics from thot, so a name means the same thing everywhere. The growing ones scan
-the cells of the union row by row, where Koehn's own script goes outwards from the aligned cells: both ways are in use,
-and a few of the grown links differ.
+All aligners use thot's heuristics, so a name means the same everywhere. The growing ones scan the cells of the union
+row by row; Koehn's script goes outwards from the aligned cells. Both are in use, and a few grown links differ.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-
 
 
 def heuristic(name: str) -> SymmetrizationHeuristic:
-    """Thot's member for one of our names.
+    """Return thot's heuristic of this name.
 
     Raises:
         InputError: there is no such symmetrisation.
@@ -36,11 +35,11 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
     """Combine the links of two directions of one sentence pair.
 
     Args:
-        forward: bool (source words, target words): links found from source to target.
-        backward: bool, the same shape (not transposed): links found from target to source.
-        method: `intersection`, `union`, `grow-diag` (Koehn et al. 2003: the intersection, then neighbouring links of
-            the union that cover a word not yet linked, again and again), or `grow-diag-final-and` (after that, links
-            of either direction between two words not yet linked).
+        forward: bool (source words, target words), links found from source to target.
+        backward: bool (source words, target words), links found from target to source.
+        method: `intersection`, `union`, `grow-diag` (Koehn et al. 2003: grow the intersection by neighbouring links of
+            the union that cover an unlinked word), or `grow-diag-final-and` (then add links of either direction
+            between two unlinked words).
 
     Returns:
         bool (source words, target words).
@@ -62,12 +61,12 @@ def _to_matrix(links: np.ndarray) -> WordAlignmentMatrix:
 
 
 class LinkFilters(NamedTuple):
-    """What is taken away from symmetrised links, in this order: a link that goes later still counted for `one_to_one`.
+    """Filters of symmetrised links, applied in this order: later filters do not change what `one_to_one` counts.
 
     Attributes:
-        one_to_one: a word with two links loses all its links.
-        drop_identical: links between identical strings go (CONTINUAL's code).
-        require_letter: links of words without a letter go.
+        one_to_one: drop all links of a word that has several.
+        drop_identical: drop links between identical strings (CONTINUAL's code).
+        require_letter: drop links of words without a letter.
     """
 
     one_to_one: bool = True
@@ -77,7 +76,7 @@ class LinkFilters(NamedTuple):
     def __call__(
         self, links: Iterable[Sequence[int]], source_words: Sequence[str], target_words: Sequence[str]
     ) -> list[list[int]]:
-        """The links of one sentence pair that stay."""
+        """Return the links of one sentence pair that stay."""
         kept = [[i, j] for i, j in links]
         if self.one_to_one:
             by_source, by_target = Counter(i for i, _ in kept), Counter(j for _, j in kept)

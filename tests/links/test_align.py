@@ -171,7 +171,7 @@ def test_second_call_opens_the_file_and_any_change_links_again(fits):
     assert again.to_dict() == first.to_dict() and again.cache_files == first.cache_files
     changes = {"aligner": "ibm1", "symmetrization": "union", "one_to_one": False, "drop_identical": True}
     changes |= {"require_letter": True, "keep_unlinked": True, "lowercase": False, "sample_size": 30, "seed": 1}
-    changes |= {"extra_data": parallel(5, seed=9), "deterministic": False, "dataset": parallel(40, seed=1)}
+    changes |= {"extra_data": parallel(5, seed=9), "dataset": parallel(40, seed=1)}
     files = {first.cache_files[0]["filename"]}
     for number, (name, value) in enumerate(changes.items(), start=2):
         files.add(align_words(**{"dataset": data, name: value}).cache_files[0]["filename"])

@@ -1,1 +1,1 @@
-"""The command line `hf-xalign`: one file a command, nothing heavy imported before a command runs."""
+"""The command line `hf-xalign`: one module for each command."""

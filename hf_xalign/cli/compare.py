@@ -1,4 +1,4 @@
-"""`hf-xalign compare`: the recipe that compares fine-tuned systems."""
+"""`hf-xalign compare`: compare fine-tuned systems, by the recipe of that name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ DESCRIPTION = packaged.description("compare")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None of its own: the recipe reads its words, its fields are only listed."""
+    """List the options of the recipe, which parses its own command line."""
     parser.usage = "hf-xalign compare FOLDER FOLDER ... [--field value ...]"
-    parser.epilog = "\n".join(["options of the recipe:", *packaged.option_lines(compare.CompareArguments)])
+    parser.epilog = packaged.option_lines(compare.CompareArguments)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the tables."""
+    """Run the recipe."""
     compare.main(args.passed)

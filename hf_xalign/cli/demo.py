@@ -7,19 +7,20 @@ import argparse
 from hf_xalign.cli import train
 
 CONFIG = "fao_embedded.yaml"
-DESCRIPTION = f"""Align German and Bengali with English by the encoder and the text inside the package (extra `demo`).
+DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-No network, account or GPU is needed; it takes about ten minutes on two CPU cores, and ends with the scores before and
-after and a model in runs/fao_embedded. It is `hf-xalign train fao --config {CONFIG}`, whose settings it takes too:
+Needs no network, account or GPU, and takes about ten minutes on two CPU cores. Prints the scores before and after, and
+saves a model in runs/fao_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the same
+settings:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of `train`."""
+    """Add the options of `train`."""
     train.add_launcher_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start the recipe and wait for it; its exit status."""
+    """Run the recipe and return its exit status."""
     return train.start("fao", ["--config", CONFIG, *args.passed], args.processes, args.accelerate_config)

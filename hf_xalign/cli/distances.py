@@ -1,4 +1,4 @@
-"""`hf-xalign distances`: the recipe that measures how far linked words are apart, at each stage of an encoder."""
+"""`hf-xalign distances`: measure distances of linked and random words, by the recipe of that name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ DESCRIPTION = packaged.description("distances")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None of its own: the recipe reads its words, the fields that only it has are listed."""
-    own = packaged.option_lines(distances.DistanceArguments)
+    """List the recipe's own options; the recipe parses its command line."""
     parser.usage = "hf-xalign distances --stages NAME=MODEL ... [--field value ...]"
-    parser.epilog = "\n".join(
-        ["options of the recipe:", *own, "", "`hf-xalign distances -- --help` lists those of the text too."]
-    )
+    own = packaged.option_lines(distances.DistanceArguments)
+    parser.epilog = f"{own}\n\n`hf-xalign distances -- --help` lists the options of the text too."
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure, and print the table."""
+    """Run the recipe."""
     distances.main(args.passed)

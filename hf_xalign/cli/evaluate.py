@@ -1,4 +1,4 @@
-"""`hf-xalign evaluate`: word and sentence retrieval of a model, and of its base."""
+"""`hf-xalign evaluate`: score word and sentence retrieval of a model."""
 
 from __future__ import annotations
 
@@ -6,64 +6,62 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from hf_xalign.cli.terminal import show, table
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-DESCRIPTION = """Score a model, before and after where its base is named too.
+DESCRIPTION = """Score a model, and compare it with its base.
 
     hf-xalign evaluate runs/fao_embedded --base embedded
     hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
 
-Words: the share of linked words whose nearest word of the other language, by CSLS, is the linked one. Sentences: the
-share whose nearest sentence, by cosine, is the translation. `to_pivot` and `from_pivot` are the two directions, and
-`pool` counts what a translation is looked for among: scores from other pools do not compare. The words are linked as
-the recipes do it for their scores; --links takes the very links of a run, eval_links.jsonl in its folder."""
+Words: share of linked words whose nearest word of the other language, by CSLS, is the linked one.
+Sentences: share of sentences whose nearest sentence, by cosine, is the translation.
+`to_pivot` and `from_pivot` are the two directions. `pool` is the number of candidates: scores with different pools
+are not comparable. By default the words are aligned as in the recipes; --links takes the links of a run,
+eval_links.jsonl in its folder."""
 
 _TASKS = ("words", "sentences")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The models, and what they are scored on."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="a folder, Hub id or embedded; adapters and mapped encoders too"
-    )
-    parser.add_argument("--base", metavar="MODEL", help="what it is set against: the encoder before training")
+    """Add the models and the options of the text."""
+    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
+    parser.add_argument("--base", metavar="MODEL", help="model to compare with: the encoder before training")
     parser.add_argument(
         "--data",
         nargs="+",
         metavar="PAIRS",
         help="parallel text: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), LANG=FILE1,FILE2 or a Hub "
-        "dataset; embedded:de embedded:bn by default",
+        "dataset (default: embedded:de embedded:bn)",
     )
     parser.add_argument(
-        "--links", metavar="FILE", help="word-linked text, eval_links.jsonl of a run, instead of --data"
+        "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
     )
     parser.add_argument("--split", default="test", help="split of embedded and Hub text")
-    parser.add_argument("--target_lang", default="en", help="the pivot, language of the target side")
+    parser.add_argument("--target_lang", default="en", help="the pivot: language of the target side")
     parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of each source")
-    parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what is scored")
-    parser.add_argument("--layer", type=int, default=-1, help="which layer: -1 the last, 0 the embeddings")
-    parser.add_argument("--batch_size", type=int, default=64, help="sentences a forward pass")
-    parser.add_argument("--device", help="cpu or cuda; the GPU by default, where there is one")
-    parser.add_argument("--json", metavar="FILE", help="write the scores there too, as shares")
+    parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what to score")
+    parser.add_argument("--layer", type=int, default=-1, help="layer to score: -1 is the last, 0 the embeddings")
+    parser.add_argument("--batch_size", type=int, default=64, help="sentences per forward pass")
+    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
+    parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, as shares")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Score, and print a table."""
+    """Score the models and print a table."""
     from hf_xalign.cli.models import choose_device, load_encoder
     from hf_xalign.record import to_plain, write_text
-    from hf_xalign.tables import score_columns, score_rows
+    from hf_xalign.tables import score_columns, score_rows, table
 
     if args.links and args.data:
-        raise InputError("--links holds its own text: leave --data out")
+        raise InputError("--links already names the text: leave --data out")
     device = choose_device(args.device)
     text = _read(args)
     names = {"before": args.base, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
-    for stage, name in names.items():  # one model at a time is in memory
+    for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
             scores[stage] = _score(model, tokenizer, text, args, name)
@@ -73,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.base:
         rows = [(language, metric, after) for language, metric, _, after, _ in rows]
         rows[0] = ("language", "metric", "score")
-    show(table(rows, len(rows[0]) - 2))
+    print(table(rows, len(rows[0]) - 2))
     if args.json:
         from pathlib import Path
 
@@ -82,8 +80,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace) -> Dataset:
-    """The text: word-linked where words are scored."""
-    from hf_xalign.data.parallel import concatenate, load_sources
+    """Load the text, word-aligned if words are scored."""
+    from hf_xalign.data.parallel import load_sources
     from hf_xalign.links.frozen import make_evaluation_links, read_links
 
     if args.links:
@@ -92,14 +90,14 @@ def _read(args: argparse.Namespace) -> Dataset:
     text = load_sources(items, target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
     if "words" not in args.tasks:
         return text
-    # The aligner also learns from the embedded text's other split, as in the recipes, so that the links are theirs.
+    # As in the recipes, the aligner also learns from the embedded train split, so that the links are equal.
     inside = [item for item in items if item.startswith("embedded:")]
-    train = [load_sources(inside, target_lang=args.target_lang, split="train")] if inside else []
-    return make_evaluation_links(text, concatenate(train) if train else None)
+    train = load_sources(inside, target_lang=args.target_lang, split="train") if inside else None
+    return make_evaluation_links(text, train)
 
 
 def _score(model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Scores of one model, by language."""
+    """Score one model; returns {language: {metric: value}}."""
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.sentence_scores import score_sentences
 

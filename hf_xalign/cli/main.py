@@ -1,8 +1,8 @@
-"""The entry of `hf-xalign`: finds the command, reads its options, and says what went wrong in one line.
+"""Entry point of `hf-xalign`.
 
 Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(args)`, which may return an exit status.
-Only the module of the command that is called is imported, and none of them imports torch or transformers before
-`run`, so that help and mistyped options answer at once.
+`main` imports only the module of the command, and no module imports torch or transformers before `run`: help and
+mistyped options answer at once.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any, NoReturn
 from hf_xalign._version import __version__
 from hf_xalign.errors import InputError, NonFiniteLossError
 
-# Name -> module, and what `hf-xalign --help` says of it.
+# {name: line of `hf-xalign --help`}
 COMMANDS = {
-    "align-words": ("align_words", "link the words of sentence pairs that translate each other"),
-    "train": ("train", "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual"),
-    "evaluate": ("evaluate", "score word and sentence retrieval of a model, also against another"),
-    "compare": ("compare", "compare fine-tuned systems over languages and seeds"),
-    "distances": ("distances", "measure how far linked and random words are apart, at each stage of an encoder"),
-    "inspect": ("inspect", "show how similar the words of two sentences are to a model, before and after"),
-    "report": ("report", "write an HTML report of a run"),
-    "card": ("card", "write the model card of a run anew"),
-    "push": ("push", "push a run's folder to the Hub"),
-    "demo": ("demo", "align German and Bengali with English by the embedded encoder and text"),
+    "align-words": "align the words of sentence pairs",
+    "train": "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual",
+    "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
+    "compare": "compare fine-tuned systems over languages and seeds",
+    "distances": "measure distances of linked and random words, at each stage of an encoder",
+    "inspect": "show how similar the words of two sentences are to a model",
+    "report": "write an HTML report of a run",
+    "card": "rewrite the model card of a run",
+    "push": "push a run's folder to the Hub",
+    "demo": "align German and Bengali with English, using the embedded encoder and text",
 }
-# What the words after these are is told by a recipe, not here.
+# Commands that pass unknown words on to a recipe.
 _PASSING = ("train", "compare", "distances", "demo")
-# Read by the recipes too, which run in processes of their own.
+# The recipes, which run in their own processes, read it too.
 DEBUG_VARIABLE = "HF_XALIGN_DEBUG"
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Text as it stands, and defaults where there is one that says something."""
+    """Keeps the line breaks of texts, and shows informative defaults."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         silent = action.default in (None, argparse.SUPPRESS) or isinstance(action.default, (bool, list))
@@ -50,67 +50,60 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, without the usage before it."""
+    """Parser with one-line errors, without the usage."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(f"{message.removeprefix('argument ')} ({self.prog} --help lists what there is)")
+        """Raise an `InputError` instead of printing."""
+        raise InputError(f"{message.removeprefix('argument ')} ({self.prog} --help lists all options)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `hf-xalign`; the exit status.
+    """Run `hf-xalign` and return its exit status.
 
-    Bad input gives one line and 2, any other failure one line and 1, Ctrl-C 130. With `--debug` errors come with their
-    traceback.
+    Every error is one line: status 2 for bad input, 130 for Ctrl-C, 1 for other errors. `--debug` adds the traceback.
 
     Args:
-        argv: the words after `hf-xalign`; the command line's when omitted.
+        argv: words after `hf-xalign`; those of the command line by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = False
     try:
         name, words, debug = _command(words)
-        module = importlib.import_module(f"hf_xalign.cli.{COMMANDS[name][0]}")
+        module = importlib.import_module(f"hf_xalign.cli.{name.replace('-', '_')}")
         parser = Parser(prog=f"hf-xalign {name}", description=module.DESCRIPTION)
         module.add_arguments(parser)
         args, words, debug_here = _parse(parser, words, passing=name in _PASSING)
         if debug := debug or debug_here:
             os.environ[DEBUG_VARIABLE] = "1"
         args.passed = words
-        _settle_logging()
+        _configure_logging()
         return module.run(args) or 0
-    except InputError as error:
-        return _fail(error, 2, debug)
-    except NonFiniteLossError as error:
-        return _fail(error, 1, debug)
+    except (InputError, NonFiniteLossError) as error:
+        return _fail(error, 2 if isinstance(error, InputError) else 1, debug)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:
-        # Whoever reads the output, `head` say, has seen enough; nothing is left to be flushed at the end.
+        # The reader (`head`, say) has closed the pipe: nothing may be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-        message = f"{type(error).__name__}: {reason}; hf-xalign --debug shows where"
+        message = f"{type(error).__name__}: {reason}. Run with hf-xalign --debug for the traceback"
         return _fail(error, 1, debug, message)
 
 
 def _command(words: list[str]) -> tuple[str, list[str], bool]:
-    """The command, the words after it, and whether `--debug` stood before it."""
-    listing = "\n".join(f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items())
+    """Return the command, the words after it, and whether `--debug` came before it."""
+    listing = "\n".join(f"  {name:<13}{text}" for name, text in COMMANDS.items())
     parser = Parser(
         prog="hf-xalign",
         usage="hf-xalign [--debug] COMMAND ...",
-        description=f"Line up the languages of a multilingual encoder.\n\ncommands:\n{listing}",
-        epilog="hf-xalign COMMAND --help says more of each.",
+        description=f"Align the languages of a multilingual encoder.\n\ncommands:\n{listing}",
+        epilog="Run hf-xalign COMMAND --help for the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"hf-xalign {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -122,16 +115,16 @@ def _command(words: list[str]) -> tuple[str, list[str], bool]:
     name = words[at]
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
-        raise InputError(f"no command {name!r}; {meant}")
+        hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
+        raise InputError(f"unknown command {name!r}; {hint}")
     return name, words[at + 1 :], args.debug
 
 
 def _parse(
     parser: argparse.ArgumentParser, words: list[str], *, passing: bool
 ) -> tuple[argparse.Namespace, list[str], bool]:
-    """The command's options, the words that are a recipe's, and whether `--debug` is among the options."""
-    if passing:  # `--debug` is also a setting of a recipe's, so here it is taken before the command only
+    """Return the command's options, the words for its recipe, and whether `--debug` is among the options."""
+    if passing:  # recipes have a setting `--debug`: here the flag counts only before the command
         at = words.index("--") if "--" in words else len(words)
         args, unknown = parser.parse_known_args(words[:at])
         return args, unknown + words[at + 1 :], False
@@ -141,15 +134,15 @@ def _parse(
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:
-    """Print what went wrong; with `debug` the traceback too."""
+    """Print an error, with its traceback if `debug`, and return the status."""
     if debug:
         logging.getLogger(__name__).error("", exc_info=error)
     sys.stderr.write(f"error: {' '.join((message or str(error)).split())}\n")
     return status
 
 
-def _settle_logging() -> None:
-    """The library's own news on standard error, and of transformers no more than errors at every load."""
+def _configure_logging() -> None:
+    """Log the library's progress to standard error, and hide what transformers reports at every load."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("hf_xalign").setLevel(logging.INFO)
     for name in ("transformers.modeling_utils", "transformers.distributed.tensor_parallel"):

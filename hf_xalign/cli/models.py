@@ -1,4 +1,4 @@
-"""The models that commands look at: anything that `hf_xalign.load` takes, as an encoder with its tokenizer."""
+"""Devices and encoders of the commands."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The named device, or the GPU where there is one.
+    """Return the named device; by default the GPU if there is one, else the CPU.
 
     Raises:
-        InputError: torch knows no such device, or it is not there.
+        InputError: torch does not know the device, or it is not available.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -27,10 +27,14 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An encoder, float32 and in evaluation mode, with its tokenizer; of a task model the encoder in it.
+    """Load a model's encoder (float32, evaluation mode) and its tokenizer.
+
+    Args:
+        name: anything that [`hf_xalign.load`] takes.
+        device: torch device to put the encoder on.
 
     Raises:
-        InputError: there is no such model, or it has no tokenizer beside it.
+        InputError: the model does not exist, or has no tokenizer.
     """
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))

@@ -1,26 +1,24 @@
-"""`hf-xalign report`: everything about a run on one HTML page."""
+"""`hf-xalign report`: write an HTML report of a run."""
 
 from __future__ import annotations
 
 import argparse
 
-from hf_xalign.cli.terminal import show
+DESCRIPTION = """Write one HTML file about a run, which opens without a network: scores before and after, training
+curves, histograms of distances, retrieval examples, and the settings of the run.
 
-DESCRIPTION = """Write one HTML file about a run that opens without a network: scores before and after, the curves of
-training, histograms of distances, examples of what is retrieved, and how all of it was made.
-
-It shows what the folder holds: results.json, the log of the last checkpoint, distances.json, retrievals.json. The
-last one, words whose nearest translation has changed, is made by --examples, which encodes the run's evaluation text
+The report reads results.json, the log of the last checkpoint, distances.json and retrievals.json of the folder.
+--examples writes retrievals.json, the words whose nearest translation changed: it encodes the run's evaluation text
 with the model and with its base."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, the page, and whether examples are made."""
-    parser.add_argument("folder", help="a folder that a recipe wrote")
-    parser.add_argument("--output", metavar="FILE", help="the page; report.html in the folder by default")
-    parser.add_argument("--examples", type=int, metavar="N", help="first retrieve, and keep N examples a language")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw of examples")
-    parser.add_argument("--device", help="cpu or cuda; the GPU by default, where there is one")
+    """Add the folder, the page, and the options of the examples."""
+    parser.add_argument("folder", help="folder that a recipe wrote")
+    parser.add_argument("--output", metavar="FILE", help="file to write (default: report.html in the folder)")
+    parser.add_argument("--examples", type=int, metavar="N", help="first retrieve, and keep N examples per language")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample of examples")
+    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -29,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.examples is not None:
         _retrieve(args)
-    show(f"saved: {write_report(args.folder, args.output)}")
+    print(f"saved: {write_report(args.folder, args.output)}")
 
 
 def _retrieve(args: argparse.Namespace) -> None:
@@ -43,12 +41,12 @@ def _retrieve(args: argparse.Namespace) -> None:
     from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
     if args.examples < 1:
-        raise InputError(f"--examples {args.examples}: at least one is needed")
+        raise InputError(f"--examples {args.examples}: must be at least 1")
     base = read_record(args.folder)["base_model"]["name"]
     links = read_links(Path(args.folder) / "eval_links.jsonl")
     device = choose_device(args.device)
     found = []
-    for name in (base, args.folder):  # one model at a time is in memory
+    for name in (base, args.folder):  # only one model in memory at a time
         model, tokenizer = load_encoder(str(name), device)
         found.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
         del model

@@ -1,4 +1,4 @@
-"""`hf-xalign train METHOD`: `accelerate launch` of the recipe inside the package."""
+"""`hf-xalign train METHOD`: run a method's recipe under `accelerate launch`."""
 
 from __future__ import annotations
 
@@ -14,72 +14,68 @@ from contextlib import contextmanager
 from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 
-DESCRIPTION = """Train by a method, by `accelerate launch` of its recipe, which is inside the package.
+DESCRIPTION = """Train by a method: run its recipe, which is inside the package, under `accelerate launch`.
 
     hf-xalign train fao --config fao_embedded.yaml --output_dir runs/mine
     hf-xalign train mao --processes 2 --config my_settings.yaml
 
-Every word that is not listed here goes to the recipe, and so do all words after a `--`. The recipe's --config takes
-the name of a configuration inside the package as well as a path."""
+All other options go to the recipe, and so does everything after `--`. The recipe's --config takes a path, or the name
+of a configuration inside the package."""
 
-# Maps are learnt in one process, and the grid starts processes of its own.
+# Mapping runs in one process, and the grid starts its own processes.
 _ONE_PROCESS = ("mapping", "align_mlm_grid")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One parser a method: its help is the recipe's own text."""
+    """Add one parser for each method, whose help is the docstring of the recipe."""
     methods = parser.add_subparsers(dest="method", metavar="METHOD", required=True, title="methods")
     for name, text in packaged.METHODS.items():
         configs = "".join(f"\n  {config}" for config in packaged.config_names(name))
-        own = methods.add_parser(
-            name,
-            help=text,
-            description=packaged.description(name),
-            epilog=f"configurations inside the package, for --config:{configs}\n\n"
-            f"`hf-xalign train {name} -- --help` lists all settings of the recipe.",
+        epilog = (
+            f"configurations inside the package, for --config:{configs}\n\n"
+            f"`hf-xalign train {name} -- --help` lists all settings of the recipe."
         )
-        add_launcher_arguments(own)
+        add_launcher_arguments(
+            methods.add_parser(name, help=text, description=packaged.description(name), epilog=epilog)
+        )
 
 
 def add_launcher_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say how a recipe is started."""
+    """Add the options of the launcher."""
     parser.add_argument(
         "--processes",
         type=int,
         metavar="N",
-        help="processes on this machine, one a GPU; by default those of `accelerate config`, else one for each GPU",
+        help="processes on this machine (default: as in `accelerate config`, else one per GPU)",
     )
     parser.add_argument(
         "--accelerate_config",
         metavar="FILE",
-        help="a file of `accelerate config`, or ddp_2gpu of the package; instead of --processes",
+        help="file of `accelerate config`, or ddp_2gpu of the package, instead of --processes",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start the recipe and wait for it; its exit status."""
+    """Run the recipe and return its exit status."""
     return start(args.method, args.passed, args.processes, args.accelerate_config)
 
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:
-    """Start a recipe under accelerate and wait for it.
+    """Run a recipe under accelerate and return its exit status.
 
     Args:
         method: one of `packaged.METHODS`.
-        words: the recipe's own command line; a bare name after `--config` is looked up among the packaged ones.
-        processes: how many, on this machine; None for accelerate's own configuration, else one for each GPU.
-        accelerate_config: a file of `accelerate config`, or the name of a packaged one.
-
-    Returns:
-        The recipe's exit status; of several processes that of the first that failed.
+        words: command line of the recipe; a bare name after `--config` is a packaged configuration.
+        processes: number of processes on this machine; as accelerate is configured by default, else one per GPU.
+        accelerate_config: file of `accelerate config`, or name of a packaged one.
 
     Raises:
-        InputError: the numbers or files named cannot be used.
+        InputError: the options exclude each other, or a file does not exist.
     """
     if processes is not None and processes < 1:
-        raise InputError(f"--processes {processes}: at least one is needed")
+        raise InputError(f"--processes {processes}: must be at least 1")
     if processes is not None and accelerate_config is not None:
-        raise InputError("--processes and --accelerate_config both say how many processes run: give one of them")
+        raise InputError("--processes and --accelerate_config both set the number of processes: pass one of them")
     alone = method in _ONE_PROCESS
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
@@ -94,38 +90,32 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
 
 
 def find_config(words: Sequence[str]) -> list[str]:
-    """The recipe's words, with the path of a packaged configuration in the place of its name."""
+    """Replace the name of a packaged configuration after `--config` by its path."""
     found = list(words)
     for at, word in enumerate(found):
-        name, equals, value = word.partition("=")
-        if name == "--config" and equals:
-            found[at] = f"--config={packaged.find(value, 'configs', '--config')}"
-        elif name == "--config" and at + 1 < len(found):
+        if word.startswith("--config="):
+            found[at] = f"--config={packaged.find(word.partition('=')[2], 'configs', '--config')}"
+        elif word == "--config" and at + 1 < len(found):
             found[at + 1] = packaged.find(found[at + 1], "configs", "--config")
     return found
 
 
 def launcher_options(processes: int | None) -> list[str]:
-    """Options of `accelerate launch` for so many processes; none where the user's own configuration decides."""
+    """Return options of `accelerate launch` for so many processes; none if the user has configured accelerate."""
     import torch
     from accelerate.commands.config.config_args import default_config_file
 
     if processes is None and os.path.isfile(default_config_file):
         return []
     processes = processes or max(1, torch.cuda.device_count())
-    options = {
-        "--num_processes": str(processes),
-        "--num_machines": "1",
-        "--mixed_precision": "no",  # the recipe's own fields decide
-        "--dynamo_backend": "no",
-    }
-    # Without `--multi_gpu` accelerate quietly runs one process where there is no GPU.
-    several = ["--multi_gpu"] if processes > 1 else []
-    return [*several, *(word for option in options.items() for word in option)]
+    options = ["--num_processes", str(processes), "--num_machines", "1", "--dynamo_backend", "no"]
+    options += ["--mixed_precision", "no"]  # the recipe's own fields decide
+    # Without `--multi_gpu` and without a GPU, accelerate quietly runs one process.
+    return ["--multi_gpu", *options] if processes > 1 else options
 
 
 def _launch(words: list[str]) -> int:
-    """`accelerate launch`, in this process: as a command of its own it would hide the recipe's exit status."""
+    """Run `accelerate launch` in this process: its command hides the recipe's exit status."""
     from accelerate.commands.launch import launch_command, launch_command_parser
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -144,7 +134,7 @@ def _launch(words: list[str]) -> int:
 
 
 def _status(returncode: int) -> int:
-    """A shell's exit status; of a process that was killed, and could not say so itself, with a line on it."""
+    """Return a shell's exit status, and report the signal of a process that was killed."""
     if returncode >= 0:
         return returncode
     hint = " (out of memory?)" if -returncode == signal.SIGKILL else ""
@@ -154,7 +144,7 @@ def _status(returncode: int) -> int:
 
 @contextmanager
 def _interrupt_left_to_children() -> Iterator[None]:
-    """Ctrl-C reaches the recipe too, which says how to go on and exits; here it only has to be outlived."""
+    """Ignore Ctrl-C here: the recipe gets it too, prints how to resume, and exits."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

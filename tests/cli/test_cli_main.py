@@ -1,4 +1,4 @@
-"""`hf-xalign`: help without torch, errors in one line, and what each light command writes."""
+"""`hf-xalign`: help without torch, one-line errors, and the light commands."""
 
 from __future__ import annotations
 
@@ -7,13 +7,41 @@ import sys
 import types
 
 import pytest
+import torch
+from accelerate.commands import launch
+from safetensors.torch import save_file
 from support.card import make_record
 
-from hf_xalign.cli import terminal
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.record import write_record
 
 HEAVY = ("torch", "transformers", "datasets", "peft", "accelerate", "evaluate", "matplotlib")
+# A command line, and a part of the error.
+MISTAKES = [
+    ("fly", "unknown command 'fly'; the commands are align-words, train"),
+    ("inspekt", "did you mean inspect?"),
+    ("--quick", "unrecognized arguments: --quick (hf-xalign --help"),
+    ("inspect m --sorce x", "--source, --target (hf-xalign inspect --help"),
+    ("inspect m --source a --target b --measure l2", "--measure: invalid choice: 'l2'"),
+    ("inspect no/where --source a --target b", "no/where has no tokenizer"),
+    ("report nowhere", "no such file. Pass the folder"),
+    ("report nowhere --exampels 3", "unrecognized arguments: --exampels 3 (hf-xalign report --help"),
+    ("card nowhere", "no such file. Pass the folder"),
+    ("evaluate m --links a --data b", "leave --data out"),
+    ("evaluate m --device tpu9", "--device tpu9: "),
+    ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
+    ("compare a b --levle 0.1", "--levle"),
+    ("distances --stagse raw=embedded", "--stagse"),
+    ("demo --processes x", "--processes: invalid int value: 'x'"),
+    ("train nao", "invalid choice: 'nao'"),
+    ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
+    ("train fao --config=qqq", "no such file here or in the package; the package has "),
+    ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
+    ("train fao --processes 0", "--processes 0: must be at least 1"),
+    ("train fao --processes 2 --accelerate_config ddp_2gpu", "pass one of them"),
+    ("train mapping --processes 2", "mapping runs in one process"),
+    ("train align_mlm_grid --accelerate_config ddp_2gpu", "align_mlm_grid runs in one process"),
+]
 
 
 @pytest.fixture
@@ -24,7 +52,6 @@ def run_folder(tmp_path):
 
 @pytest.mark.slow
 def test_help_and_mistakes_import_nothing_heavy(run_folder):
-    """Of every command; and so do the commands that only read a record."""
     calls = [["--help"], ["--version"], [], ["fly"], ["card", str(run_folder)], ["report", str(run_folder)]]
     calls += [[name, "--help"] for name in COMMANDS] + [["train", "fao", "-h"], ["train", "fao", "--processes", "x"]]
     code = (
@@ -52,8 +79,19 @@ def test_help_of_every_command(capsys):
         assert not stop.value.code and f"hf-xalign {name}" in capsys.readouterr().out, name
 
 
-def test_debug_shows_where(capsys, caplog, monkeypatch):
-    monkeypatch.setenv("HF_XALIGN_DEBUG", "")  # which is put back afterwards
+def test_mistakes_are_one_line_and_status_2(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "launch_command", None)  # nothing starts
+    wrong = []
+    for words, said in MISTAKES:
+        status, error = main(words.split()), capsys.readouterr().err
+        if status != 2 or not error.startswith("error: ") or error.count("\n") != 1 or said not in error:
+            wrong.append(f"{words}: status {status}, {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_debug_shows_the_traceback(capsys, caplog, monkeypatch):
+    monkeypatch.setenv("HF_XALIGN_DEBUG", "")  # restored afterwards
     for words in (["--debug", "report", "nowhere"], ["report", "nowhere", "--debug"]):
         assert main(words) == 2
         assert "read_record" in caplog.text and "InputError" in caplog.text
@@ -64,7 +102,7 @@ def test_debug_shows_where(capsys, caplog, monkeypatch):
 
 
 def test_other_failures_are_one_line_too(run_folder, capsys, monkeypatch):
-    odd = "error: RuntimeError: the disk; hf-xalign --debug shows where\n"
+    odd = "error: RuntimeError: the disk. Run with hf-xalign --debug for the traceback\n"
     for error, status, said in [
         (RuntimeError("\n\nthe disk\nis odd"), 1, odd),
         (KeyboardInterrupt(), 130, "interrupted\n"),
@@ -77,7 +115,7 @@ def test_other_failures_are_one_line_too(run_folder, capsys, monkeypatch):
         assert (main(["report", str(run_folder)]), capsys.readouterr().err) == (status, said)
 
 
-def test_card_is_written_again(run_folder, capsys):
+def test_card_is_rewritten(run_folder, capsys):
     (run_folder / "README.md").write_text("old")
     assert main(["card", str(run_folder), "--repo_id", "me/model"]) == 0
     assert '"me/model"' in (run_folder / "README.md").read_text("utf-8")
@@ -103,6 +141,16 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
         assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"
 
 
+def test_push_of_a_local_base_names_the_option(capsys, tmp_path):
+    save_file({"w": torch.zeros(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text("{}")
+    write_record(tmp_path, make_record() | {"base_model": {"name": "/home/me/base", "hub_id": None}})
+    assert main(["push", str(tmp_path), "me/model"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "base_model is /home/me/base" in error
+    assert "hf-xalign push --base_model" in error
+
+
 def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
     for words in (
         ["compare", "a", "b", "--level", "0.01", "--markdown", "t.md"],
@@ -115,15 +163,3 @@ def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
         main(["distances", "--help"])
     text = capsys.readouterr().out
     assert "hf-xalign distances --stages raw=embedded" in text and "--eval_links" in text and "--dry_run" not in text
-
-
-def test_columns_are_aligned_in_every_script():
-    assert [terminal.width(text) for text in ("abc", "日本", "é", "e\u0301", "খু", "a\u200db")] == [3, 4, 1, 1, 1, 2]
-    assert terminal.cut("Donaudampfschiff", 6) == "Donau…"
-    assert terminal.cut("日本語です", 6) == "日本…"
-    assert terminal.table([("language", "score"), ("日本", "1.5"), ("de", "22.25")], 1).splitlines() == [
-        "language  score",
-        "---------------",
-        "日本        1.5",
-        "de        22.25",
-    ]

@@ -8,6 +8,7 @@ import importlib
 import pytest
 
 MODULES = [
+    "hf_xalign.data.batches.pairs",
     "hf_xalign.data.parallel",
     "hf_xalign.data.words",
     "hf_xalign.links.align",

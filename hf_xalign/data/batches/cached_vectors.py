@@ -9,7 +9,7 @@ import torch
 
 
 class CachedVectors:
-    """Memory-mapped word vectors, one row a word: [`cache_features`] writes them, collators read them.
+    """Memory-mapped word vectors, one row a word; [`cache_features`] writes them, collators read them.
 
     Args:
         path: raw file of `rows * layers * dim` numbers.
@@ -24,19 +24,19 @@ class CachedVectors:
         self._map: np.ndarray | None = None
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
-        """Rows as float32 (len(rows), layers, dim).
+        """Read rows as float32 (len(rows), layers, dim).
 
         Raises:
-            IndexError: a row is -1, the mark of a word that was not stored.
+            IndexError: a row is -1, which marks a word that was not stored.
         """
         if (rows < 0).any():
-            raise IndexError(f"{self.path}: the vector of a word is asked for that was not stored (row -1)")
+            raise IndexError(f"{self.path}: the vector of this word was not stored (row -1)")
         if self._map is None:
-            # NumPy has no bfloat16: its bits are read as int16.
+            # NumPy has no bfloat16, so its bits are read as int16.
             kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
             self._map = np.memmap(self.path, dtype=kind, mode="r", shape=self.shape)
         return torch.from_numpy(self._map[rows]).view(self.dtype).float()
 
     def __getstate__(self) -> dict:
-        # A worker process opens the file itself instead of receiving a copy of the array.
+        # A worker process opens the file instead of receiving a copy of the array.
         return {**self.__dict__, "_map": None}

@@ -1,4 +1,4 @@
-"""Collators that draw anew in each epoch."""
+"""Base class of collators whose random draws depend on the epoch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 
 
 class EpochCollator:
-    """What a collator has whose masks, orders or labels depend on the epoch; a trainer calls `set_epoch`."""
+    """Collator whose masks, orders or labels depend on the epoch; trainers call `set_epoch`."""
 
     def __init__(self) -> None:
-        # In shared memory: workers that live for several epochs have the collator from when they were started.
+        # In shared memory, because persistent dataloader workers keep their first copy of the collator.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that is drawn for, in every dataloader worker; before it begins."""
+        """Set the epoch before it begins, in every dataloader worker."""
         self._epoch.fill_(epoch)

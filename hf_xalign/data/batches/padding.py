@@ -1,4 +1,4 @@
-"""Rows of unequal length side by side."""
+"""Padding of rows of unequal length."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of unequal length side by side.
+    """Pad rows of unequal length.
 
     Returns:
-        int64 (rows, width), padded at the end, and bool (rows, width), where the rows themselves are.
+        int64 (rows, width), padded at the end, and a bool mask (rows, width) of the rows' own places.
     """
     lengths = np.array([len(row) for row in rows])
     inside = np.arange(lengths.max()) < lengths[:, np.newaxis]

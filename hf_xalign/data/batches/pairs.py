@@ -1,4 +1,4 @@
-"""Encoded pairs to one padded batch of both sides, with the indices that word vectors are gathered by."""
+"""Collate encoded pairs into one padded batch of both sides, with the token positions of linked words."""
 
 from __future__ import annotations
 
@@ -20,31 +20,40 @@ SIDES: tuple[Side, Side] = ("source", "target")
 
 @dataclass
 class PairCollator:
-    """Collate rows of [`~hf_xalign.data.encoding.encode_pairs`] into one forward's worth of tensors.
+    """Collate rows of [`~hf_xalign.data.encoding.encode_pairs`] into the tensors of one forward pass.
 
     The batch holds (B pairs, W words in use, L links, G regularised words, T tokens in use):
 
     - `input_ids`, `attention_mask`: int64 (2B, width), all source sides first, then all target sides;
     - `token_index` int64 (T,), and for mean pooling `token_word` int64 (T,) and `token_counts` int64 (W,): see
       [`~hf_xalign.data.batches.token_index.TokenIndex`];
-    - `links`: int64 (L, 2), source and target word of each link, as indices into the W words; `link_pairs`: int64
-      (L,), the pair of each: its number in the batch, or in the corpus where rows have a `pair`
+    - `links`: int64 (L, 2), source and target word of each link, as indices into the W words;
+    - `link_pairs`: int64 (L,), the pair of each link: its number in the batch, or the row's `pair` if it has one
       ([`~hf_xalign.data.batches.words.link_rows`]);
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
-    - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache; without:
-      what a frozen encoder needs to compute it, `kept_ids` and `kept_mask` int64 (B, width of that side) and its own
-      `kept_index`, `kept_word`, `kept_counts`.
+    - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache;
+    - without `reference`, the input of a frozen encoder: `kept_ids` and `kept_mask` int64 (B, width of that side),
+      and `kept_index`, `kept_word`, `kept_counts` for its tokens.
 
     Args:
-        pad_token_id: the padding token.
-        pooling: `first`, `last` or `mean` subword.
+        pad_token_id: id of the padding token.
+        pooling: `first`, `last` or `mean` of a word's subwords.
         linked_tokens: link `words`, only `cls` ([CLS]-[CLS]), `cls_sep`, or `all` three.
-        regularized_side: the side whose words stay near f0.
-        regularized_words: `all` words of that side (Cao's reading) or the `linked` ones (MAO eq. 3, ROTATE).
-        needs_reference: give what f0 is computed from (no cache), or read from (with one).
-        reference: memory-mapped f0 vectors; rows then need the column `{regularized_side}_rows` of
+        regularized_side: side whose words stay near f0, `source` or `target`.
+        regularized_words: `all` words of that side (Cao's reading) or only the `linked` ones (MAO eq. 3, ROTATE).
+        needs_reference: add the input from which f0 is computed.
+        reference: memory-mapped f0 vectors. Rows then need the column `{regularized_side}_rows` of
             [`~hf_xalign.modeling.features.cache.cache_features`].
+
+    Example:
+        >>> row = {"source_ids": [2, 7, 8, 3], "source_starts": [1], "source_ends": [3], "links": [[0, 0]]}
+        >>> row |= {"target_ids": [2, 9, 3], "target_starts": [1], "target_ends": [2]}
+        >>> batch = PairCollator(pad_token_id=0, needs_reference=False)([row])
+        >>> batch["input_ids"].tolist(), batch["links"].tolist()
+        ([[2, 7, 8, 3], [2, 9, 3, 0]], [[0, 1]])
+        >>> batch["token_index"].tolist(), batch["token_counts"].tolist()
+        ([1, 2, 5], [2, 1])
     """
 
     pad_token_id: int
@@ -86,7 +95,7 @@ class PairCollator:
                 for k, pairs in enumerate(links)
             ]
         )
-        # The words of one side are numbered in one run, so the kept words are a slice of all words.
+        # The words of one side have consecutive numbers, so the kept words are a slice.
         kept_side = SIDES.index(self.regularized_side)
         kept_start = first_word[0, self.regularized_side][0]
         kept_count = sum(len(first_word[k, self.regularized_side][1]) for k in range(len(rows)))
@@ -119,7 +128,7 @@ class PairCollator:
 
 
 def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
-    """Links of one pair, int64 (links, 2); [CLS] and [SEP] are two more words after the sentence's own."""
+    """Return the links of one pair, int64 (links, 2); [CLS] and [SEP] are numbered after the words."""
     words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
     cls_word = np.array([[len(row["source_starts"]), len(row["target_starts"])]])
     parts = {
@@ -132,14 +141,14 @@ def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
 
 
 def all_words(row: dict[str, Any], side: Side, linked_tokens: LinkedTokens) -> np.ndarray:
-    """Numbers of all words of one side that have a token, with the special ones that are linked; ascending."""
+    """Return the ascending numbers of one side's words with a token, and of linked special tokens."""
     ends = np.asarray(row[f"{side}_ends"])
     specials = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}[linked_tokens]
     return np.concatenate([np.flatnonzero(ends), len(ends) + np.arange(specials)])
 
 
 def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
-    """Word spans of one side, then [CLS] and [SEP] as two more words."""
+    """Return the word spans of one side, then those of [CLS] and [SEP]."""
     starts, ends = np.asarray(row[f"{side}_starts"]), np.asarray(row[f"{side}_ends"])
     last = len(row[f"{side}_ids"])
     specials = np.array([[0, 1], [last - 1, last]], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Sentence pairs to the batches of PPA: one side for each encoder, and both, masked, for TLM."""
+"""Collate sentence pairs for PPA: one side for each encoder, and both sides, masked, for TLM."""
 
 from __future__ import annotations
 
@@ -17,46 +17,41 @@ from hf_xalign.data.sentence_pairs import sentence_frame
 WordObjective = Literal["tlm", "mlm", "none"]
 Order = Literal["random", "source", "target"]
 
-_ORDER_STREAM = 1  # of the draws that order the sides; masks have stream 0
+_ORDER_STREAM = 1  # random stream of the order of sides; masks use stream 0
 
 
 class PPACollator(EpochCollator):
     """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
 
-    The batch holds (B pairs, M hidden tokens; all int64 except where said):
+    The batch holds (B pairs, M hidden tokens; int64 unless stated):
 
-    - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the other language;
-    - `query_is_target` bool (B,): the target side is the query, and first in TLM; the source side where false;
+    - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the source language;
+    - `query_is_target` bool (B,): the target side is the query, and first in TLM; otherwise the source side is;
     - with `contrast`: `input_ids`, `attention_mask` (B, width) of the query sides, `key_input_ids`,
-      `key_attention_mask` (B, width) of the key sides, each framed and padded for itself;
-    - with `words` "tlm": `mlm_input_ids`, `mlm_attention_mask` (B, width), query side and key side in one sequence,
-      as the tokenizer frames two sentences ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), some tokens hidden;
-      with "mlm": (2B, width), all query sides, then all key sides, in sequences of their own;
+      `key_attention_mask` (B, width) of the key sides, padded separately;
+    - with `words="tlm"`: `mlm_input_ids`, `mlm_attention_mask` (B, width), query side and key side as one sequence
+      in the tokenizer's format of two sentences ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), partly hidden;
+    - with `words="mlm"`: `mlm_input_ids`, `mlm_attention_mask` (2B, width), all query sides, then all key sides;
     - with either: `mlm_positions` (M,), indices of the hidden tokens into the flattened `mlm_input_ids`, and
-      `mlm_labels` (M,), what they were.
+      `mlm_labels` (M,), the original tokens.
 
-    There are neither position ids (positions run on over both sentences, as the encoder counts by itself: PPA does not
-    reset them) nor token types (0 all over: the order is random, so a type would tell nothing about a side that the
-    separator does not).
-
-    Order and masks depend on the seed, the epoch and `pair`: see
-    [`~hf_xalign.data.pretraining.masking.example_draws`]. A pair that comes twice in an epoch has the same order and
-    mask.
+    Position ids run on over both sentences (PPA does not reset them). Token types are 0: the order is random, so they
+    would say nothing that the separator does not. Order and masks depend on the seed, the epoch and `pair`, see
+    [`~hf_xalign.data.pretraining.masking.example_draws`].
 
     Args:
-        tokenizer: the model's.
+        tokenizer: the model's tokenizer.
         languages: number of each `source_lang`.
         seed: seed of the run.
-        order: which side is the query: each with probability 1/2, drawn for each pair and epoch, as the paper has it;
-            or always the one.
-        contrast: give the two sides.
-        words: what is masked: the concatenation (`tlm`), the sides apart (`mlm`, the paper's ablation), or `none`.
-        mlm_probability: that a token is hidden.
-        mask_share: share of the hidden tokens that the mask token stands for.
-        random_share: share of them that a random token stands for.
+        order: query side: `random` for each pair and epoch (the paper), or always `source` or `target`.
+        contrast: add the two sides for the contrastive loss.
+        words: mask the concatenation (`tlm`), the sides separately (`mlm`, the paper's ablation), or `none`.
+        mlm_probability: probability that a token is hidden.
+        mask_share: share of hidden tokens replaced by the mask token.
+        random_share: share of hidden tokens replaced by a random token.
 
     Raises:
-        InputError: the tokenizer has no mask token, or puts nothing between two sentences; the shares are not shares.
+        InputError: the tokenizer has no mask token or no separator between two sentences, or a share is invalid.
     """
 
     def __init__(
@@ -132,6 +127,6 @@ class PPACollator(EpochCollator):
         }
 
     def _padded(self, sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids and attention mask, int64 (sentences, width)."""
+        """Return token ids and attention mask, int64 (sentences, width)."""
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         return input_ids, inside.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Rows of text to the batches of masked language modelling: MLM, TLM and DICT-MLM."""
+"""Collate rows of text for masked language modelling: MLM, TLM and DICT-MLM."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class PretrainingCollator(EpochCollator):
 
     - `input_ids`, `attention_mask` (B, width): some tokens hidden;
     - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding;
-    - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), what
-      they were; with `entries`, some of them what they translate to.
+    - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
+      original tokens, or with `entries` sometimes their translations.
 
     Masks and labels depend on the seed, the epoch and the row's `example`, see
     [`~hf_xalign.data.pretraining.masking.example_draws`].
 
     Args:
-        tokenizer: the model's.
+        tokenizer: the model's tokenizer.
         seed: seed of the run.
-        language_ids: number of each language, of [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for an
-            encoder without language embeddings.
-        entries: the dictionary of DICT-MLM; None for plain labels, as all other objectives have.
-        dict_probability: that a hidden token's label is its translation, where it has one.
-        mlm_probability: that a token is hidden.
-        mask_share: share of the hidden tokens that the mask token stands for.
-        random_share: share of them that a random token stands for.
+        language_ids: number of each language for an encoder with language embeddings, see
+            [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for other encoders.
+        entries: dictionary of DICT-MLM; None for plain labels.
+        dict_probability: probability that the label of a hidden token is its translation, if it has one.
+        mlm_probability: probability that a token is hidden.
+        mask_share: share of hidden tokens replaced by the mask token.
+        random_share: share of hidden tokens replaced by a random token.
 
     Raises:
-        InputError: the tokenizer has no mask or padding token; the shares are not shares.
+        InputError: the tokenizer has no mask or padding token, or a share is invalid.
     """
 
     def __init__(
@@ -72,10 +72,7 @@ class PretrainingCollator(EpochCollator):
         self.shares = {"probability": mlm_probability, "mask_share": mask_share, "random_share": random_share}
 
     def for_evaluation(self) -> Self:
-        """One that hides the same tokens each time, whatever the training's epoch, and has plain labels.
-
-        So losses of all objectives on held-out text compare, and a dictionary enters none of them.
-        """
+        """Return a collator with fixed masks and plain labels, so that losses of all objectives are comparable."""
         other = copy.copy(self)
         other.translations = None
         EpochCollator.__init__(other)

@@ -1,4 +1,4 @@
-"""The order in which pairs are drawn: seeded by epoch, grouped by length, balanced over languages."""
+"""Seeded sampler: groups pairs by length and balances languages."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ LanguageSampling = Literal["proportional", "each"]
 
 
 class PairSampler(Sampler[int]):
-    """Pair indices of one epoch.
+    """Sampler of the pair indices of one epoch.
 
     The order depends on the seed, the epoch and the number of pairs in an *optimizer step* (over accumulation and
-    processes), never on how that step is divided, nor on the global random state: a resumed run and a run on two
+    processes), but not on how a step is divided, nor on the global random state. So a resumed run and a run on two
     processes draw the same pairs.
 
     Args:
         lengths: tokens of the longer side of each pair.
-        languages: the other language of each pair.
-        step_pairs: pairs an optimizer step.
+        languages: source language of each pair.
+        step_pairs: pairs in an optimizer step.
         seed: seed of the order; the epoch is added by `set_epoch`.
-        group_by_length: sort by length within windows of 50 steps, so that a batch pads little, each language for
-            itself and then merged, so that every step still has its share of each; the window's steps are shuffled.
-        language_sampling: `proportional` draws every language as often as it has pairs; `each` deals the languages
-            in turn, so that each has an equal part of every step (Cao's script has a whole batch of each: multiply
-            the batch size by the number of languages): shorter corpora start again, and an epoch lasts until the
-            longest has been seen once.
-        multiple: drop the pairs at the end of the epoch that do not fill a batch on every process. Otherwise
-            accelerate fills up with pairs from the epoch's start, which would count twice.
-        shuffle: False keeps the corpus order (and ignores `group_by_length`).
+        group_by_length: sort each language by length within windows of 50 steps and merge the languages, so that a
+            step pads little and has its share of each language. The steps of a window are shuffled.
+        language_sampling: `proportional` draws each language as often as it has pairs. `each` gives each language an
+            equal part of every step: shorter corpora start again until the longest has been seen once. (Cao's script
+            has a whole batch of each: multiply the batch size by the number of languages.)
+        multiple: drop pairs at the end of the epoch that do not fill a batch on every process. Otherwise accelerate
+            would repeat pairs from the epoch's start.
+        shuffle: False keeps the corpus order and ignores `group_by_length`.
     """
 
     WINDOW_STEPS = 50
@@ -62,7 +61,7 @@ class PairSampler(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next iteration gives."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -82,7 +81,7 @@ class PairSampler(Sampler[int]):
             indices = np.stack(columns, axis=1).reshape(-1)
         else:
             indices = self._order(np.arange(len(self.lengths)), rng)
-        # Ten million Python integers at once would be most of the memory that a large corpus needs.
+        # Ten million Python integers at once would need more memory than the corpus.
         indices = indices[: len(self)]
         for start in range(0, len(indices), 65_536):
             yield from indices[start : start + 65_536].tolist()
@@ -100,8 +99,8 @@ class PairSampler(Sampler[int]):
         parts = []
         for start in range(0, len(indices), window):
             chunk = indices[start : start + window]
-            # What does not fill a step is set aside before the sorting: afterwards it would be the shortest pairs, and
-            # where `multiple` drops it, the same ones in every epoch.
+            # Set pairs that do not fill a step aside before sorting. Afterwards they would be the shortest ones, and
+            # `multiple` would drop the same pairs in every epoch.
             full = len(chunk) // step * step
             chunk, rest = chunk[:full], chunk[full:]
             steps = rng.permutation(chunk[self._by_length(chunk)].reshape(-1, step))
@@ -109,7 +108,7 @@ class PairSampler(Sampler[int]):
         return np.concatenate(parts)
 
     def _by_length(self, chunk: np.ndarray) -> np.ndarray:
-        """Positions from long to short; languages whose sentences differ in length are merged by rank."""
+        """Return positions from long to short; languages whose lengths differ are merged by rank."""
         rank = np.empty(len(chunk))
         for code in np.unique(self.codes[chunk]):
             own = np.flatnonzero(self.codes[chunk] == code)
@@ -118,13 +117,13 @@ class PairSampler(Sampler[int]):
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """What [`PairSampler`] needs to know of encoded pairs, read without a Python object a row.
+    """Read the lengths and languages that [`PairSampler`] needs, without a Python object a row.
 
     Args:
-        dataset: with the columns `length`, integers, and `source_lang`.
+        dataset: has the integer column `length` and the column `source_lang`.
 
     Returns:
-        int32 (n,) lengths, and int16 (n,) a number for each language.
+        int32 (n,), the lengths, and int16 (n,), the number of each pair's language.
     """
     lengths, languages = [], []
     codes: dict[str, int] = defaultdict(lambda: len(codes))

@@ -1,4 +1,4 @@
-"""Two corpora in one batch: examples of a task, and with them pairs of a parallel corpus."""
+"""Two corpora in one batch: examples of a task together with pairs of a parallel corpus."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hf_xalign.errors import InputError
 
 
 class PairedRow(NamedTuple):
-    """An example of the task, and the pairs that come with it.
+    """Example of the task with its sentence pairs.
 
     Attributes:
         task: a row of the task's dataset.
-        pairs: rows of the parallel corpus, none or some.
+        pairs: rows of the parallel corpus; the list may be empty.
     """
 
     task: dict[str, Any]
@@ -26,7 +26,7 @@ class PairedRow(NamedTuple):
 
 
 class PairedStreams:
-    """A map-style dataset of two corpora, read by the indices that [`PairedSampler`] gives.
+    """Map-style dataset of two corpora, indexed by [`PairedSampler`].
 
     Args:
         task: examples of the task.
@@ -48,23 +48,21 @@ class PairedStreams:
 
 
 class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
-    """The task's order, and with each example its part of an endless stream of pairs.
+    """Sampler of the task's examples, each with its part of an endless stream of pairs.
 
-    The stream runs through the corpus in a new order each time, from one epoch into the next. Which pairs an example
-    gets depends on its place in the epoch alone, so that how a step is split over micro-batches and processes changes
-    nothing, and a run that is resumed goes on with the pairs that would have come. The stream has a generator of its
-    own: the task's examples come as they would alone.
+    The stream runs through the corpus in a new order each time, across the task's epochs. The pairs of an example
+    depend only on its place in the epoch. So a resumed run draws the same pairs, however a step is divided over
+    micro-batches and processes. The stream has its own generator and does not change the task's order.
 
     Args:
-        task: the task's sampler, with a length; its `set_epoch` is called where it has one.
-        stream: an order of the corpus for each of its own epochs, which are not the task's.
-        share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples. At least 0.
-        step_examples: examples of the task in an optimizer step. Where `step_examples * share` is a whole number, each
-            step, in each epoch the first one too, begins at a multiple of it: groups of like length that `stream`
-            makes for a step stay together. Otherwise a step's pairs may come from two groups.
+        task: the task's sampler, with a length; its `set_epoch` is called if it has one.
+        stream: sampler of the corpus; its epochs are not the task's.
+        share: pairs for each example of the task, at least 0; 0.5 is 16 pairs for a batch of 32 examples.
+        step_examples: examples of the task in an optimizer step. If `step_examples * share` is a whole number, every
+            step begins at a multiple of it, so the groups by length that `stream` makes stay together.
 
     Raises:
-        InputError: a share below 0, or a corpus without pairs.
+        InputError: the share is below 0, or the corpus has no pairs.
     """
 
     def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
@@ -77,7 +75,7 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next iteration gives."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
         if hasattr(self.task, "set_epoch"):
             self.task.set_epoch(epoch)
@@ -86,7 +84,7 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         return len(self.task)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        # An epoch's last step may lack examples; the next epoch begins with a whole step's pairs all the same.
+        # The last step of an epoch may lack examples, but the next epoch still begins with a whole step's pairs.
         before = self.epoch * -(-len(self) // self.step_examples) * self.step_examples
         order = np.empty(0, dtype=np.int64)
         turn = -1

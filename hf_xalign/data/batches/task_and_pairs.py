@@ -1,4 +1,4 @@
-"""Examples of a task and the sentence pairs that come with them to one batch."""
+"""Collate examples of a task and their sentence pairs into one batch."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ PAIR = "pair_"
 
 
 class PairedCollator:
-    """Collate rows of [`~hf_xalign.data.batches.streams.PairedStreams`]: each stream padded to its own longest row.
+    """Collate rows of [`~hf_xalign.data.batches.streams.PairedStreams`], padding task and pairs separately.
 
-    The batch holds what the task's collator gives and, where there are pairs, what `PairCollator` gives, by names that
-    begin with `pair_`; for an encoder with language embeddings also `pair_token_type_ids` int64 (2P, width), the row
-    of each sentence's language.
+    The batch holds the task collator's tensors and, if there are pairs, those of `PairCollator` with the prefix
+    `pair_`. With `language_rows` it also holds `pair_token_type_ids` int64 (2P, width), the language of each sentence.
 
     Args:
-        task: collates examples of the task.
-        pairs: collates encoded pairs.
-        language_rows: language -> row of the token-type embeddings, of an encoder with language embeddings.
-        pivot: the language of the pairs' second sides, which such an encoder is told.
+        task: collator of the task's examples.
+        pairs: collator of encoded pairs.
+        language_rows: row of each language in the token-type embeddings; None for an encoder without them.
+        pivot: language of the pairs' target sides; needed with `language_rows`.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class PairedCollator:
             return batch
         pairs = self.pairs(drawn)
         if self.language_rows is not None:
-            spoken = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
-            own = torch.tensor([self.language_rows[str(language)] for language in spoken])
+            languages = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
+            own = torch.tensor([self.language_rows[str(language)] for language in languages])
             pairs["token_type_ids"] = own[:, None].expand_as(pairs["input_ids"]).contiguous()
         return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

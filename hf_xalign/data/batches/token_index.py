@@ -15,12 +15,12 @@ Pooling = Literal["first", "last", "mean"]
 
 @dataclass(frozen=True)
 class TokenIndex:
-    """Where the tokens of a list of words lie in a padded batch that is flattened to (rows * width, dim).
+    """Positions of words' tokens in a padded batch that is flattened to (rows * width, dim).
 
     Attributes:
         index: int64 (tokens,), positions in the flattened batch, word after word.
-        word: int64 (tokens,), the word of each token; None when every word has one token (`first`, `last`).
-        counts: int64 (words,), tokens of each word; None likewise.
+        word: int64 (tokens,), the word of each token; None if every word has one token (`first`, `last`).
+        counts: int64 (words,), tokens of each word; None if every word has one token.
     """
 
     index: torch.Tensor
@@ -28,7 +28,7 @@ class TokenIndex:
     counts: torch.Tensor | None = None
 
     def to(self, device: torch.device | str) -> TokenIndex:
-        """The same on `device`."""
+        """Return a copy on `device`."""
         return TokenIndex(
             self.index.to(device),
             None if self.word is None else self.word.to(device),
@@ -40,10 +40,10 @@ def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: P
     """Find the tokens of a list of words.
 
     Args:
-        spans: int (words, 2), the token span `[start, end)` of each word in its row; every span holds a token.
+        spans: int (words, 2), the token span `[start, end)` of each word in its row; no span is empty.
         rows: int (words,), the batch row of each word.
         width: padded length of the batch.
-        pooling: which subwords make the word's vector.
+        pooling: `first`, `last` or `mean` of the word's subwords.
 
     Raises:
         InputError: there is no such pooling.

@@ -1,4 +1,4 @@
-"""Encoded pairs to the view that MAO's modules are trained in: sentences as sequences of word vectors."""
+"""Collate encoded pairs for MAO's modules: sentences as sequences of word vectors."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ import torch
 from datasets import Dataset
 
 from hf_xalign.data.batches.cached_vectors import CachedVectors
+from hf_xalign.data.batches.padding import pad_rows
 from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side, all_words, pair_links, spans_with_specials
 
 
 @dataclass
 class WordCollator:
-    """Collate rows of `encode_pairs`, or of `cache_features`, for a module on top of the encoder.
+    """Collate rows of `encode_pairs` or `cache_features` for a module on top of the encoder.
 
-    A sentence is the sequence of its words, with [CLS] and [SEP] as two more when they are linked. The batch holds B
-    pairs, so 2B sentences (all sources, then all targets) of at most W words:
+    A sentence is the sequence of its words, then [CLS] and [SEP] if they are linked. The batch holds B pairs, so 2B
+    sentences (all sources, then all targets) of at most W words:
 
     - without `features`: `input_ids`, `attention_mask` int64 (2B, width), `word_spans` int64 (2B, W, 2), empty spans
       at padding;
     - with `features` and `context`: `word_vectors` float32 (2B, W, dim), `word_mask` bool (2B, W);
-    - with `features` without `context`: `word_vectors` float32 (1, N, dim), the N words in use alone;
-    - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words; `kept_links`
-      int64 (L,), `link_pairs` int64 (L,): as of [`~hf_xalign.data.batches.pairs.PairCollator`];
-    - with `languages`: `language` int64, one number for each sentence, or for each word where they stand alone.
-
-    `link_pairs` has a pair's number in the corpus where the rows are of [`link_rows`], else its place in the batch.
+    - with `features` without `context`: `word_vectors` float32 (1, N, dim), only the N words in use;
+    - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words;
+    - `kept_links` int64 (L,), `link_pairs` int64 (L,): see [`~hf_xalign.data.batches.pairs.PairCollator`];
+    - with `languages`: `language` int64, one number for each sentence, or for each of the N words.
 
     Args:
-        pad_token_id: the padding token.
-        linked_tokens: as of `PairCollator`.
-        regularized_side: the side whose words stay near f0.
-        regularized_words: `all` words of that side or the `linked` ones.
+        pad_token_id: id of the padding token.
+        linked_tokens: link `words`, only `cls`, `cls_sep`, or `all` three.
+        regularized_side: side whose words stay near f0, `source` or `target`.
+        regularized_words: `all` words of that side or only the `linked` ones.
         features: cached vectors of one layer; rows then need `source_rows` and `target_rows`.
-        context: the module looks at the other words of the sentence.
-        languages: number of each language, as the module numbers its maps; None for a shared module.
+        context: the module reads the other words of the sentence.
+        languages: number of each language's map; None for a shared module.
         pivot: language of the target column; needed with `languages`.
     """
 
@@ -62,7 +61,7 @@ class WordCollator:
             batch, places = self._lone_words(sentences)
         else:
             batch, places = self._sequences(sentences)
-        # places[k] maps a word's number in sentence k to its index among all words of the batch.
+        # places[k] maps the word numbers of sentence k to indices among all words of the batch.
         size = len(rows)
         flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
         link_words = np.concatenate(flat)
@@ -83,7 +82,7 @@ class WordCollator:
         return batch
 
     def _used(self, row: dict[str, Any], side: Side, links: np.ndarray) -> np.ndarray:
-        """Numbers of the words of one sentence that the loss looks at, ascending."""
+        """Return the ascending numbers of the words of one sentence that the loss uses."""
         used = np.unique(links[:, SIDES.index(side)])
         if side == self.regularized_side and self.regularized_words == "all":
             used = np.union1d(used, all_words(row, side, self.linked_tokens))
@@ -106,7 +105,7 @@ class WordCollator:
         if self.features is not None:
             rows = [np.asarray(row[f"{side}_rows"], dtype=np.int64) for row, side, _ in sentences]
             rows = [numbers[: len(numbers) - 2 + specials] for numbers in rows]
-            stored = _padded(rows, -1)
+            stored, _ = pad_rows(rows, -1)
             mask = stored >= 0
             vectors = torch.zeros(*stored.shape, self.features.shape[2])
             vectors[torch.from_numpy(mask)] = self.features.read(stored[mask])[:, 0]
@@ -116,10 +115,8 @@ class WordCollator:
             spans = [spans_with_specials(row, side) for row, side, _ in sentences]
             spans = [part[: len(part) - 2 + specials] for part in spans]
             ids = [np.asarray(row[f"{side}_ids"], dtype=np.int64) for row, side, _ in sentences]
-            lengths = np.array([len(part) for part in ids])
-            input_ids = _padded(ids, self.pad_token_id)
-            mask = np.arange(input_ids.shape[1]) < lengths[:, None]
-            word_spans = np.stack([_padded([part[:, end] for part in spans], 0) for end in (0, 1)], axis=-1)
+            input_ids, mask = pad_rows(ids, self.pad_token_id)
+            word_spans = np.stack([pad_rows([part[:, end] for part in spans], 0)[0] for end in (0, 1)], axis=-1)
             batch = {
                 "input_ids": torch.from_numpy(input_ids),
                 "attention_mask": torch.from_numpy(mask.astype(np.int64)),
@@ -167,17 +164,17 @@ class CachedLinkCollator:
 
 
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
-    """One row for each link of each pair, so that a batch is drawn from the links of the whole corpus.
+    """Make one row for each link, so that a batch draws from the links of the whole corpus.
 
     Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval.
 
     Args:
         dataset: a result of `encode_pairs`, or of `cache_features` on both sides.
-        alone: keep the cached vectors' rows of the two words only, for [`CachedLinkCollator`].
+        alone: keep only the cached vector rows of the two words, for [`CachedLinkCollator`].
 
     Returns:
-        `pair`, the number of the pair; `length`, 1 everywhere, as sentences of one length are not to meet either;
-        `source_lang`; and `source_row` and `target_row`, or all of the pair with this link alone.
+        `pair`, the number of the pair; `length`, always 1, so that links are not grouped by sentence length;
+        `source_lang`; and `source_row` and `target_row`, or the whole pair with this link only.
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
@@ -199,10 +196,3 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     return dataset.map(
         split, batched=True, with_indices=True, remove_columns=dataset.column_names, desc="Splitting pairs into links"
     )
-
-
-def _padded(rows: Sequence[np.ndarray], value: int) -> np.ndarray:
-    out = np.full((len(rows), max(len(row) for row in rows)), value, dtype=np.int64)
-    for k, row in enumerate(rows):
-        out[k, : len(row)] = row
-    return out

@@ -9,6 +9,7 @@ import pytest
 
 MODULES = [
     "hf_xalign.data.batches.pairs",
+    "hf_xalign.data.encoding",
     "hf_xalign.data.parallel",
     "hf_xalign.data.words",
     "hf_xalign.links.align",
@@ -18,11 +19,22 @@ MODULES = [
     "hf_xalign.statistics.comparison",
     "hf_xalign.statistics.significance",
     "hf_xalign.tables",
+    "hf_xalign.tasks.classification",
+    "hf_xalign.tasks.examples",
+    "hf_xalign.tasks.labels",
+    "hf_xalign.tasks.qa.task",
+    "hf_xalign.trainers.align_mlm",
+    "hf_xalign.trainers.continual",
+    "hf_xalign.trainers.fao",
+    "hf_xalign.trainers.mao",
+    "hf_xalign.trainers.ppa",
+    "hf_xalign.trainers.task",
 ]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a trainer makes its output folder
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(importlib.import_module(name), optionflags=options)
     assert result.attempted and not result.failed

@@ -1,6 +1,6 @@
-"""Downstream tasks, trained on one language and scored on many: what alignment does to a language without data.
+"""Downstream tasks: fine-tune on labelled text in one language, score in many.
 
-A [`Task`] says how a kind of task reads, encodes, predicts and scores; a trainer and a recipe know no more of it.
+A [`Task`] encodes, predicts and scores one kind of task for trainers and recipes.
 """
 
 from hf_xalign.tasks.classification import SequenceTask, TokenTask

@@ -1,4 +1,4 @@
-"""Tasks with labels: one for each word, or one for a text or a pair of texts."""
+"""Tasks with labels: one label for each word, or one for a text or a pair of texts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.collation import TaskCollator
 from hf_xalign.tasks.encoding import encode_texts, encode_words
 from hf_xalign.tasks.examples import Examples
@@ -29,7 +30,7 @@ _NOT_INPUTS = ("labels", "label_positions", "label_counts")
 
 
 class _Classification(Task):
-    """What both kinds share: a cross entropy over labelled items."""
+    """Cross entropy over labelled items."""
 
     labels: LabelSet
 
@@ -50,7 +51,7 @@ class _Classification(Task):
         return F.cross_entropy(self._logits(output, batch).float(), batch["labels"], reduction="sum")
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Scores of the labels, float (items, labels)."""
+        """Return label scores, float (items, labels)."""
         raise NotImplementedError
 
     def _encode(
@@ -59,26 +60,32 @@ class _Classification(Task):
         examples.check_labels(self.labels, "the training text")
         encoded, cut = encode(examples, self.labels.ids, max_length=max_length)
         if cut:
-            logger.warning("%s: %d %s beyond max_length=%d tokens", examples.name, cut, unit, max_length)
+            logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
         return encoded
 
 
 @dataclass(frozen=True)
 class TokenTask(_Classification):
-    """A label for each word, on its first subword: parts of speech, names, slots.
+    """Label each word on its first subword: parts of speech, names, slots.
 
     Words that truncation cuts off have no label in training, and count as wrong in every score.
 
     Attributes:
         labels: the labels.
-        metric: the headline score; by default `span_f1` of BIO labels, `accuracy` of others.
-        on_empty_word: a word of which the tokenizer makes nothing (a control character, a lone variation selector):
-            `error`, or `unk` for the unknown token in its place (XTREME's way, WikiANN has such words).
+        metric: headline score; by default `span_f1` for BIO labels, else `accuracy`.
+        on_empty_word: treatment of words that the tokenizer drops, such as control characters in WikiANN: `error`, or
+            `unk` to encode them as the unknown token, as in XTREME.
+
+    Example:
+        >>> TokenTask(LabelSet.of(["O", "B-city", "I-city"])).metric
+        'span_f1'
+        >>> TokenTask(LabelSet.of(["NOUN", "VERB"])).metric
+        'accuracy'
     """
 
     kind: ClassVar[str] = "token"
     head: ClassVar[str] = "ForTokenClassification"
-    spans: ClassVar[bool] = False  # whether all of a word's subwords are looked at
+    spans: ClassVar[bool] = False  # whether rows need the end of each word
     labels: LabelSet
     metric: Metric = cast(Metric, None)
     on_empty_word: Literal["error", "unk"] = "error"
@@ -87,7 +94,7 @@ class TokenTask(_Classification):
         if self.metric is None:
             object.__setattr__(self, "metric", "span_f1" if self.labels.mark_spans else "accuracy")
         if self.metric == "span_f1" and not self.labels.mark_spans:
-            raise InputError(f"metric=span_f1 needs BIO labels; these are {self.labels.describe()}")
+            raise InputError(f"metric=span_f1 needs BIO labels, got {self.labels.describe()}")
 
     def encode(
         self,
@@ -98,7 +105,7 @@ class TokenTask(_Classification):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Rows of [`encode_words`]."""
+        """Encode sentences as rows of [`encode_words`]."""
         encode = partial(
             encode_words,
             tokenizer=tokenizer,
@@ -106,21 +113,21 @@ class TokenTask(_Classification):
             on_empty_word=self.on_empty_word,
             spans=self.spans,
         )
-        lost = "words have no label, being" if training else "words count as wrong, being"
+        lost = "words cut off (ignored)" if training else "words cut off (counted as wrong)"
         return self._encode(encode, examples, max_length, lost)
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits.flatten(0, 1)[batch["label_positions"]]
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """The label id of each word that has a token, in order."""
+        """Return the label id of each word that has a token, in order."""
         return self._by_sentence(self._logits(output, batch).argmax(-1), batch)
 
     def _by_sentence(self, found: torch.Tensor, batch: Batch) -> list[np.ndarray]:
         return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """`accuracy`, `token_f1` and, of BIO labels, `span_f1`; and how many words there are and were cut off."""
+        """Return `accuracy`, `token_f1`, `span_f1` for BIO labels, and the numbers of words and of words cut off."""
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
         for first, found in zip(encoded["first"], predictions, strict=True):
@@ -128,7 +135,7 @@ class TokenTask(_Classification):
             predicted.append([self.labels.names[next(ids)] if position >= 0 else None for position in first])
         scores = {"accuracy": _example_scores(count_words(predicted, gold, outside=None))}
         if self.labels.mark_spans:
-            # A span is found only where all of its words are, and whoever predicts nothing finds nothing.
+            # A word without a prediction cannot be part of a predicted span.
             filled = [["O" if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = _example_scores(count_spans(filled, gold))
         scores["token_f1"] = _example_scores(count_words(predicted, gold))
@@ -138,11 +145,16 @@ class TokenTask(_Classification):
 
 @dataclass(frozen=True)
 class SequenceTask(_Classification):
-    """One label for a text or a pair of texts: inference, intents, topics.
+    """Label a text or a pair of texts: inference, intents, topics.
 
     Attributes:
         labels: the labels.
-        metric: the headline score.
+        metric: headline score.
+
+    Example:
+        >>> task = SequenceTask(LabelSet.of(["neutral", "entailment"]))
+        >>> task.config()["label2id"]
+        {'entailment': 0, 'neutral': 1}
     """
 
     kind: ClassVar[str] = "sequence"
@@ -159,24 +171,22 @@ class SequenceTask(_Classification):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Rows of [`encode_texts`]."""
+        """Encode texts as rows of [`encode_texts`]."""
         encode = partial(encode_texts, tokenizer=tokenizer, languages=languages)
-        return self._encode(encode, examples, max_length, "examples are cut off")
+        return self._encode(encode, examples, max_length, "examples cut off")
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """The label id of each text, shape ()."""
+        """Return the label id of each text, shape ()."""
         return list(output.logits.argmax(-1).cpu().numpy())
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """`accuracy`."""
+        """Return `accuracy`."""
         predicted = [self.labels.names[int(found)] for found in predictions]
         return TaskScores({"accuracy": _example_scores(count_classes(predicted, examples.rows["label"][:]))})
 
 
-def _example_scores(counts: Counts) -> Any:
-    from hf_xalign.statistics.examples import ExampleScores
-
+def _example_scores(counts: Counts) -> ExampleScores:
     return ExampleScores.from_counts(*counts)

@@ -1,4 +1,4 @@
-"""Encoded examples to one padded batch."""
+"""Collate encoded examples into one padded batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ class TaskCollator:
 
     The batch (B rows, width) holds:
 
-    - `input_ids`, `attention_mask`: int64 (B, width); `token_type_ids` likewise, where the rows have such or the
-      model has language embeddings; `language`: int64 (B,), the number of each row's map, where there are maps.
-    - of rows with word labels, N of whose words have a token: `labels` int64 (N,), `label_positions` int64 (N,), the
-      words' first subwords as positions in the flattened batch, and `label_counts` int64 (B,), how many of them each
-      row has. Any other token has no label (what -100 says elsewhere in transformers).
-    - of rows with one label: `labels` int64 (B,).
+    - `input_ids`, `attention_mask`: int64 (B, width); `token_type_ids`: int64 (B, width), if the rows have segments or
+      the model has language embeddings; `language`: int64 (B,) map numbers, if the model has maps.
+    - for word labels, N words with a token: `labels` int64 (N,); `label_positions` int64 (N,), first subwords as
+      positions in the flattened batch; `label_counts` int64 (B,), number of such words in each row.
+    - for one label a row: `labels` int64 (B,).
 
     Args:
-        pad_token_id: the padding token.
+        pad_token_id: id of the padding token.
     """
 
     pad_token_id: int
@@ -48,7 +47,7 @@ class TaskCollator:
 
 
 def collate_inputs(rows: list[dict[str, Any]], pad_token_id: int) -> dict[str, torch.Tensor]:
-    """What an encoder reads of rows: all of a [`TaskCollator`]'s batch but the labels."""
+    """Collate the encoder's inputs: a [`TaskCollator`]'s batch without labels."""
     input_ids, inside = pad_rows([row["input_ids"] for row in rows], pad_token_id)
     batch = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(inside).long()}
     if "language_row" in rows[0]:

@@ -1,4 +1,4 @@
-"""Labelled text as rows of token ids."""
+"""Encode labelled text as rows of token ids."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def encode_words(
     on_empty_word: Literal["error", "unk"] = "error",
     spans: bool = False,
 ) -> tuple[Dataset, int]:
-    """Sentences whose words have labels.
+    """Encode sentences with word labels.
 
     Args:
-        examples: the sentences.
-        label_ids: the id of each label.
-        tokenizer: a fast tokenizer.
-        languages: what the model wants to know of the language.
-        max_length: tokens a sentence at most, special ones included.
-        on_empty_word: what becomes of a word of which the tokenizer makes nothing: an error, or the unknown token.
-        spans: the rows have `ends` too, for each word the position after its last subword, 0 where it was cut off.
+        examples: sentences.
+        label_ids: id of each label.
+        tokenizer: fast tokenizer.
+        languages: language inputs of the model.
+        max_length: maximum number of tokens of a sentence, with special tokens.
+        on_empty_word: treatment of words that the tokenizer drops: `error`, or `unk` for the unknown token.
+        spans: add `ends`, the position after each word's last subword, 0 if the word was cut off.
 
     Returns:
-        Rows of `input_ids`; `first`, for each word the position of its first subword, -1 where the word was cut off,
-        even in part; `word_labels`, the id of each word's label; `length`; `source_lang`; and the columns of
-        [`LanguageInputs.columns`]. And the number of words that were cut off.
+        Rows of `input_ids`; `first`, the position of each word's first subword, -1 if the word was cut off even in
+        part; `word_labels`, the id of each word's label; `length`; `source_lang`; and the columns of
+        [`LanguageInputs.columns`]. The second value is the number of words cut off.
 
     Raises:
-        InputError: a word of which the tokenizer makes nothing; file and line are named.
+        InputError: the tokenizer drops a word; the message names file and line.
     """
     splitter = word_tokenizer(tokenizer)
     limit = _limit(tokenizer, max_length)
@@ -56,8 +56,8 @@ def encode_words(
             row, word = empty[0]
             shown = sentences[row][word].encode("unicode_escape").decode()
             raise InputError(
-                f"{examples.place(rows[row])}: the tokenizer makes nothing of word {word + 1} ('{shown}'), so its "
-                "label has no place; leave the word out, or put the unknown token there by on_empty_word=unk"
+                f"{examples.place(rows[row])}: the tokenizer drops word {word + 1} ('{shown}'), which has a label. "
+                "Remove the word, or replace it by the unknown token with on_empty_word=unk"
             )
         if empty:
             sentences = [list(words) for words in sentences]
@@ -86,18 +86,18 @@ def encode_texts(
     languages: LanguageInputs,
     max_length: int,
 ) -> tuple[Dataset, int]:
-    """Texts, or pairs of texts, with a label; of a pair, tokens are cut off the longer text.
+    """Encode texts, or pairs of texts, with one label each; truncation shortens the longer text of a pair.
 
     Args:
-        examples: the texts.
-        label_ids: the id of each label.
-        tokenizer: a fast tokenizer.
-        languages: what the model wants to know of the language.
-        max_length: tokens a row at most, special ones included.
+        examples: texts.
+        label_ids: id of each label.
+        tokenizer: fast tokenizer.
+        languages: language inputs of the model.
+        max_length: maximum number of tokens of a row, with special tokens.
 
     Returns:
-        Rows of `input_ids`; `token_type_ids`, of a pair where the model tells its texts apart; `label`; `length`;
-        `source_lang`; and the columns of [`LanguageInputs.columns`]. And the number of rows that were cut off.
+        Rows of `input_ids`; `token_type_ids`, for pairs if the model reads segments; `label`; `length`; `source_lang`;
+        and the columns of [`LanguageInputs.columns`]. The second value is the number of rows cut off.
     """
     limit = _limit(tokenizer, max_length)
     own = languages.columns(examples.language)
@@ -127,7 +127,7 @@ def encode_texts(
 
 
 def _map(rows: Dataset, encode: Any) -> Dataset:
-    # Not cached: what an encoding depends on (a tokenizer's state, an error's words) is no key to find it by.
+    # Not cached: the fingerprint would miss the tokenizer's state.
     return rows.map(
         encode,
         batched=True,
@@ -150,18 +150,18 @@ def _common(input_ids: list[list[int]], language: str, own: Mapping[str, int]) -
 def _limit(tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
     specials = sum(map(len, special_frame(tokenizer)))
     if max_length <= specials:
-        raise InputError(f"max_length={max_length}: a text has {specials} special tokens already")
+        raise InputError(f"max_length={max_length} leaves no room: every text has {specials} special tokens")
     return min(max_length, tokenizer.model_max_length)
 
 
 def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
-    """Sentence and word of those that have no subword although nothing was cut off before them."""
+    """Return (sentence, word) of words without a subword that truncation did not cut off."""
     found = []
     for row, (ids, spans) in enumerate(zip(encoded.input_ids, encoded.spans, strict=True)):
         without = np.flatnonzero(spans[:, 1] == 0)
         if len(without):
             there = np.flatnonzero(spans[:, 1])
-            # In a sentence that fills its room, words behind the last one with a token may have been cut off.
+            # In a sentence of full length, words after the last one with a token may have been cut off.
             last = len(spans) if len(ids) < limit else (there[-1] if len(there) else 0)
             found += [(row, int(word)) for word in without if word < last]
     return found

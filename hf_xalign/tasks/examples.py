@@ -1,4 +1,4 @@
-"""Labelled text of one language, with the place in its file that each example came from."""
+"""Labelled text of one language, with the place of each example in its file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Examples:
     """Labelled text of one language.
 
     Attributes:
-        name: the file or Hub dataset, in messages.
-        language: its code.
-        rows: for word labels `tokens` and `labels` (lists of str, as many of one as of the other); for labels of
-            whole texts `text_a`, `text_b` (pairs only) and `label` (str). With each, `line` (int), its place.
-        unit: what a place is called: `line` of a file, `row` of a Hub dataset.
-        fingerprint: of the content.
-        revision: the commit of a Hub dataset.
+        name: file or Hub dataset, for messages.
+        language: language code.
+        rows: `tokens` and `labels` (lists of str of one length), or `text_a`, `text_b` (pairs only) and `label` (str).
+            `line` (int) is the example's place.
+        unit: unit of a place: `line` of a file, `row` of a Hub dataset.
+        fingerprint: hash of the content.
+        revision: commit of a Hub dataset.
     """
 
     name: str
@@ -49,25 +49,25 @@ class Examples:
         return len(self.rows)
 
     def place(self, row: int) -> str:
-        """Where example `row` (from 0 on) stands, for messages."""
+        """Return the place of example `row` (from 0) for messages."""
         return f"{self.name}, {self.unit} {self.rows[row]['line']}"
 
     @property
     def label_names(self) -> set[str]:
-        """The labels that occur."""
+        """Return the labels that occur."""
         if "label" in self.rows.column_names:
             return set(self.rows.unique("label"))
         return {name for names in self.rows["labels"] for name in names}
 
-    def check_labels(self, labels: LabelSet, of: str) -> None:
-        """Refuse labels that are not in `labels`.
+    def check_labels(self, labels: LabelSet, source: str) -> None:
+        """Check that all labels are in a label set.
 
         Args:
-            labels: those that there may be.
-            of: where they came from, in the message.
+            labels: allowed labels.
+            source: origin of the allowed labels, for the message.
 
         Raises:
-            InputError: naming the first one and its place.
+            InputError: a label is unknown; the message names the first one and its place.
         """
         if not (strange := self.label_names - set(labels.names)):
             return
@@ -77,8 +77,8 @@ class Examples:
                 if name in strange:
                     at = "" if column == "label" else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
                     raise InputError(
-                        f"{self.place(row)}{at}: label {name!r} is none of the {labels.describe()} of {of}; name all "
-                        "labels by labels=labels.json, or leave such examples out"
+                        f"{self.place(row)}{at}: label {name!r} is none of the {labels.describe()} of {source}. "
+                        "Name all labels by labels=labels.json, or remove such examples."
                     )
 
 
@@ -92,25 +92,32 @@ def read_examples(
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
-    """Read one language's labelled text. Text is NFC-normalised, that of whole texts stripped too.
+    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too.
 
     Args:
         item: `de=PATH` or `de=owner/name:config`, see [`~hf_xalign.tasks.readers.read_records`].
-        kind: `token`, a label for each word, or `sequence`, one for a text or a pair of texts.
-        text_columns: of words: one, by default `tokens`. Of texts: one or two, by default `text_a` and `text_b`, else
-            `text`.
-        label_column: by default `labels` of words (`upos` in CoNLL-U), `label` of texts.
+        kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
+        text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
+            or `text` by default).
+        label_column: column of labels; by default `labels` for words (`upos` in CoNLL-U), `label` for texts.
         split: split of a Hub dataset.
-        max_examples: keep the first so many.
+        max_examples: maximum number of examples; the first ones are kept.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
-        InputError: no language is named, nothing is found, a column is missing, or a record is malformed; the message
-            names file and line.
+        InputError: the language is missing, nothing is found, a column is missing, or a record is malformed; the
+            message names file and line.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "de.jsonl")
+        >>> _ = path.write_text('{"text": "Guten Tag", "label": "greeting"}')
+        >>> read_examples(f"de={path}", "sequence").rows[0]
+        {'text_a': 'Guten Tag', 'label': 'greeting', 'line': 1}
     """
     source, language = parse_source(item)
     if language is None or source.startswith("embedded:"):
-        raise InputError(f"{item}: say which language it is in, as in en={source}")
+        raise InputError(f"{item}: name its language, as in en={source}")
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
     unit, records, commit = read_records(source, split=split, revision=revision)
@@ -133,21 +140,21 @@ def read_examples(
 
 
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
-    """Evaluation sets by their language.
+    """Return evaluation sets by their language.
 
     Args:
         parts: the sets.
-        wanted: languages that there must be; default none in particular.
+        wanted: required languages.
 
     Raises:
-        InputError: two sets of one language, or none of a wanted one.
+        InputError: two sets share a language, or a required language is missing.
     """
     found: dict[str, Examples] = {}
     for part in parts:
         if part.language in found:
             raise InputError(
-                f"{part.language} is evaluated on {found[part.language].name} and on {part.name}: name one of them, "
-                f"or give one a code of its own ({part.language}-x-other)"
+                f"{part.language} has two evaluation sets, {found[part.language].name} and {part.name}. Name one, "
+                f"or give one another code ({part.language}-x-other)."
             )
         found[part.language] = part
     if missing := [language for language in wanted if language not in found]:
@@ -157,16 +164,16 @@ def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[s
 
 def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
     if len(text_columns) > 1:
-        raise InputError(f"text_columns={', '.join(text_columns)}: words are in one column")
+        raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
     words, labels = (_list(record, name, where) for name in (column, label_column))
     if len(words) != len(labels):
         raise InputError(
-            f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}; every word "
-            "needs one"
+            f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}. "
+            "Every word needs one."
         )
     if not words:
-        raise InputError(f"{where}: a sentence without words; leave it out")
+        raise InputError(f"{where}: the sentence has no words. Remove it.")
     return {
         "tokens": [unicodedata.normalize("NFC", _text(word, column, where)) for word in words],
         "labels": [_label(label, label_column, where) for label in labels],
@@ -175,20 +182,20 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
 
 def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
     if len(text_columns) > 2:
-        raise InputError(f"text_columns={', '.join(text_columns)}: one text or a pair of texts is classified")
+        raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns = tuple(text_columns) or (_PAIR if set(_PAIR) & set(record) else ("text",))
     texts = [_text(_get(record, column, where), column, where) for column in columns]
     row = {name: unicodedata.normalize("NFC", text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
-        raise InputError(f"{where}: column {empty[0]!r} is empty; leave the example out")
+        raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
     return {**row, "label": _label(_get(record, label_column, where), label_column, where)}
 
 
 def _get(record: dict[str, Any], column: str, where: str) -> Any:
     if column not in record:
         raise InputError(
-            f"{where}: no column {column!r}; the columns there are {', '.join(record)}: name them by text_columns and "
-            "label_column"
+            f"{where}: no column {column!r}; the columns are {', '.join(record)}. Name them by text_columns and "
+            "label_column."
         )
     return record[column]
 
@@ -196,7 +203,9 @@ def _get(record: dict[str, Any], column: str, where: str) -> Any:
 def _list(record: dict[str, Any], column: str, where: str) -> list[Any]:
     found = _get(record, column, where)
     if not isinstance(found, list):
-        raise InputError(f"{where}: column {column!r} holds {type(found).__name__}, not a list with an entry a word")
+        raise InputError(
+            f"{where}: column {column!r} holds {type(found).__name__}, not a list with one entry for each word"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""The labels of a task: which there are, in which order, and whether they mark spans (BIO)."""
+"""Labels of a task in the order of their ids, BIO or not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from transformers import PreTrainedConfig
 
 from hf_xalign.errors import InputError
 
@@ -21,17 +19,24 @@ class LabelSet:
     """Labels in the order of their ids.
 
     Attributes:
-        names: every label; of BIO labels always both B and I of a type.
+        names: all labels; BIO labels always have both B and I of a type.
+
+    Example:
+        >>> labels = LabelSet.of(["B-city", "O", "B-date", "I-date"])
+        >>> labels.names
+        ('O', 'B-city', 'I-city', 'B-date', 'I-date')
+        >>> labels.ids["B-date"], labels.mark_spans
+        (3, True)
     """
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LabelSet:
-        """The set of some labels, in an order that depends on nothing else: `O` first, the rest sorted.
+        """Build from the labels that occur: `O` first, the rest sorted.
 
         Raises:
-            InputError: there are fewer than two.
+            InputError: there are fewer than two labels.
         """
         found = set(names)
         if _mark_spans(found):
@@ -43,13 +48,13 @@ class LabelSet:
 
     @classmethod
     def load(cls, source: str) -> LabelSet:
-        """The labels of a JSON file, in its order; the missing half of a BIO pair comes last.
+        """Load from a JSON file, in its order; missing halves of BIO pairs come last.
 
         Args:
-            source: path of a list of labels; or of an object with such a list, `labels.json:bio`.
+            source: path of a list of labels, or `labels.json:bio` for the list `bio` of an object.
 
         Raises:
-            InputError: no such file or list, or no labels in it.
+            InputError: the file is missing or does not hold such a list.
         """
         path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
         try:
@@ -61,14 +66,14 @@ class LabelSet:
         if isinstance(content, dict):
             if key not in content:
                 raise InputError(
-                    f"labels={source}: the file holds {', '.join(map(str, content))}; name one of them, as in "
+                    f"labels={source}: the file holds {', '.join(map(str, content))}. Name one, as in "
                     f"{path or source}:{next(iter(content), 'labels')}"
                 )
             content = content[key]
         if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
             raise InputError(f"labels={source}: expected a list of labels, each a string")
         if len(set(content)) < len(content):
-            raise InputError(f"labels={source}: {_first_twice(content)!r} is in it twice")
+            raise InputError(f"labels={source}: {max(content, key=content.count)!r} is in it twice")
         rest = sorted(set(cls.of(content).names) - set(content)) if _mark_spans(set(content)) else []
         return cls._checked([*content, *rest], f"labels={source}")
 
@@ -80,38 +85,24 @@ class LabelSet:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The id of each label."""
+        """Return the id of each label."""
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def mark_spans(self) -> bool:
-        """Whether they are BIO labels."""
+        """Return whether they are BIO labels."""
         return _mark_spans(set(self.names))
 
     def describe(self) -> str:
-        """The labels in a line, for people."""
+        """Return the labels in one line for messages."""
         shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
         return f"{len(self.names)} labels ({shown})"
 
     def config(self) -> dict[str, Any]:
-        """What a model's config says about them."""
+        """Return the fields of a model's config."""
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
-
-
-def labels_of_config(config: PreTrainedConfig) -> tuple[str, ...] | None:
-    """The labels that a checkpoint's own head was trained for, in the order of their ids, or None.
-
-    A config without a head has none, or transformers' made-up `LABEL_0`, `LABEL_1`.
-    """
-    names = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
-    made_up = tuple(f"LABEL_{number}" for number in range(len(names)))
-    return None if names == made_up else names
 
 
 def _mark_spans(names: set[str]) -> bool:
     inside = names - {OUTSIDE}
     return bool(inside) and all(len(name) > 2 and name[:2] in ("B-", "I-") for name in inside)
-
-
-def _first_twice(names: list[str]) -> str:
-    return next(name for number, name in enumerate(names) if name in names[:number])

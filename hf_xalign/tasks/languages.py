@@ -1,4 +1,4 @@
-"""How a model is told the language of a text, where it wants to know."""
+"""Language inputs of models that need the language of a text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.languages import language_number
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.xalign.config import XAlignConfig
@@ -17,14 +18,12 @@ from hf_xalign.modeling.xalign.top import language_numbers
 
 @dataclass(frozen=True)
 class LanguageInputs:
-    """The languages that a model tells apart.
+    """Languages and segments that a model distinguishes.
 
     Attributes:
-        embeddings: language -> row of the token-type embeddings, of an encoder with language embeddings
-            (`config.language_ids`); None otherwise.
-        maps: language -> number of its map, of a model with a module that has a map for each language
-            ([`hf_xalign.modeling.with_alignment`]), or on a mapped encoder; None otherwise.
-        segments: whether both texts of a pair are told apart by token types.
+        embeddings: language -> row of the language embeddings (`config.language_ids`); None without them.
+        maps: language -> number of its map in a module or a mapped encoder; None without maps.
+        segments: whether token types separate the two texts of a pair.
     """
 
     embeddings: Mapping[str, int] | None = None
@@ -33,20 +32,16 @@ class LanguageInputs:
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> LanguageInputs:
-        """What a task model wants to know."""
+        """Read the language inputs from a task model."""
         adapters: Mapping[str, Any] = getattr(model, "peft_config", {})
-        maps = [
-            language_numbers(config)
-            for config in adapters.values()
-            if isinstance(config, XAlignConfig) and config.languages
-        ]
+        maps = [language_numbers(one) for one in adapters.values() if isinstance(one, XAlignConfig) and one.languages]
         maps += [part.config.language_numbers for part in model.modules() if isinstance(part, RotatedModel)]
-        embeddings = getattr(model.config, "language_ids", None)
+        embeddings = language_ids(model.config)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
         return cls(embeddings, maps[0] if maps else None, segments)
 
     def columns(self, language: str) -> dict[str, int]:
-        """What an encoded text in `language` carries: `language_row` and/or `language_number`.
+        """Return the columns of a text in `language`: `language_row` and/or `language_number`.
 
         Raises:
             InputError: the model does not know the language.
@@ -55,8 +50,8 @@ class LanguageInputs:
         if self.embeddings is not None:
             if language not in self.embeddings:
                 raise InputError(
-                    f"language {language!r}: the encoder has language embeddings for {', '.join(self.embeddings)}; "
-                    "give the text one of these codes"
+                    f"language {language!r}: the encoder has language embeddings for {', '.join(self.embeddings)}. "
+                    "Give the text one of these codes."
                 )
             found["language_row"] = self.embeddings[language]
         if self.maps is not None:

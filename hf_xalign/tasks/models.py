@@ -1,4 +1,4 @@
-"""An encoder of any kind that the library makes, with a new head for a task on it."""
+"""Load an encoder with a new head for a task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel
 from hf_xalign.modeling.xalign.align_matrix import map_adapter
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.tasks.labels import labels_of_config
 from hf_xalign.tasks.task import Task
 
 
@@ -32,23 +31,23 @@ def load_task_model(
     revision: str = "main",
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Load an encoder as a model for a task: float32, from safetensors only, with a new head.
+    """Load an encoder as a task model: float32, from safetensors only, with a new head.
 
-    A pooler that the task reads is the checkpoint's own where it has one. A checkpoint with a head for the same labels
-    goes on with it. Of a mapped encoder ([`hf_xalign.modeling.rotated`]) the maps of the last layer come between
-    encoder and head, frozen, as MAO's align-matrix.
+    A checkpoint's own pooler is kept if the task reads one, and its own head if it has the same labels. The last-layer
+    maps of a mapped encoder ([`hf_xalign.modeling.rotated`]) become a frozen module between encoder and head, like
+    MAO's align-matrix.
 
     Args:
-        name_or_path: folder or Hub id of an encoder; `embedded` for the one that comes with the library.
+        name_or_path: folder or Hub id of an encoder, or `embedded` for the encoder that comes with the library.
         task: the task.
-        adapter: folder or Hub id of a trained module that comes between encoder and head, frozen
+        adapter: folder or Hub id of a trained module to insert, frozen, between encoder and head
             ([`hf_xalign.modeling.with_alignment`]).
         revision: branch, tag or commit of a Hub model.
-        seed: of the head's first weights, which depend on nothing else.
+        seed: seed of the head's initial weights.
 
     Raises:
-        InputError: no such encoder, one of a kind that cannot do the task, with a head for other labels, or with
-            weights missing; or an adapter that does not fit.
+        InputError: the encoder is missing, cannot do the task, or has a head for other labels; or the adapter does not
+            fit.
     """
     path = resolve_model(name_or_path)
     if Path(path, "adapter_config.json").exists() and not Path(path, "config.json").exists():
@@ -57,7 +56,7 @@ def load_task_model(
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"model_name_or_path={name_or_path}: no model that transformers knows ({reason})") from error
+        raise InputError(f"model_name_or_path={name_or_path}: transformers cannot load it ({reason})") from error
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         if isinstance(config, RotatedConfig):
@@ -72,32 +71,29 @@ def load_task_model(
 
 
 def adapter_alone(name: str) -> InputError:
-    """The error of an adapter in the place of an encoder."""
-    return InputError(
-        f"{name} is an adapter: give it by adapter={name}, and the encoder that it was trained on by "
-        "model_name_or_path"
-    )
+    """Return the error for an adapter given as an encoder."""
+    return InputError(f"{name} is an adapter. Give it by adapter={name}, and its encoder by model_name_or_path")
 
 
 def check_mapped(name: str, adapter: str | None) -> None:
-    """Refuse an adapter beside a mapped encoder's maps.
+    """Refuse an adapter on top of a mapped encoder.
 
     Raises:
-        InputError: there is one.
+        InputError: there is an adapter.
     """
     if adapter is not None:
-        raise InputError(f"{name} has maps already: leave adapter={adapter} out")
+        raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
 
 
 def freeze_encoder(model: PreTrainedModel) -> None:
-    """Leave only what lies outside the encoder, the task's head, to be trained."""
+    """Freeze the encoder, so that only the head is trained."""
     backbone_of(model).requires_grad_(False)
 
 
 def _auto_class(task: Task, config: Any) -> Any:
     name = f"AutoModel{task.head}"
     if type(config) not in getattr(transformers, f"MODEL_{_MAPPINGS[task.head]}_MAPPING"):
-        raise InputError(f"a model of type {config.model_type} cannot do a task of kind {task.kind}: no {name} for it")
+        raise InputError(f"a model of type {config.model_type} cannot do a task of kind {task.kind}: it has no {name}")
     return getattr(transformers, name)
 
 
@@ -109,28 +105,31 @@ _MAPPINGS = {
 
 
 def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
-    """Refuse a head that is not of this task and these labels: its weights might fit by their names and sizes."""
+    """Refuse a head for another task or other labels, whose weights might fit by name and size."""
     trained = [kind for kind in config.architectures or [] if kind.endswith(tuple(_MAPPINGS))]
     if not trained:
         return
-    there, wanted = labels_of_config(config), task.config().get("id2label")
+    there = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
+    if there == tuple(f"LABEL_{number}" for number in range(len(there))):  # transformers' defaults
+        there = ()
+    wanted = task.config().get("id2label")
     if trained[0].endswith(task.head) and (wanted is None or there == tuple(wanted.values())):
         return
     shown = f" for {', '.join(there)}" if there else ""
     raise InputError(
-        f"{name} is a {trained[0]}{shown}, whose head is not this task's: save its encoder alone, by "
-        "AutoModel.from_pretrained(folder).save_pretrained(other), and give that; or, to go on with its head, name "
-        "its labels in their order by labels=labels.json"
+        f"{name} is a {trained[0]}{shown}, whose head does not fit this task. Save its encoder alone, by "
+        "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep its head, name its labels "
+        "in their order by labels=labels.json"
     )
 
 
 def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
-    """A task model with the last-layer maps of a mapped encoder."""
+    """Build a task model with the last-layer maps of a mapped encoder."""
     rotated = load(name, revision=revision)
     assert isinstance(rotated, RotatedModel)
     layers = list(rotated.config.layers)
     if rotated.config.num_hidden_layers not in layers:
-        raise InputError(f"{name} has maps of layers {layers}: a head reads the last one, which has none")
+        raise InputError(f"{name} has maps of layers {layers}, but not of the last one, which a head reads")
     last = layers.index(rotated.config.num_hidden_layers)
     maps = {
         language: LanguageMap(SideMap(rotated.maps.weight[k, last][None], rotated.maps.offset[k, last][None]))

@@ -1,4 +1,4 @@
-"""Predictions and scores of a task model, an evaluation set after another."""
+"""Predict with a task model and score evaluation sets."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ def predict(
     pad_token_id: int,
     *,
     batch_size: int = 64,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> list[np.ndarray]:
-    """Predictions for encoded rows, in their order; rows of like length share a batch.
+    """Predict for encoded rows and return the predictions in their order; rows of similar length share a batch.
 
     Args:
-        model: the task model, on any device; it is in evaluation mode meanwhile.
+        model: task model, on any device; it is in evaluation mode meanwhile.
         task: the task.
         encoded: rows of the task's `encode`.
-        pad_token_id: the padding token.
-        batch_size: rows a forward pass.
-        dtype: autocast dtype of the forward passes, or None.
-        desc: label of the progress bar, or None for no bar.
+        pad_token_id: id of the padding token.
+        batch_size: rows in a forward pass.
+        desc: label of the progress bar; None hides it.
     """
     device = next(model.parameters()).device
     collate = task.collator(pad_token_id)
@@ -46,7 +44,7 @@ def predict(
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode(), torch.autocast(device.type, dtype, enabled=dtype is not None):
+        with torch.inference_mode():
             for start in starts:
                 rows = order[start : start + batch_size]
                 columns = encoded[rows]
@@ -67,19 +65,17 @@ def score_languages(
     tokenizer: PreTrainedTokenizerBase,
     *,
     batch_size: int = 64,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[str, TaskScores]:
-    """The scores of every language; arguments as of [`predict`].
+    """Score every language.
 
     Args:
-        model: the task model.
+        model: task model, on any device.
         task: the task.
-        evaluation: language -> its examples, and these encoded.
-        tokenizer: for its padding token.
-        batch_size: rows a forward pass.
-        dtype: autocast dtype of the forward passes, or None.
-        desc: label of the progress bars, or None for none.
+        evaluation: language -> its examples, and their encoded rows.
+        tokenizer: tokenizer, for its padding token.
+        batch_size: rows in a forward pass.
+        desc: label of the progress bars; None hides them.
     """
     assert isinstance(tokenizer.pad_token_id, int)
     scores = {}
@@ -90,7 +86,6 @@ def score_languages(
             encoded,
             tokenizer.pad_token_id,
             batch_size=batch_size,
-            dtype=dtype,
             desc=desc and f"{desc} ({language})",
         )
         scores[language] = task.score(examples, encoded, predictions)

@@ -1,9 +1,7 @@
-"""Records of labelled text out of JSON Lines, CoNLL columns, CoNLL-U or the Hub, each with the line it is on.
+"""Read records of labelled text from JSON Lines, CoNLL columns, CoNLL-U or the Hub.
 
-A record is a dict of columns. Sentences of CoNLL have the columns `tokens` (the first), `labels` (the last), and every
-column by its number from 1 on. Sentences of CoNLL-U have `tokens` (FORM), `lemma`, `upos`, `xpos`, `feats`, `head`,
-`deprel`, `deps`, `misc`; its multi-word and empty tokens (`3-4`, `5.1`) are left out, as the words they stand for are
-there. Labels that the Hub keeps as numbers of named classes come as their names.
+A record is a dict of columns, see [`~hf_xalign.data.readers.read_conll`] for the columns of the two CoNLL formats. Hub
+labels stored as numbers of named classes are read as their names.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from hf_xalign.errors import InputError
 
 Records = Iterator[tuple[int, dict[str, Any]]]
 
-# Suffix -> the column of word labels, where none is named.
+# Suffix -> default column of word labels.
 LABELS_OF = {".jsonl": "labels", ".conll": "labels", ".conllu": "upos"}
 
 
 def default_labels(source: str) -> str:
-    """The column that word labels are read from unless one is named."""
+    """Return the default column of word labels."""
     return LABELS_OF.get(file_format(Path(source)), "labels")
 
 
@@ -34,26 +32,27 @@ def read_records(source: str, *, split: str = "train", revision: str | None = No
     """Open a file or a Hub dataset.
 
     Args:
-        source: path of a .jsonl, .conll or .conllu file (each also .gz), or a Hub dataset written owner/name or
+        source: path of a .jsonl, .conll or .conllu file (each also .gz), or a Hub dataset as owner/name or
             owner/name:config.
         split: split of a Hub dataset; a file is read whole.
         revision: branch, tag or commit of a Hub dataset.
 
     Returns:
-        What a record's place is called, `line` or `row`, the records with their places, 1-based (of a CoNLL
-        sentence, its first line), and the commit of a Hub dataset.
+        The unit of a record's place (`line` or `row`); the records with their places, from 1 (the first line of a
+        CoNLL sentence); and the commit of a Hub dataset.
 
     Raises:
-        InputError: no such file or dataset, an unknown suffix, or bad content (named with its line while iterating).
+        InputError: there is no such file or dataset, or the suffix is unknown. While iterating: bad content, with its
+            line.
     """
     path = Path(source).expanduser()
     if path.is_dir():
-        raise InputError(f"{source} is a folder; name a file in it")
+        raise InputError(f"{source} is a folder. Name a file in it.")
     kind = file_format(path)
     if path.is_file():
         if kind == ".jsonl":
             return "line", ((line, dict(row)) for line, row in read_jsonl(path) if row is not None), None
-        if kind in (".conll", ".conllu"):
+        if kind in LABELS_OF:
             return "line", read_conll(path, universal=kind == ".conllu"), None
         raise InputError(f"{source}: labelled text is read from {', '.join(LABELS_OF)} (each also .gz), not {kind!r}")
     if kind not in LABELS_OF and HUB_ID.fullmatch(source):
@@ -65,19 +64,18 @@ def read_records(source: str, *, split: str = "train", revision: str | None = No
 def _hub_records(found: Dataset) -> Records:
     names = {column: _class_names(feature) for column, feature in found.features.items()}
     for row, record in enumerate(found, 1):
-        named = {column: _named(value, names[column]) for column, value in record.items()}
-        yield row, named
+        yield row, {column: _named(value, names[column]) for column, value in record.items()}
 
 
 def _class_names(feature: Any) -> list[str] | None:
-    inner = getattr(feature, "feature", feature)  # of a list of classes, the class
+    inner = getattr(feature, "feature", feature)  # the class, of a list of classes
     return inner.names if isinstance(inner, datasets.ClassLabel) else None
 
 
 def _named(value: Any, names: list[str] | None) -> Any:
     if names is None or value is None:
         return value
-    # -1 is the Hub's class of a test set that is kept secret.
+    # -1 is the Hub's class in a test set whose labels are secret.
     if isinstance(value, list):
         return [None if number < 0 else names[number] for number in value]
     return None if value < 0 else names[value]

@@ -1,9 +1,9 @@
-"""Scores of a task over seeds, in the folder that systems are compared from.
+"""Result folders of a task, one for each seed, which systems are compared from.
 
     OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs
-    OUTPUT/seed-<s>/examples/<lang>.json  the scores of every example
+    OUTPUT/seed-<s>/examples/<lang>.json  scores of every example
 
-`scores.json` is written last, so that a seed that has one is finished.
+`scores.json` is written last, so a seed that has one is finished.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _RUN = "run.json"
 
 
 def seed_folder(output: str | os.PathLike, seed: int) -> Path:
-    """The folder of one seed."""
+    """Return the folder of one seed."""
     return Path(output) / f"seed-{seed}"
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The scores of a seed that was run before, or None.
+    """Return the content of a finished seed's scores.json, or None.
 
     Args:
-        folder: the seed's folder.
-        how: what the scores must say of how they came about: `settings`, `inputs`, ...
+        folder: folder of the seed.
+        how: fields that the scores must agree with: `settings`, `inputs`, ...
 
     Raises:
-        InputError: they came about otherwise; what differs is named.
+        InputError: a field differs; the message names it.
     """
     return _agreeing(folder / SCORES, how)
 
 
 def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> None:
-    """Make a seed's folder ready for a run, or for going on with an interrupted one.
+    """Prepare a seed's folder for a run, or to resume an interrupted one.
 
     Args:
-        folder: the seed's folder.
-        how: how its scores come about; kept in `run.json` until they are there.
-        overwrite: delete what an earlier run left.
+        folder: folder of the seed.
+        how: fields of the run, kept in `run.json` until there are scores.
+        overwrite: delete the results of an earlier run.
 
     Raises:
-        InputError: the folder holds an interrupted run of other settings.
+        InputError: the folder holds an interrupted run with other settings.
     """
     if overwrite:
         for path in (folder / SCORES, folder / _RUN):
@@ -63,16 +63,15 @@ def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> N
 
 
 def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the scores of one seed: every example's first, the totals last and whole.
+    """Write the scores of one seed: those of every example first, then the totals, atomically.
 
     Args:
-        folder: the seed's folder.
-        scores: of each language.
-        how: how they came about: `task`, `metric`, the headline among the scores, `seed`, `train_language`,
-            `settings`, ...
+        folder: folder of the seed.
+        scores: language -> scores.
+        how: fields of the run: `task`, `metric` (the headline), `seed`, `train_language`, `settings`, ...
 
     Returns:
-        What `scores.json` holds.
+        The content of `scores.json`.
 
     Raises:
         InputError: the disk is full.
@@ -94,14 +93,14 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The content of a file that says how a run came about; None where there is no file."""
+    """Return the content of a file if it agrees with the fields of a run; None if there is no file."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); delete {path.parent} and run that seed again") from error
-    # As JSON has it: tuples are lists there, and keys are text.
+        raise InputError(f"{path}: not JSON ({error}). Delete {path.parent} and run that seed again.") from error
+    # JSON turns tuples into lists, and keys into text.
     for name, wanted in json.loads(json.dumps(how)).items():
         there = content.get(name)
         if there == wanted:
@@ -111,16 +110,16 @@ def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
             there, wanted, name = there.get(key), wanted.get(key), key
         raise InputError(
             f"{path} is of another run: {name} is {json.dumps(there)} there and {json.dumps(wanted)} here. Give "
-            f"another output_dir, or overwrite_output_dir=true to lose what is in {path.parent}"
+            f"another output_dir, or overwrite_output_dir=true to delete {path.parent}"
         )
     return content
 
 
 def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
-    """A table of the scores of several seeds: for each language the mean, the spread and the lowest and highest.
+    """Return a table of scores over seeds: for each language the mean, the spread, the minimum and the maximum.
 
     Args:
-        runs: what `scores.json` holds, of each seed.
+        runs: content of `scores.json` of each seed.
     """
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
@@ -134,4 +133,4 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
             line += f"  {100 * scores.std(ddof=1):>6.2f}  {100 * scores.min():>6.2f}  {100 * scores.max():>6.2f}"
         lines.append(line)
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    return "\n".join([*lines, f"trained on {runs[0]['train_language']}; seeds {seeds}; in per cent"])
+    return "\n".join([*lines, f"trained on {runs[0]['train_language']}; seeds {seeds}; in percent"])

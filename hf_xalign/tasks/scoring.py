@@ -1,4 +1,4 @@
-"""Accuracy, token micro F1 and span F1, as counts of every example."""
+"""Count right words and spans of every example, for accuracy, token micro F1 and span F1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Metric = Literal["accuracy", "token_f1", "span_f1"]
 
 
 class Span(NamedTuple):
-    """Words `[start, end)` that are one `kind` of thing."""
+    """Words `[start, end)` of one `kind`."""
 
     start: int
     end: int
@@ -22,14 +22,14 @@ class Span(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Of each example, int64 (examples,): right predictions, predictions, and items of the reference."""
+    """Numbers of right predictions, predictions and reference items in each example, int64 (examples,)."""
 
     correct: np.ndarray
     predicted: np.ndarray
     gold: np.ndarray
 
     def totals(self) -> dict[str, float]:
-        """Micro precision, recall and F1, fractions from 0 to 1; 0 where there is nothing to divide by."""
+        """Return micro precision, recall and F1, from 0 to 1; 0 if the denominator is 0."""
         correct, predicted, gold = (int(column.sum()) for column in self)
         return {
             "precision": correct / predicted if predicted else 0.0,
@@ -39,9 +39,9 @@ class Counts(NamedTuple):
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that BIO labels mark, as CoNLL's `conlleval` reads them (seqeval's default mode too).
+    """Return the spans that BIO labels mark, as in CoNLL's `conlleval` and seqeval's default mode.
 
-    `B-x` begins a span; so does an `I-x` that follows none of its kind.
+    A span begins at `B-x`, and at an `I-x` that does not continue a span of its kind.
     """
     spans: list[Span] = []
     start, kind = 0, ""
@@ -56,17 +56,17 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
 
 
 def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Counts:
-    """Spans of each sentence; one is right when start, end and kind are.
+    """Count the spans of each sentence; a span is right if its start, end and kind are.
 
     Raises:
-        InputError: the two have other sentences or words, or a label is neither `O`, `B-x` nor `I-x`.
+        InputError: numbers of sentences or words differ, or a label is not `O`, `B-x` or `I-x`.
     """
     _check_same(predicted, gold)
     rows = []
     for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
         for label in (*ours, *theirs):
             if label != OUTSIDE and label[:2] not in ("B-", "I-"):
-                raise InputError(f"sentence {number}: label {label!r} is neither O nor B-... nor I-...: no span label")
+                raise InputError(f"sentence {number}: label {label!r} is not O, B-... or I-...")
         found, there = set(find_spans(ours)), set(find_spans(theirs))
         rows.append((len(found & there), len(found), len(there)))
     return _counts(rows)
@@ -75,16 +75,16 @@ def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
 def count_words(
     predicted: Sequence[Sequence[str | None]], gold: Sequence[Sequence[str]], *, outside: str | None = OUTSIDE
 ) -> Counts:
-    """Words of each sentence; one is right when its label is.
+    """Count the words of each sentence; a word is right if its label is.
 
     Args:
-        predicted: labels; None for a word that got none.
-        gold: labels.
-        outside: words of this label are nothing to be found (CONTINUAL's token-level micro F1 of NER); with None every
-            word is, and a word without a prediction counts as predicted wrongly, so that F1 is accuracy.
+        predicted: predicted labels; None for a word without a prediction.
+        gold: reference labels.
+        outside: label of words that are not items (CONTINUAL's token-level micro F1 of NER). With None every word is
+            an item, and a word without a prediction is wrong, so F1 is accuracy.
 
     Raises:
-        InputError: the two have other sentences or words.
+        InputError: numbers of sentences or words differ.
     """
     _check_same(predicted, gold)
     rows = []
@@ -99,13 +99,13 @@ def count_words(
 
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
-    """One item an example, which is right when its label is.
+    """Count examples with one label each.
 
     Raises:
-        InputError: there are more of one than of the other.
+        InputError: numbers of examples differ.
     """
     if len(predicted) != len(gold):
-        raise InputError(f"{len(predicted)} predictions for {len(gold)} examples; one each is needed")
+        raise InputError(f"{len(predicted)} predictions for {len(gold)} examples: each needs one")
     return _counts([(int(one == other), 1, 1) for one, other in zip(predicted, gold, strict=True)])
 
 
@@ -115,7 +115,7 @@ def _counts(rows: list[tuple[int, int, int]]) -> Counts:
 
 def _check_same(predicted: Sequence[Sequence], gold: Sequence[Sequence]) -> None:
     if len(predicted) != len(gold):
-        raise InputError(f"{len(predicted)} predicted sentences for {len(gold)}; one each is needed")
+        raise InputError(f"{len(predicted)} predicted sentences for {len(gold)} reference sentences")
     for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
         if len(ours) != len(theirs):
-            raise InputError(f"sentence {number}: {len(ours)} predicted labels for {len(theirs)} words; one each")
+            raise InputError(f"sentence {number}: {len(ours)} predicted labels for {len(theirs)} words")

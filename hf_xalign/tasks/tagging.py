@@ -1,4 +1,4 @@
-"""Word labels by a BiLSTM-CRF tagger on a frozen encoder (ROTATE section 4.2)."""
+"""Label words with a BiLSTM-CRF tagger on a frozen encoder (ROTATE section 4.2)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import adapter_alone, check_mapped
 from hf_xalign.tasks.task import Batch
 
-# What ROTATE reads of an encoder without maps.
+# Layers that ROTATE reads from an encoder without maps.
 _LAST_FOUR = (-4, -3, -2, -1)
-# Sentences of a forward pass that makes vectors to keep.
+# Sentences in a forward pass that caches vectors.
 _BATCH = 64
 
 
 @dataclass(frozen=True)
 class TaggingTask(TokenTask):
-    """A label for each word, by a tagger that reads words instead of tokens and decides on a whole sentence at once.
+    """Label words with a tagger that reads word vectors and predicts the best label sequence (Viterbi).
 
-    Predictions are the best sequence of labels (Viterbi). The encoder never changes, so that the vectors of training
-    text can be made once and kept: 4 bytes a number, 1.5 KB a word with 384 dimensions. They stand in the rows as
-    `vectors`.
+    The encoder never changes, so the vectors of the training text can be cached in the rows as `vectors`: 4 bytes a
+    number, 1.5 KB a word with 384 dimensions.
 
     Attributes:
-        bio: `I-X` follows nothing but `B-X` or `I-X`, in training as in predictions.
-        keep_vectors: keep those of the training text; else each epoch runs the encoder again.
+        bio: allow `I-X` only after `B-X` or `I-X`, in training and in predictions.
+        keep_vectors: cache the vectors of the training text; otherwise each epoch runs the encoder again.
     """
 
     spans: ClassVar[bool] = True
@@ -56,21 +55,21 @@ class TaggingTask(TokenTask):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Rows of [`encode_words`], with the ends of words.
+        """Encode sentences as rows of [`encode_words`], with the ends of words.
 
         Raises:
-            InputError: as for every task; or a training label that `bio` forbids in its place.
+            InputError: as for [`TokenTask`], or `bio` forbids a training label in its place.
         """
         if training and self.bio:
             _check_bio(examples)
         return super().encode(examples, tokenizer, languages, max_length=max_length, training=training)
 
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """A [`TaggingCollator`]."""
+        """Return a [`TaggingCollator`]."""
         return TaggingCollator(pad_token_id)
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """The training rows with the vectors of their words, float32 (words * size,), where these are to be kept."""
+        """Add the words' vectors, float32 (words * size,), to the training rows if they are cached."""
         if not self.keep_vectors:
             return encoded
         tagger = cast(BiLSTMCRFForTokenClassification, model)
@@ -84,7 +83,7 @@ class TaggingTask(TokenTask):
             counts = batch["label_counts"].tolist()
             return {"vectors": [row[:count].flatten().numpy() for row, count in zip(found, counts, strict=True)]}
 
-        # Sentences of like length share a forward pass.
+        # Sentences of similar length share a forward pass.
         order = np.argsort(np.asarray(encoded["length"][:]), kind="stable")
         with_vectors = encoded.select(order).map(
             add,
@@ -94,25 +93,25 @@ class TaggingTask(TokenTask):
             load_from_cache_file=False,
             desc="Making word vectors",
         )
-        # A row's numbers come as one array, and not as a list of Python's.
+        # Read a row's numbers as one array, not as a Python list.
         return with_vectors.select(np.argsort(order)).with_format(
             "numpy", columns=["vectors"], output_all_columns=True, dtype=np.float32
         )
 
     def count_items(self, batch: Batch) -> int:
-        """Words that have a token."""
+        """Count the words that have a token."""
         return len(batch["label_positions"])
 
     def training_inputs(self, batch: Batch) -> Batch:
-        """With the labels: the likelihood of a sequence is the model's own to compute."""
+        """Add the labels, since the model computes the likelihood of a sequence."""
         return {**self.split(batch)[0], "labels": batch["labels"]}
 
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Minus the log-likelihood of the labels, summed over sentences."""
+        """Return minus the log-likelihood of the labels, summed over sentences."""
         return output.loss * self.count_items(batch)
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """The label id of each word that has a token, in order, of the best sequence."""
+        """Return the label id of each word that has a token, from the best sequence."""
         return self._by_sentence(output.tags.flatten()[batch["label_positions"]], batch)
 
 
@@ -122,16 +121,16 @@ class TaggingCollator:
 
     The batch (B rows, W words, T tokens; N words of all rows that have a token) holds:
 
-    - `input_ids`, `attention_mask`, `token_type_ids`, `language` as of
-      [`~hf_xalign.tasks.collation.TaskCollator`], and `word_spans` int64 (B, W, 2); or, of rows with `vectors`,
+    - `input_ids`, `attention_mask`, `token_type_ids`, `language` as in
+      [`~hf_xalign.tasks.collation.TaskCollator`], and `word_spans` int64 (B, W, 2); or, for rows with `vectors`,
       `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W);
-    - `labels`: int64 (B, W), -100 where there is no word; `label_positions`: int64 (N,), where words are, in the
-      flattened labels; `label_counts`: int64 (B,), words of each row.
+    - `labels`: int64 (B, W), -100 for padding; `label_positions`: int64 (N,), positions of words in the flattened
+      labels; `label_counts`: int64 (B,), number of words in each row.
 
-    Words that were cut off are left out.
+    Words that were cut off are skipped.
 
     Args:
-        pad_token_id: the padding token.
+        pad_token_id: id of the padding token.
     """
 
     pad_token_id: int
@@ -139,7 +138,7 @@ class TaggingCollator:
     def __call__(self, rows: list[dict[str, Any]]) -> Batch:
         """Collate `rows`."""
         starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
-        # Words are cut off at the end of a sentence alone.
+        # Words are cut off only at the end of a sentence.
         counts = [int((own >= 0).sum()) for own in starts]
         width = max(1, *counts)
         mask = torch.arange(width) < torch.tensor(counts)[:, None]
@@ -173,22 +172,21 @@ def load_tagger(
     layers: Sequence[int] | None = None,
     **settings: Any,
 ) -> BiLSTMCRFForTokenClassification:
-    """Load an encoder with a new tagger on it, float32 and from safetensors only.
+    """Load an encoder with a new tagger: float32, from safetensors only.
 
     Args:
-        name_or_path: folder or Hub id of an encoder, or of a mapped one, whose maps stay; `embedded` for the one that
-            comes with the library.
+        name_or_path: folder or Hub id of an encoder or a mapped encoder, or `embedded` for the encoder that comes with
+            the library.
         task: the task.
-        adapter: folder or Hub id of a trained module, which comes between encoder and tagger, frozen.
+        adapter: folder or Hub id of a trained module to insert, frozen, between encoder and tagger.
         revision: branch, tag or commit of a Hub model.
-        seed: of the tagger's first weights, which depend on nothing else.
-        layers: of the encoder that the tagger reads. By default those that have maps, of which a module has the last;
-            without maps the last four, or all there are.
-        settings: others of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
+        seed: seed of the tagger's initial weights.
+        layers: layers that the tagger reads. By default those with maps, the last one with an adapter, else the last
+            four.
+        settings: other fields of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
 
     Raises:
-        InputError: no such encoder, or one with a task head; or an adapter that does not fit, or a setting that is
-            wrong.
+        InputError: the encoder is missing or has a task head, the adapter does not fit, or a setting is wrong.
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
@@ -216,6 +214,6 @@ def _check_bio(examples: Examples) -> None:
         for word, (before, name) in enumerate(zip(["O", *names], names)):
             if name.startswith("I-") and before not in (name, f"B-{name[2:]}"):
                 raise InputError(
-                    f"{examples.place(row)}: word {word + 1} is {name} after {before}, and a tagger of BIO labels "
-                    f"knows it after B-{name[2:]} or {name} alone: mend the label, or set tagger_bio=false"
+                    f"{examples.place(row)}: word {word + 1} is {name} after {before}, but BIO labels allow it only "
+                    f"after B-{name[2:]} or {name}. Correct the label, or set tagger_bio=false."
                 )

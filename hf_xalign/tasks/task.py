@@ -1,22 +1,20 @@
-"""What a trainer and a recipe need to know of a kind of task, and nothing else about it."""
+"""Interface of a task for trainers and recipes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
-
-if TYPE_CHECKING:
-    from hf_xalign.statistics.examples import ExampleScores
 
 Batch = dict[str, torch.Tensor]
 
@@ -26,28 +24,28 @@ class TaskScores:
     """Scores of one evaluation set.
 
     Attributes:
-        examples: metric -> the scores of every example.
-        counts: what else is to be known: words, words that were cut off, ...
+        examples: metric -> scores of every example.
+        counts: other counts: words, words cut off, ...
     """
 
     examples: dict[str, ExampleScores]
     counts: dict[str, int] = field(default_factory=dict)
 
     def totals(self) -> dict[str, float]:
-        """Metric -> score, from 0 to 1."""
+        """Return metric -> score, from 0 to 1."""
         return {metric: found.score() for metric, found in self.examples.items()}
 
 
 class Task(ABC):
-    """A kind of task with its labels.
+    """Base class of tasks, all trained by [`~hf_xalign.trainers.task.TaskTrainer`].
 
-    One [`~hf_xalign.trainers.task.TaskTrainer`] trains all of them. Encoded rows have `input_ids`, `length` (tokens)
-    and `source_lang`, which is all that the trainer reads; what else they have is between a task's methods.
+    Encoded rows have `input_ids`, `length` (tokens) and `source_lang` for the trainer, and other columns for the
+    task's own methods.
 
     Attributes:
-        kind: its name.
-        head: what transformers calls such a model: `ForTokenClassification`, ...
-        metric: the headline score, one of those that `score` gives.
+        kind: name of the kind of task.
+        head: suffix of transformers' model classes: `ForTokenClassification`, ...
+        metric: headline score, one of the metrics of `score`.
     """
 
     kind: ClassVar[str]
@@ -56,7 +54,7 @@ class Task(ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """What the model's config says about the labels; empty where a task has none."""
+        """Return the label fields of the model's config; empty for a task without labels."""
 
     @abstractmethod
     def encode(
@@ -68,59 +66,59 @@ class Task(ABC):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Examples as rows of token ids.
+        """Encode examples as rows of token ids.
 
         Args:
-            examples: the text.
-            tokenizer: a fast tokenizer.
-            languages: what the model wants to know of the language.
-            max_length: tokens a row at most, special ones included.
-            training: the rows are trained on, else predicted.
+            examples: labelled text.
+            tokenizer: fast tokenizer.
+            languages: language inputs of the model.
+            max_length: maximum number of tokens of a row, with special tokens.
+            training: whether the rows are for training or for prediction.
 
         Raises:
-            InputError: a label is none of the task's, or an example cannot be encoded; file and line are named.
+            InputError: a label is unknown, or an example cannot be encoded; the message names file and line.
         """
 
     @abstractmethod
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """What makes a padded batch of encoded rows."""
+        """Return a function that collates encoded rows into a padded batch."""
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """Training rows with what else of them can be had from the model before training; by default as they are.
+        """Add columns that the model can compute before training; none by default.
 
         Args:
-            model: the task model, on the device that it is trained on.
+            model: task model, on its training device.
             encoded: rows of `encode`.
-            pad_token_id: the padding token.
+            pad_token_id: id of the padding token.
         """
         return encoded
 
     @abstractmethod
     def count_items(self, batch: Batch) -> int:
-        """What the loss is a mean over, counted in one batch (without waiting for the device)."""
+        """Count the items of a batch that the loss averages over, without waiting for the device."""
 
     @abstractmethod
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """The model's inputs, and the rest."""
+        """Split a batch into the model's inputs and the rest."""
 
     def training_inputs(self, batch: Batch) -> Batch:
-        """What the model reads in training: its inputs, unless it computes the loss itself."""
+        """Return the model's inputs in training, with labels if it computes the loss itself."""
         return self.split(batch)[0]
 
     @abstractmethod
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Sum of the loss over the batch's items, a float32 scalar; `output` is the model's."""
+        """Return the sum of the loss over the batch's items, a float32 scalar, from the model's output."""
 
     @abstractmethod
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """What is predicted for each row of the batch."""
+        """Return the prediction for each row of the batch."""
 
     @abstractmethod
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Scores of an evaluation set.
+        """Score an evaluation set.
 
         Args:
             examples: the set.
-            encoded: its rows, of `encode`.
-            predictions: of `predictions`, one for each of the rows.
+            encoded: its rows from `encode`.
+            predictions: prediction for each row.
         """

@@ -63,7 +63,7 @@ def test_truncation_is_counted(caplog):
         assert batch["label_counts"].tolist() == [2, 1] and len(batch["labels"]) == 3
     with caplog.at_level(logging.WARNING):
         assert max(encode(TEXTS, texts(), max_length=6)["length"][:]) == 6
-    assert "t.jsonl: 2 examples are cut off" in caplog.text
+    assert "t.jsonl: 2 examples cut off" in caplog.text
 
 
 def test_words_without_subwords_can_be_unknown_ones():

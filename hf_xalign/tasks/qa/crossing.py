@@ -1,8 +1,4 @@
-"""Evaluation sets with two languages in an example, made out of parallel sets in one.
-
-cross_lingual(questions=english, contexts=german)        # G-XLT: English questions on German contexts
-mix_languages(german, english, seed=0)                   # either side of each example is English instead
-"""
+"""Evaluation sets with two languages in each example, made from parallel sets."""
 
 from __future__ import annotations
 
@@ -23,19 +19,19 @@ _CONTEXT = ("context", "context_lang", "answers")
 
 
 def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
-    """Questions in one language on contexts in another, with the answers that stand in the contexts.
+    """Combine questions in one language with contexts in another, and the answers in those contexts.
 
-    This is MLQA's G-XLT (Lewis et al. 2020), for any set whose languages have the same ids, such as XQuAD.
+    This is MLQA's G-XLT (Lewis et al. 2020), for any set whose languages share ids, such as XQuAD.
 
     Args:
-        questions: of [`~hf_xalign.tasks.qa.reading.read_questions`]; its contexts are not used.
-        contexts: likewise; its questions are not used.
+        questions: a set of [`~hf_xalign.tasks.qa.reading.read_questions`] that gives the questions.
+        contexts: a set of [`~hf_xalign.tasks.qa.reading.read_questions`] that gives contexts and answers.
 
     Returns:
-        A question for each of `contexts`, in its order, called by both languages (`en+de`).
+        The rows of `contexts` with the other questions, under both languages (`en+de`).
 
     Raises:
-        InputError: one set has an id that the other has not.
+        InputError: one set has an id that the other lacks.
     """
     ids = questions.rows["id"][:], contexts.rows["id"][:]
     rows = {name: row for row, name in enumerate(ids[0])}
@@ -44,8 +40,7 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
         if absent:
             raise InputError(
                 f"{len(absent)} of the {len(there)} ids of {there.name} are not in {other.name}, the first is "
-                f"{absent[0]!r}: both sets must have the same questions (were they read with the same split, "
-                "max_examples and on_unusable?)"
+                f"{absent[0]!r}. Read both sets with the same split, max_examples and on_unusable."
             )
     asked = questions.rows.select([rows[name] for name in ids[1]]).select_columns(list(_QUESTION))
     both = datasets.concatenate_datasets([contexts.rows.remove_columns(list(_QUESTION)), asked], axis=1)
@@ -59,22 +54,21 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
 
 
 def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Examples:
-    """Replace one side of each example by its English original: the question or the context, either text of a pair.
+    """Replace one side of each example by its English original: question or context, or either text of a pair.
 
-    CONTINUAL's mixed-language NLI (METHODS section 5) is this. A fair coin decides, drawn for each example by the seed
-    and its number alone. To keep a set as a file: `mixed.rows.to_json("mixed.jsonl")`.
+    This makes CONTINUAL's mixed-language NLI and QA (METHODS section 5). A fair coin, drawn from the seed and the
+    example's number, decides on the side. Save the result by `mixed.rows.to_json("mixed.jsonl")`.
 
     Args:
         examples: questions, or pairs of texts (`text_a`, `text_b`).
-        english: the same in English: questions are found by `id`, pairs of texts by their place.
-        seed: of the coins.
+        english: the same examples in English: questions are matched by `id`, pairs of texts by row.
+        seed: seed of the coins.
 
     Returns:
-        The rows of `examples`, under its language and with `english`: the column whose text is now English.
+        The rows of `examples`, under its language, with the column `english` that names the replaced column.
 
     Raises:
-        InputError: the sets do not belong together: an id is missing, one has more rows, or labels differ; or the
-            examples are no pairs.
+        InputError: an id is missing, the numbers of rows or the labels differ, or the examples are not pairs.
     """
     columns = examples.rows.column_names
     if "context" in columns:
@@ -82,9 +76,7 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
     elif "text_b" in columns:
         sides = (("text_a",), ("text_b",))
     else:
-        raise InputError(
-            f"{examples.name}: its examples ({', '.join(columns)}) are no pairs, of which one side is taken"
-        )
+        raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not pairs")
     try:
         halves = code_switch_pairs(
             examples.rows,

@@ -1,8 +1,8 @@
-"""Questions and contexts as windows of token ids: what an extractive reader is trained on and answers from.
+"""Encode questions and contexts as windows of token ids for an extractive reader.
 
     [CLS] question [SEP] context, tokens a to b [SEP]
 
-A long context gives several windows that overlap, so that an answer cut by the end of one lies whole in the next.
+A long context gives several overlapping windows, so that an answer cut by one window is whole in the next.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 
-NO_ANSWER = 0  # where a window without the answer points to: the first token, [CLS]
-NOWHERE = -1  # for a token at which no answer begins or ends
+NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
+NOWHERE = -1  # character of a token at which no answer begins or ends
 
-_CHECKED_ROWS, _CHECKED_CHARACTERS = 200, 500  # of the contexts, which the tokenizer must know
-_BOUNDARY = "▁"  # the word-boundary mark, which XLM-R's kin put before some words as a token of its own
+_CHECKED_ROWS, _CHECKED_CHARACTERS = 200, 500  # of the contexts, checked against the vocabulary
+_BOUNDARY = "▁"  # the word-boundary mark, which XLM-R puts before some words as a separate token
 
 
 class EncodedQuestions(NamedTuple):
-    """Windows, and what was lost on the way.
+    """Encoded windows and the number of questions cut off or skipped.
 
     Attributes:
-        windows: see [`encode_questions`].
-        cut_questions: questions that were cut off.
-        lost_answers: in training, questions left out because no token covers their answer.
+        windows: rows of [`encode_questions`].
+        cut_questions: number of questions that were cut off.
+        lost_answers: number of training questions skipped because no token covers their answer.
     """
 
     windows: Dataset
@@ -45,14 +45,15 @@ class EncodedQuestions(NamedTuple):
 
 
 class TokenText(NamedTuple):
-    """The characters of each token of a context.
+    """Characters of each token of a context.
 
     Attributes:
-        starts, ends: int32 (tokens,), `[start, end)` in the context without blanks around it; empty for a token that
-            stands for nothing visible.
-        opens: int32 (tokens,), `starts` where an answer may begin at the token, else -1. Of several tokens of one
-            character (the bytes of a rare one) it is the first.
-        closes: int32 (tokens,), `ends` where an answer may end at the token, else -1; of several, the last.
+        starts, ends: int32 (tokens,), `[start, end)` in the context without surrounding blanks; empty for a token
+            without visible characters.
+        opens: int32 (tokens,), `starts` if an answer may begin at the token, else -1. If several tokens share a
+            character (the bytes of a rare one), the first of them opens.
+        closes: int32 (tokens,), `ends` if an answer may end at the token, else -1. If several tokens share a
+            character, the last of them closes.
     """
 
     starts: np.ndarray
@@ -62,7 +63,7 @@ class TokenText(NamedTuple):
 
     @classmethod
     def of(cls, context: str, offsets: np.ndarray, marks: np.ndarray) -> TokenText:
-        """From the tokenizer's offsets, int (tokens, 2), and which tokens are boundary marks alone, bool (tokens,)."""
+        """Build from the tokenizer's offsets, int (tokens, 2), and a mask of lone boundary marks, bool (tokens,)."""
         visible = np.flatnonzero(~np.fromiter(map(str.isspace, context), dtype=bool, count=len(context)))
         first = np.searchsorted(visible, offsets[:, 0])
         last = np.searchsorted(visible, offsets[:, 1]) - 1
@@ -76,7 +77,7 @@ class TokenText(NamedTuple):
         return cls(starts, ends, opens, closes)
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """The first and the last token that have any of the characters `[start, end)`; None if none has."""
+        """Return the first and last token that cover any of the characters `[start, end)`, or None."""
         touched = np.flatnonzero((self.ends > start) & (self.starts < end))
         if not len(touched):
             return None
@@ -96,36 +97,35 @@ def encode_questions(
     max_question_tokens: int = 64,
     training: bool,
 ) -> EncodedQuestions:
-    """Encode questions with their contexts, in windows where they do not fit.
+    """Encode questions with their contexts, in several windows if the context is long.
 
-    Windows are of the widest size that fits and begin `size - overlap` tokens apart, until one reaches the end of the
-    context. BERT's lengths for SQuAD are the defaults (BERT's stride of 128 is the distance of two windows,
-    transformers' `stride` of 128 their overlap, as here).
+    Windows have the maximum size and begin `size - overlap` context tokens apart. The defaults are BERT's for SQuAD
+    (BERT's stride of 128 is the distance of two windows; transformers' `stride` is their overlap, as here).
 
     Args:
         examples: rows of [`~hf_xalign.tasks.qa.reading.read_questions`].
-        tokenizer: a fast tokenizer.
-        languages: what the model wants to know of the languages: question and context may have one each.
-        max_length: tokens a window at most, question and special tokens included.
-        overlap: tokens of the context that two windows share.
-        max_question_tokens: a longer question is cut off there.
-        training: rows get labels, of each question's first answer; else what answers are found by.
+        tokenizer: fast tokenizer.
+        languages: language inputs of the model; question and context may differ in language.
+        max_length: maximum number of tokens of a window, with question and special tokens.
+        overlap: number of context tokens that two windows share.
+        max_question_tokens: maximum number of question tokens; the rest is cut off.
+        training: add labels, from each question's first answer; else the characters of answers.
 
     Returns:
-        Rows of `input_ids`; `length`; `source_lang`, the set's; `question`, its row in `examples`; `context_at`, how
-        many tokens come before the context's; `token_types` and `language_numbers`, of question and context, where the
-        model wants such. In training `start_position` and `end_position`, the first and last token of the answer, or
-        `NO_ANSWER` for both where the window has not all of it. Else `opens` and `closes`, for each token the
-        character of the context that an answer from or up to it begins or ends at, or `NOWHERE`.
+        Rows of `input_ids`; `length`; `source_lang`, the set's; `question`, the row in `examples`; `context_at`, the
+        number of tokens before the context; `token_types` and `language_numbers` of question and context, if the model
+        reads them. In training `start_position` and `end_position`, the first and last token of the answer, both
+        `NO_ANSWER` if the window does not hold all of it. Else `opens` and `closes`: for each token the character
+        where an answer begins or ends, or `NOWHERE`.
 
     Raises:
-        InputError: the tokenizer gives no offsets or does not know the text, there is no room for the context, the
-            model does not know a language, or no answer is left to train on.
+        InputError: the tokenizer has no offsets or does not know the text, there is no room for the context, the model
+            does not know a language, or no answer is left to train on.
     """
     if not tokenizer.is_fast:
         raise InputError(
-            f"{type(tokenizer).__name__} does not tell which characters a token stands for. Use the fast tokenizer of "
-            "the same model (AutoTokenizer.from_pretrained(...) gives it when tokenizer.json is there)"
+            f"{type(tokenizer).__name__} has no character offsets. Use the fast tokenizer of the same model "
+            "(AutoTokenizer.from_pretrained loads it if the checkpoint has tokenizer.json)."
         )
     frame = sentence_frame(tokenizer)
     limit = min(max_length, tokenizer.model_max_length)
@@ -133,8 +133,8 @@ def encode_questions(
         raise InputError(
             f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
             f"{tokenizer.model_max_length}) with max_question_tokens={max_question_tokens}, overlap={overlap} and "
-            f"{frame.pair_specials} special tokens leave no room for more of the context: raise the first, or lower "
-            "the others"
+            f"{frame.pair_specials} special tokens leave no room for more of the context. Raise max_length, or lower "
+            "the others."
         )
     some = [context[:_CHECKED_CHARACTERS] for context in examples.rows["context"][:_CHECKED_ROWS]]
     check_vocabulary(tokenizer, some, f"{examples.name}, context")
@@ -188,11 +188,11 @@ def encode_questions(
         with_indices=True,
         remove_columns=examples.rows.column_names,
         features=columns,
-        load_from_cache_file=False,  # the tally is of this very pass
+        load_from_cache_file=False,  # the tally counts this pass
         desc="Encoding questions",
     )
     if not len(windows):
-        raise InputError(f"{examples.name}: the tokenizer makes nothing of any answer")
+        raise InputError(f"{examples.name}: the tokenizer drops every answer")
     return EncodedQuestions(windows, tally["cut"], tally["lost"])
 
 
@@ -201,11 +201,11 @@ class QuestionCollator:
     """Collate windows of [`encode_questions`], padded at the end to the longest of them.
 
     The batch (B windows, width T) holds `input_ids`, `attention_mask` int64 (B, T); `token_type_ids` and `language`
-    (numbers of maps) int64 (B, T) where the model wants them; in training `start_positions`, `end_positions` int64
-    (B,), else `opens`, `closes` int64 (B, T).
+    (map numbers) int64 (B, T) if the model reads them; in training `start_positions`, `end_positions` int64 (B,), else
+    `opens`, `closes` int64 (B, T).
 
     Args:
-        pad_token_id: the padding token.
+        pad_token_id: id of the padding token.
     """
 
     pad_token_id: int
@@ -231,12 +231,12 @@ class QuestionCollator:
 
 @dataclass(frozen=True)
 class _Parts:
-    """How the two parts of a window are told apart.
+    """Token types and language inputs of the two parts of a window.
 
     Attributes:
-        languages: what the model wants to know.
-        segments: token types of the two parts, where these tell one text from another.
-        mark: id of the boundary mark alone; -1 where the vocabulary has none.
+        languages: language inputs of the model.
+        segments: token types of the two parts, if the model reads them as segments.
+        mark: id of the lone boundary mark; -1 if the vocabulary has none.
     """
 
     languages: LanguageInputs
@@ -258,7 +258,7 @@ class _Parts:
         return ["token_types"] * typed + ["language_numbers"] * (self.languages.maps is not None)
 
     def columns(self, question_lang: str, context_lang: str) -> dict[str, list[int]]:
-        """What the rows of a question carry."""
+        """Return the columns of one question."""
         found: dict[str, list[int]] = {} if self.segments is None else {"token_types": list(self.segments)}
         own = [self.languages.columns(code) for code in (question_lang, context_lang)]
         for name, column in (("language_row", "token_types"), ("language_number", "language_numbers")):
@@ -276,12 +276,12 @@ def _features(parts: _Parts, training: bool) -> Features:
 
 
 def _spans(tokens: int, room: int, overlap: int) -> list[slice]:
-    """The tokens of each window: at least one window, and none that has only what the one before it has."""
+    """Return the tokens of each window: at least one window, and none without new tokens."""
     return [slice(start, start + room) for start in range(0, max(tokens - overlap, 1), room - overlap)]
 
 
 def _answer_tokens(text: TokenText, answers: Mapping[str, list]) -> tuple[int, int] | None:
-    """First and last token of the first answer."""
+    """Return the first and last token of the first answer."""
     answer, start = answers["text"][0], answers["answer_start"][0]
     lead = len(answer) - len(answer.lstrip())
     return text.tokens_of(start + lead, start + len(answer.rstrip()))

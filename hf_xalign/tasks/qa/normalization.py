@@ -1,7 +1,7 @@
-"""Answers reduced to what counts when they are compared: MLQA's rules for each language, or SQuAD's for all.
+"""Normalise answers before they are compared: MLQA's rules for each language, or SQuAD's for all.
 
-MLQA (Lewis et al. 2020) takes SQuAD's normalisation and adapts it to a language: its articles go, all
-of Unicode's punctuation goes, and Chinese is compared character by character where blanks do not end words.
+MLQA (Lewis et al. 2020) adapts SQuAD's normalisation to each language. It removes that language's articles and all
+Unicode punctuation, and compares Chinese by characters.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import string
 import unicodedata
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import regex
 
 from hf_xalign.errors import InputError
 
 Rules = Literal["mlqa", "squad"]
-RULES = ("mlqa", "squad")
+RULES = get_args(Rules)
 
 _ASCII_MARKS = regex.compile(f"[{regex.escape(string.punctuation)}]")
-# Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, so MLQA does.
+# Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, and so does MLQA.
 _MARKS = regex.compile(r"[\p{P}$+<=>^`|~]")
 
 _ARTICLES = {
@@ -27,10 +27,10 @@ _ARTICLES = {
     "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
     "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
     "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-    # A prefix, and often the second one: MLQA takes the two letters out wherever they stand.
+    # A prefix, and often the second one: MLQA removes the two letters everywhere.
     "ar": "ال",
 }
-# Other codes of languages that have rules here.
+# Other codes of the languages with rules.
 _TWO_LETTERS = {
     "eng": "en",
     "deu": "de",
@@ -47,7 +47,7 @@ _TWO_LETTERS = {
     "khm": "km",
     "mya": "my",
 }
-# Scripts that have no blanks between words; a letter with its marks is a token.
+# Scripts without blanks between words; each letter with its marks is a token.
 _LETTERS = {
     "zh": r"\p{Han}",
     "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
@@ -58,37 +58,27 @@ _LETTERS = {
 }
 
 
-def normalize_answer(text: str, language: str, rules: Rules = "mlqa") -> str:
-    """An answer as it is compared: the tokens of [`answer_tokens`] with a blank between two.
-
-    Raises:
-        InputError: no such rules.
-    """
-    return " ".join(answer_tokens(text, language, rules))
-
-
 def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
-    """The tokens that F1 counts: lower case, without punctuation, then without articles.
+    """Return the tokens of an answer that F1 counts: lower case, without punctuation and articles.
 
-    - `mlqa`: punctuation is Unicode's; articles are those of English, German, Spanish, Vietnamese and Arabic (Hindi
-      and Chinese have none, and of other languages none go). Blanks separate tokens, and in Chinese every Han
-      character is one too; so is, beyond MLQA, every letter of Japanese, Thai, Lao, Khmer and Burmese. Text is put in
-      NFC first, so that a decomposed Vietnamese article is found.
-    - `squad`: SQuAD 1.1's, made for English, whatever the language: ASCII punctuation, English articles, blanks.
-      XTREME scores XQuAD and TyDi so, which a comparison with its figures needs.
+    - `mlqa`: removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
+      separate tokens. Every Han character is a token in Chinese, and (beyond MLQA) every letter in Japanese, Thai,
+      Lao, Khmer and Burmese. Text is NFC-normalised first, so that a decomposed Vietnamese article is found.
+    - `squad`: SQuAD 1.1's rules for English, in any language: ASCII punctuation, English articles, blanks. XTREME
+      scores XQuAD and TyDi this way.
 
     Punctuation leaves no blank (`well-known` is one token); an article does.
 
     Args:
-        text: an answer.
+        text: the answer.
         language: code of the answer's language (`de`, `zh-Hant`).
-        rules: which of the two.
+        rules: `mlqa` or `squad`.
 
     Raises:
-        InputError: no such rules.
+        InputError: the rules are unknown.
     """
     if rules not in RULES:
-        raise InputError(f"rules={rules!r}: answers are compared by the rules of {' or '.join(RULES)}")
+        raise InputError(f"rules={rules!r}: choose {' or '.join(RULES)}")
     if rules == "squad":
         articles, letters = _expressions("en")
         marks = _ASCII_MARKS
@@ -104,7 +94,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 
 @cache
 def _expressions(base: str) -> tuple[regex.Pattern[str] | None, regex.Pattern[str] | None]:
-    """Of a language's articles, and of letters that are tokens by themselves; None where it has no such."""
+    """Return the expressions of a language's articles and one-letter tokens, each None if it has none."""
     base = _TWO_LETTERS.get(base, base)
     articles, letter = _ARTICLES.get(base), _LETTERS.get(base)
     return (

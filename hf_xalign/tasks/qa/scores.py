@@ -1,4 +1,4 @@
-"""Token F1 and exact match of answers, for each question and by language."""
+"""Score answers by token F1 and exact match, for each question and by language."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hf_xalign.tasks.qa.normalization import Rules, answer_tokens
 
 
 class AnswerScores(NamedTuple):
-    """Of each question, float64 (questions,), 0 to 1: what `ExampleScores.from_values` takes.
+    """Scores of each question, from 0 to 1.
 
     Attributes:
-        f1: token F1.
-        exact_match: 1 where the answer is a reference, else 0.
+        f1: token F1, float64 (questions,).
+        exact_match: 1 if the answer equals a reference, else 0; float64 (questions,).
     """
 
     f1: np.ndarray
@@ -31,31 +31,30 @@ def score_answers(
     *,
     rules: Rules = "mlqa",
 ) -> AnswerScores:
-    """F1 and exact match of each answer against the reference that it does best with.
+    """Return F1 and exact match of each answer with its best reference.
 
-    With c the tokens that both have (each as often as both have it), F1 = 2 c / (tokens of one + tokens of the
-    other). Where normalisation leaves nothing of either, as of the answer `A`, it is 1, as in SQuAD 2.0's evaluation;
-    SQuAD 1.1's and MLQA's have an exact match with F1 0 there.
+    With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalisation removes all
+    tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
 
     Args:
-        predictions: an answer each, empty where there is none.
-        references: one or more right answers each.
-        languages: of each answer (where question and context differ, the context's), or one for all.
-        rules: how answers are normalised, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
+        predictions: one answer for each question, empty if there is none.
+        references: one or more right answers for each question.
+        languages: language of each answer (the context's, if the question's differs), or one for all.
+        rules: normalisation, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
 
     Raises:
-        InputError: there is nothing to score, the lengths differ, a question has no reference, or no such rules.
+        InputError: there are no answers, lengths differ, a question has no reference, or the rules are unknown.
     """
     codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
     if not len(predictions) or not len(predictions) == len(references) == len(codes):
         raise InputError(
-            f"{len(predictions)} answers, references of {len(references)} questions, {len(codes)} languages: there "
-            "must be as many of each, and at least one"
+            f"{len(predictions)} answers, references of {len(references)} questions, {len(codes)} languages: "
+            "the numbers must be the same, and at least 1"
         )
     f1, exact = np.zeros(len(predictions)), np.zeros(len(predictions))
     for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
         if isinstance(golds, str) or not len(golds):
-            raise InputError(f"question {row}: {golds!r} is no list of one or more right answers")
+            raise InputError(f"question {row}: {golds!r} is not a list of one or more right answers")
         ours = answer_tokens(prediction, language, rules)
         theirs = [answer_tokens(gold, language, rules) for gold in golds]
         f1[row] = max(_overlap(ours, tokens) for tokens in theirs)
@@ -64,15 +63,15 @@ def score_answers(
 
 
 def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, Any]:
-    """Means over the questions of each language, and over languages.
+    """Average scores over the questions of each language, then over languages.
 
     Args:
-        scores: of [`score_answers`].
-        languages: as there.
+        scores: scores of [`score_answers`].
+        languages: language of each answer, or one for all.
 
     Returns:
-        `f1` and `exact_match`: means of the languages' means, in which a language counts the same whatever its number
-        of questions; `questions`: how many there were; `languages`: by code, the same three of each.
+        `f1` and `exact_match`: means of the languages' means, so that all languages weigh the same; `questions`: their
+        number; `languages`: code -> the same three values of one language.
     """
     codes = np.broadcast_to(np.asarray(languages), scores.f1.shape)
     found: dict[str, dict[str, float]] = {}

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.qa.answers import best_answers, window_spans
+from hf_xalign.tasks.qa.answers import best_spans, window_spans
 from hf_xalign.tasks.qa.features import QuestionCollator, encode_questions
 from hf_xalign.tasks.qa.normalization import Rules
 from hf_xalign.tasks.qa.scores import score_answers
@@ -30,17 +30,22 @@ _NOT_INPUTS = ("start_positions", "end_positions", "opens", "closes")
 
 @dataclass(frozen=True)
 class QuestionTask(Task):
-    """The first and the last token of the answer (Devlin et al. 2019, section 4.2).
+    """Extractive question answering: predict the first and last token of the answer (Devlin et al. 2019, 4.2).
 
-    The loss of a window is the mean of both cross entropies over its tokens, padding left out, so that it does not
-    depend on which windows share a batch; the loss of a step is a mean over windows.
+    The loss of a window is the mean of both cross entropies over its tokens without padding, so it does not depend on
+    the other windows of a batch. The loss of a step is a mean over windows.
 
     Attributes:
-        metric: the headline score.
-        overlap: tokens of the context that two windows share.
-        max_question_tokens: a longer question is cut off.
-        max_answer_tokens: longer answers are not looked for.
-        rules: by which answers are compared, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
+        metric: headline score.
+        overlap: number of context tokens that two windows share.
+        max_question_tokens: maximum number of question tokens; the rest is cut off.
+        max_answer_tokens: maximum number of answer tokens.
+        rules: rules for comparing answers, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
+
+    Example:
+        >>> task = QuestionTask(metric="exact_match", max_answer_tokens=10)
+        >>> task.head, task.config()
+        ('ForQuestionAnswering', {})
     """
 
     kind: ClassVar[str] = "questions"
@@ -52,7 +57,7 @@ class QuestionTask(Task):
     rules: Rules = "mlqa"
 
     def config(self) -> dict[str, Any]:
-        """Nothing: there are no labels."""
+        """Return an empty dict, since there are no labels."""
         return {}
 
     def encode(
@@ -64,7 +69,7 @@ class QuestionTask(Task):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Windows of [`encode_questions`]."""
+        """Encode questions as windows of [`encode_questions`]."""
         found = encode_questions(
             examples,
             tokenizer,
@@ -78,27 +83,27 @@ class QuestionTask(Task):
             logger.warning("%s: %d questions are cut off", examples.name, found.cut_questions)
         if found.lost_answers:
             logger.warning(
-                "%s: %d questions are left out, of whose answer the tokenizer makes nothing",
+                "%s: %d questions are left out, since the tokenizer drops their whole answer",
                 examples.name,
                 found.lost_answers,
             )
         return found.windows
 
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """A [`QuestionCollator`]."""
+        """Return a [`QuestionCollator`]."""
         return QuestionCollator(pad_token_id)
 
     def count_items(self, batch: Batch) -> int:
-        """Windows."""
+        """Count the windows."""
         return len(batch["input_ids"])
 
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """What the model reads, and the labels or characters."""
+        """Split a batch into the model's inputs and the labels or characters."""
         inputs = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
         return inputs, {name: value for name, value in batch.items() if name in _NOT_INPUTS}
 
     def loss(self, output: Any, batch: Batch) -> Tensor:
-        """Sum over windows of the mean of both cross entropies."""
+        """Sum the mean of both cross entropies over the windows."""
         padding = batch["attention_mask"] == 0
         losses = [
             F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
@@ -110,7 +115,7 @@ class QuestionTask(Task):
         return (losses[0] + losses[1]) / 2
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """Of each window its best span, float64 (3,): first character, character after the last, score."""
+        """Return the best span of each window, float64 (3,): first character, end, score."""
         found = window_spans(
             output.start_logits,
             output.end_logits,
@@ -118,16 +123,18 @@ class QuestionTask(Task):
             batch["closes"],
             max_answer_tokens=self.max_answer_tokens,
         )
-        return list(torch.stack([column[:, 0].double() for column in found], dim=1).cpu().numpy())
+        return list(torch.stack([column.double() for column in found], dim=1).cpu().numpy())
 
     def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:
-        """The answer to each question; arguments as of `score`."""
-        starts, ends, scores = np.stack(predictions)[:, :, None].transpose(1, 0, 2)
-        spans = best_answers(np.asarray(encoded["question"][:]), starts, ends, scores, count=len(examples))
-        return spans.texts(examples.rows["context"][:])
+        """Return the text of the answer to each question, empty if there is none; arguments as for `score`."""
+        spans = best_spans(np.asarray(encoded["question"][:]), np.stack(predictions), len(examples))
+        return [
+            context[start:end] if start >= 0 else ""
+            for context, (start, end) in zip(examples.rows["context"], spans.tolist(), strict=True)
+        ]
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """F1 and exact match of each question."""
+        """Return the F1 and exact match of each question."""
         answers = self.answers(examples, encoded, predictions)
         references = [row["text"] for row in examples.rows["answers"]]
         found = score_answers(answers, references, examples.rows["context_lang"][:], rules=self.rules)

@@ -1,4 +1,4 @@
-"""Words to token ids, keeping for every word the span of its subwords."""
+"""Encode words as token ids, with the token span of every word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# XLM-R and its kin put the word-boundary mark before some words as a token of its own; it is not part of the word.
+# XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
 _BOUNDARY = "▁"
 
 
@@ -24,9 +24,9 @@ class EncodedWords(NamedTuple):
     """Sentences as token ids with the token span of each word.
 
     Attributes:
-        input_ids: one list of token ids a sentence, special tokens included.
-        spans: one int32 array of shape (words, 2) a sentence: the word's tokens are `[start, end)` in `input_ids`.
-            A word without a subword, or cut by truncation even in part, has the empty span (0, 0).
+        input_ids: token ids of each sentence, with special tokens.
+        spans: for each sentence int32 (words, 2), the token span `[start, end)` of each word in `input_ids`. A word
+            without subwords, or cut by truncation even in part, has the empty span (0, 0).
     """
 
     input_ids: list[list[int]]
@@ -34,13 +34,13 @@ class EncodedWords(NamedTuple):
 
 
 def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """The tokenizer to use on text that is already split into words.
+    """Return the tokenizer to use on text that is already split into words.
 
-    A byte-level tokenizer marks the start of a word by the blank before it: on split text it must add that blank
-    itself, so a copy with `add_prefix_space=True` is returned for those.
+    A byte-level tokenizer marks the start of a word by the blank before it. On split text it must add that blank, so
+    this returns a copy with `add_prefix_space=True`.
 
     Raises:
-        InputError: the tokenizer is a slow one, without `word_ids`.
+        InputError: the tokenizer is slow, so it has no `word_ids`.
     """
     if not tokenizer.is_fast:
         raise InputError(
@@ -63,9 +63,9 @@ def tokenize_words(
     """Encode sentences that are already split into words.
 
     Args:
-        tokenizer: a fast tokenizer; pass it through [`word_tokenizer`] first when it may be byte-level.
-        sentences: one list of words a sentence.
-        max_length: tokens a sentence at most, specials included; default the tokenizer's `model_max_length`.
+        tokenizer: a fast tokenizer; pass it through [`word_tokenizer`] first if it may be byte-level.
+        sentences: the words of each sentence.
+        max_length: largest number of tokens, special ones included; the tokenizer's `model_max_length` by default.
     """
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
     encoded = tokenizer(
@@ -93,7 +93,7 @@ def tokenize_words(
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The special tokens that the tokenizer puts before and after a sentence, [CLS] and [SEP] for most."""
+    """Return the special tokens before and after a sentence, such as [CLS] and [SEP]."""
     ids = tokenizer("a").input_ids
     special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
     text = [k for k, is_special in enumerate(special) if not is_special]
@@ -103,11 +103,10 @@ def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[i
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
-    """Refuse text that the tokenizer does not know.
+    """Check that the tokenizer knows the text.
 
     Raises:
-        InputError: more than half of the tokens are unknown: the tokenizer is another model's, or was made up because
-            the folder has none.
+        InputError: more than half of the tokens are unknown, so the tokenizer is missing or belongs to another model.
     """
     ids = [token for row in tokenizer(list(texts), add_special_tokens=False).input_ids for token in row]
     unknown = sum(token == tokenizer.unk_token_id for token in ids)
@@ -121,7 +120,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], w
 def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
-    """As [`tokenize_words`] for sentences whose "words" are this tokenizer's own tokens (subword links)."""
+    """Encode sentences whose "words" are this tokenizer's own tokens (subword links)."""
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
     before, after = special_frame(tokenizer)
     room = limit - len(before) - len(after)
@@ -146,30 +145,42 @@ def encode_pairs(
 ) -> Dataset:
     """Encode a word-aligned dataset for training.
 
-    A link is dropped when either word has no subword or was cut by truncation, never clamped; a pair with no link
-    left is dropped and counted in the log.
+    A link is dropped, never clamped, if either word has no subword or was cut by truncation. A pair without links left
+    is dropped, and the log counts these.
 
     Args:
-        dataset: columns `source_words`, `target_words`, `links`, `source_lang` (see DESIGN's parallel data).
+        dataset: columns `source_words`, `target_words`, `links` and `source_lang`, see [`align_words`].
         tokenizer: a fast tokenizer.
-        max_length: tokens a side at most; default the tokenizer's `model_max_length`.
-        subword_links: the `*_words` are this tokenizer's tokens and links are between tokens.
+        max_length: largest number of tokens a side; the tokenizer's `model_max_length` by default.
+        subword_links: the `*_words` are this tokenizer's tokens, and links connect tokens.
         num_proc: processes of `datasets.map`.
 
     Returns:
-        A dataset with `source_ids`, `target_ids` (token ids), `source_starts`, `source_ends`, `target_starts`,
-        `target_ends` (token span of each word, start == end where there is none), `links` ((i, j) word indices),
-        `source_lang`, and `length` (tokens of the longer side). It is memory-mapped like any `datasets.map` result.
+        A memory-mapped dataset with `source_ids`, `target_ids` (token ids), `source_starts`, `source_ends`,
+        `target_starts`, `target_ends` (token span of each word, start == end if it has none), `links` ((i, j) word
+        indices), `source_lang`, and `length` (tokens of the longer side).
 
     Raises:
-        InputError: a needed column is missing, the tokenizer has no `word_ids`, a link points outside its sentence,
-            or no pair keeps a link.
+        InputError: a column is missing, the tokenizer has no `word_ids`, a link points outside its sentence, or no
+            pair keeps a link.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> backend = Tokenizer(models.WordPiece({"[UNK]": 0, "off": 1, "##en": 2, "open": 3}))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+        >>> pair = {"source_words": ["offen"], "target_words": ["open"], "links": [[0, 0]], "source_lang": "de"}
+        >>> row = encode_pairs(Dataset.from_list([pair]), tokenizer)[0]
+        >>> row["source_ids"], row["source_starts"], row["source_ends"], row["links"]
+        ([1, 2], [0], [2], [[0, 0]])
     """
     missing = [c for c in ("source_words", "target_words", "links", "source_lang") if c not in dataset.column_names]
     if missing:
         raise InputError(
-            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): "
-            "run hf_xalign.links.align_words on it first"
+            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}). "
+            "Run hf_xalign.links.align_words on it first."
         )
     words_tokenizer = word_tokenizer(tokenizer)
     encode = _encode_subwords if subword_links else tokenize_words
@@ -212,5 +223,5 @@ def encode_pairs(
     if dropped:
         logger.info("%d of %d pairs dropped: no link left after truncation", dropped, len(dataset))
     if len(encoded) == 0:
-        raise InputError("no pair keeps a word link after encoding: check the links and max_length")
+        raise InputError("no pair keeps a word link after encoding. Check the links and max_length.")
     return encoded

@@ -182,6 +182,21 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(list(parts))
 
 
+def check_parallel(dataset: Dataset, name: str) -> None:
+    """Check that a dataset is parallel text with rows.
+
+    Raises:
+        InputError: a column is missing, or there are no rows.
+    """
+    if missing := [column for column in COLUMNS if column not in dataset.column_names]:
+        raise InputError(
+            f"{name} has no column {', '.join(missing)} (there are {', '.join(dataset.column_names)}). Load it by "
+            "hf_xalign.data.load_parallel, or rename its columns."
+        )
+    if not len(dataset):
+        raise InputError(f"{name} has no rows")
+
+
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:
     """Return one path, the two paths of line-aligned files, or none if the name can only be a Hub id."""
     if not isinstance(source, (str, Path)):

@@ -1,4 +1,4 @@
-"""Sentence pairs as token ids, without words or links: what sentence contrast and TLM read."""
+"""Encode sentence pairs as token ids, without words or links, for sentence contrast and TLM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import check_vocabulary, special_frame
-from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -21,12 +21,12 @@ _CHECKED_ROWS = 1000  # whose text must be known to the tokenizer
 
 
 class PairCounts(NamedTuple):
-    """What became of one language's pairs.
+    """Counts of one language's pairs.
 
     Attributes:
-        kept: pairs left.
+        kept: pairs left after the filters.
         short: pairs dropped because a side has too few tokens.
-        long: pairs dropped because both sides together have too many tokens (and neither too few).
+        long: other pairs dropped because both sides together have too many tokens.
     """
 
     kept: int
@@ -40,11 +40,11 @@ class PairCounts(NamedTuple):
 
 
 class SentencePairs(NamedTuple):
-    """Encoded pairs and how many there were.
+    """Encoded pairs with their counts.
 
     Attributes:
-        dataset: see [`encode_sentence_pairs`].
-        counts: by the other language (`source_lang`).
+        dataset: the pairs, see [`encode_sentence_pairs`].
+        counts: counts by `source_lang`.
     """
 
     dataset: Dataset
@@ -52,7 +52,7 @@ class SentencePairs(NamedTuple):
 
 
 class SentenceFrame(NamedTuple):
-    """The special tokens around one sentence and around two, as the tokenizer puts them.
+    """Special tokens that the tokenizer puts around one sentence and two.
 
     Attributes:
         before: at the start, `[CLS]` or `<s>`.
@@ -66,15 +66,15 @@ class SentenceFrame(NamedTuple):
 
     @property
     def pair_specials(self) -> int:
-        """Special tokens of two sentences in one sequence."""
+        """Number of special tokens in a sequence of two sentences."""
         return len(self.before) + len(self.between) + len(self.after)
 
 
 def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
-    """The tokenizer's own templates for one sentence and for two.
+    """Return the tokenizer's special tokens for one sentence and two.
 
     Raises:
-        InputError: the tokenizer puts nothing between two sentences, or frames two in another way than one.
+        InputError: the tokenizer has no separator between two sentences, or starts or ends two differently from one.
     """
     before, after = special_frame(tokenizer)
     text = tokenizer("a", add_special_tokens=False).input_ids
@@ -84,9 +84,9 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
     if not frame.between or pair != [*before, *text, *frame.between, *text, *after]:
         raise InputError(
             f"{tokenizer.name_or_path or type(tokenizer).__name__} encodes two sentences as "
-            f"{tokenizer.convert_ids_to_tokens(pair)}: there must be a separator between them, and at the ends what "
-            "one sentence has. Take the tokenizer that the model was trained with, or give it a post-processor with a "
-            "pair template (tokenizers.processors.TemplateProcessing)"
+            f"{tokenizer.convert_ids_to_tokens(pair)}. There must be a separator between them, and the ends must be "
+            "those of one sentence. Take the model's own tokenizer, or give it a post-processor with a pair template "
+            "(tokenizers.processors.TemplateProcessing)."
         )
     return frame
 
@@ -101,39 +101,32 @@ def encode_sentence_pairs(
 ) -> SentencePairs:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 
-    Tokens are counted as the tokenizer makes them out of the text, without special tokens, so a concatenated pair has
-    up to `max_tokens` and the 3 or 4 of its frame. Nothing is truncated. Where the tokenizer's `model_max_length` is
-    below that, it is the limit.
+    Special tokens do not count, so a concatenated pair has up to `max_tokens` and its 3 or 4 special tokens.
+    Nothing is truncated. A smaller `model_max_length` of the tokenizer lowers the limit.
 
     Args:
         dataset: columns `source`, `target`, `source_lang`, `target_lang`.
-        tokenizer: the model's.
-        min_tokens: a pair with a side of fewer tokens is dropped.
-        max_tokens: a pair with more tokens on both sides together is dropped.
+        tokenizer: the model's tokenizer.
+        min_tokens: drop a pair if a side has fewer tokens.
+        max_tokens: drop a pair if both sides together have more tokens.
         num_proc: processes of `datasets.map`.
 
     Returns:
         The counts by language, and a dataset with `source_ids`, `target_ids` (token ids without special tokens),
         `length` (tokens of both sides), `source_lang`, `target_lang`, and `pair`: the row's number in `dataset`,
-        which stays the same whatever the filters drop.
+        whatever the filters drop.
 
     Raises:
         InputError: a column is missing or has an empty cell, the limits exclude each other, the tokenizer does not
             know the text, or no pair is left.
     """
-    if missing := [column for column in COLUMNS if column not in dataset.column_names]:
-        raise InputError(
-            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): "
-            "load it by hf_xalign.data.load_parallel, or rename its columns"
-        )
-    if len(dataset) == 0:
-        raise InputError("the dataset has no pairs")
+    check_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
     if min_tokens < 1 or 2 * min_tokens > limit:
         raise InputError(
             f"min_tokens={min_tokens} and at most {limit} tokens on both sides together (max_tokens={max_tokens}, the "
-            f"tokenizer's model_max_length {tokenizer.model_max_length}) let no pair pass: min_tokens must be at "
-            "least 1 and at most half of the other"
+            f"tokenizer's model_max_length {tokenizer.model_max_length}) let no pair pass. min_tokens must be at "
+            "least 1 and at most half of the other."
         )
     if limit < max_tokens:
         logger.info("max_tokens=%d is more than the tokenizer allows a pair; the limit is %d", max_tokens, limit)
@@ -146,7 +139,7 @@ def encode_sentence_pairs(
         for side in ("source", "target"):
             for row, text in zip(rows, batch[side], strict=True):
                 if text is None:
-                    raise InputError(f"row {row}: the column {side} is empty: fill it, or remove the row")
+                    raise InputError(f"row {row}: the column {side} is empty. Fill it, or remove the row.")
             columns[f"{side}_ids"] = tokenizer(
                 batch[side],
                 add_special_tokens=False,
@@ -154,10 +147,7 @@ def encode_sentence_pairs(
                 return_token_type_ids=False,
                 verbose=False,
             ).input_ids
-        sizes = [
-            (len(source), len(target))
-            for source, target in zip(columns["source_ids"], columns["target_ids"], strict=True)
-        ]
+        sizes = list(zip(*(map(len, columns[f"{side}_ids"]) for side in ("source", "target")), strict=True))
         columns["length"] = [sum(pair) for pair in sizes]
         columns["shorter"] = [min(pair) for pair in sizes]
         columns["pair"] = rows
@@ -172,25 +162,25 @@ def encode_sentence_pairs(
         desc="Encoding sentence pairs",
     )
     kept, counts = _filtered(encoded, min_tokens, limit)
-    told = "; ".join(f"{name}: {n.short} short, {n.long} long of {n.total}" for name, n in counts.items())
+    summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {n.total}" for name, n in counts.items())
     rules = f"short: a side under {min_tokens} tokens, long: over {limit} on both sides together"
     if not len(kept):
         raise InputError(
-            f"no pair is left ({told}; {rules}): lower min_tokens, which user-interface strings and titles need, or "
-            "raise max_tokens"
+            f"no pair is left ({summary}; {rules}). Lower min_tokens, as user-interface strings and titles need, or "
+            "raise max_tokens."
         )
     if len(kept) < len(encoded):
-        logger.info("pairs dropped: %s (%s)", told, rules)
+        logger.info("pairs dropped: %s (%s)", summary, rules)
         encoded = encoded.select(kept)
     return SentencePairs(encoded.remove_columns("shorter"), counts)
 
 
 def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
-    """How often each token is in encoded pairs.
+    """Count the occurrences of each token in encoded pairs.
 
     Args:
-        dataset: from [`encode_sentence_pairs`].
-        vocabulary: tokens that there are.
+        dataset: result of [`encode_sentence_pairs`].
+        vocabulary: size of the vocabulary.
 
     Returns:
         int64 (vocabulary,).
@@ -203,7 +193,7 @@ def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
 
 
 def _filtered(encoded: Dataset, min_tokens: int, max_tokens: int) -> tuple[np.ndarray, dict[str, PairCounts]]:
-    """Numbers of the rows that pass, and what became of each language's, without a Python object a row."""
+    """Return the numbers of the rows that pass and the counts by language, without a Python object a row."""
     passed: list[np.ndarray] = []
     tally: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
     columns = encoded.select_columns(["length", "shorter", "source_lang"]).with_format("numpy")

@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
-from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.neural import LinkMethod, encoder_links, predict_links
@@ -110,11 +110,9 @@ def align_words(
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     heuristic(symmetrization)
-    _check_columns(dataset, "the dataset")
+    check_parallel(dataset, "the dataset")
     if extra_data is not None:
-        _check_columns(extra_data, "extra_data")
-    if not len(dataset):
-        raise InputError("the dataset has no rows, so there is nothing to link")
+        check_parallel(extra_data, "extra_data")
     by_pair = _rows_by_pair(dataset)
     kind, paths = _parse_aligner(aligner, files, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"
@@ -307,12 +305,6 @@ def _parse_aligner(
     if missing:
         raise InputError(f"files= has no {kind} file for the source language {', '.join(missing)}")
     return kind, {lang: Path(found) for lang, found in paths.items() if found is not None}
-
-
-def _check_columns(data: Dataset, name: str) -> None:
-    missing = [column for column in COLUMNS if column not in data.column_names]
-    if missing:
-        raise InputError(f"{name} has no column {', '.join(missing)}; parallel text has {', '.join(COLUMNS)}")
 
 
 def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:

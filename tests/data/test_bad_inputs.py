@@ -321,11 +321,11 @@ def test_encoding(tokenizer):
         "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
         "no column links.*align_words": lambda: encode_pairs(make_links(3).remove_columns("links"), tokenizer),
         "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),
-        r"no pair is left \(de: 2 short, 1 long of 3.*lower min_tokens.*max_tokens": lambda: encode(few),
+        r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
         "let no pair pass": [partial(encode, few, **own) for own in limits],
         "no column source_lang": lambda: encode(letters((9, 9)).remove_columns("source_lang")),
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
-        "no pairs": lambda: encode(letters((9, 9)).select([])),
+        "the dataset has no rows": lambda: encode(letters((9, 9)).select([])),
         "the source column: the tokenizer": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
     refused(table)
@@ -421,14 +421,14 @@ def test_token_entries(tmp_path):
     reasons = {
         "n at least 1": [[]],
         r"\(1, 3\)": [[[1, 2, 3]]],
-        "no file of token entries": [[[1, 2], [3]], [[1, "x"]], [[1, 2**70]]],
+        "not a file of token entries": [[[1, 2], [3]], [[1, "x"]], [[1, 2**70]]],
         "negative token": [[[1, -2]]],
-        r"entry \[4, 4\] is of a token with itself": [[[1, 2], [4, 4]]],
+        r"entry \[4, 4\] pairs a token with itself": [[[1, 2], [4, 4]]],
         r"entry \[1, 2\] is there twice": [[[1, 2], [3, 4], [1, 2]]],
     }
     for reason, damages in reasons.items():
         table[f"{ENTRIES_FILE}.*{reason}"] = [file({"entries": entries}) for entries in damages]
-    table["no file of token entries"] = [file(text) for text in ("", "[1, 2]", '{"entries": [[1, 2]]}', "{")]
+    table["not a file of token entries"] = [file(text) for text in ("", "[1, 2]", '{"entries": [[1, 2]]}', "{")]
     refused(table, tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
         dataset = Dataset.from_list([{**row, "source_lang": f"l{k}"} for k, row in enumerate(rows)])
         if not left:
             with pytest.raises(
-                InputError, match="no pair keeps a word link after encoding: check the links and max_length"
+                InputError, match=r"no pair keeps a word link after encoding\. Check the links and max_length"
             ):
                 encode_pairs(dataset, tokenizer, max_length=limit)
             return

@@ -1,4 +1,4 @@
-"""DICT-MLM's labels: what is predicted for a hidden token may be its translation."""
+"""Labels of DICT-MLM: the label of a hidden token may be its translation."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import numpy as np
 from hf_xalign.data.pretraining.masking import IGNORED, example_draws
 from hf_xalign.errors import InputError
 
-_STREAM = 2  # of the draws here; masks have stream 0, the order of PPA's sides 1
+_STREAM = 2  # random stream of the labels; masks use stream 0, the order of PPA's sides 1
 
 
 class Translations:
-    """The translations of each token, looked up for many at once, in both directions of a dictionary.
+    """Translations of tokens in both directions of a dictionary, looked up for many tokens at once.
 
     Args:
         entries: int64 (n, 2), see [`~hf_xalign.data.pretraining.entries.TokenEntries`].
     """
 
     def __init__(self, entries: np.ndarray):
-        # Ascending by token, then by translation, whatever the order of the entries.
+        # Sorted by token, then by translation.
         both = np.unique(np.concatenate([entries, entries[:, ::-1]]), axis=0)
         self._tokens, self._starts, self._counts = np.unique(both[:, 0], return_index=True, return_counts=True)
         self._translations = both[:, 1]
 
     def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """A translation of each token, one of several being drawn; the token itself where there is none.
+        """Draw a translation of each token; a token without translations stays.
 
         Args:
             tokens: int64 (n,).
-            numbers: float (n,) in [0, 1): the draw.
+            numbers: float (n,) in [0, 1), the draws.
 
         Returns:
             int64 (n,).
@@ -47,22 +47,20 @@ def dict_mlm_labels(
     epoch: int,
     probability: float = 0.5,
 ) -> np.ndarray:
-    """Labels of DICT-MLM (Chaudhary et al. 2020, without language conditioning; ALIGN-MLM, appendix G.4).
+    """Draw the labels of DICT-MLM (Chaudhary et al. 2020, without language conditioning; ALIGN-MLM, appendix G.4).
 
-    With `probability`, drawn for each hidden token by itself, its label is its translation where the dictionary has
-    one. What the encoder reads stays as it is, also of the hidden tokens that a random token or the token itself
-    stands for.
+    Each hidden token with a translation has it as its label with `probability`. The encoder's input does not change.
 
     Args:
-        labels: int64 (B, T), those of [`~hf_xalign.data.pretraining.masking.mask_tokens`].
-        translations: of the dictionary.
+        labels: int64 (B, T), labels of [`~hf_xalign.data.pretraining.masking.mask_tokens`].
+        translations: translations of the tokens.
         examples: int64 (B,), number of each row in the corpus.
         seed: seed of the run.
         epoch: number of the epoch.
-        probability: that the label is the translation, 0.5 in the paper.
+        probability: probability that the label is the translation; 0.5 in the paper.
 
     Returns:
-        int64 (B, T), -100 where `labels` is.
+        int64 (B, T), with -100 where `labels` has it.
     """
     hidden = labels != IGNORED
     draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=_STREAM).reshape(-1, 2)
@@ -75,13 +73,13 @@ def dict_mlm_labels(
 
 
 def check_dict_probability(probability: float) -> None:
-    """Refuse what is no probability.
+    """Check that this is a probability.
 
     Raises:
-        InputError: see above.
+        InputError: it is below 0 or above 1.
     """
     if not 0 <= probability <= 1:
         raise InputError(
-            f"dict_probability={probability}: the probability that a label is the translation is between 0 and 1 (the "
-            "paper's is 0.5)"
+            f"dict_probability={probability}: the probability that a label is the translation is from 0 to 1 (0.5 in "
+            "the paper)"
         )

@@ -1,4 +1,4 @@
-"""Dictionaries of tokens: which word pieces of two languages mean the same."""
+"""Dictionaries of tokens: word pieces of two languages that translate each other."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _CHUNK = 10_000  # words tokenized at once
 
 @dataclass(frozen=True, eq=False)
 class TokenEntries:
-    """A dictionary of tokens, drawn once: the same for a whole run, on every process, and saved with the model.
+    """Dictionary of tokens, drawn once for a run and saved with the model.
 
     Make it with [`from_counterparts`] or [`from_dictionary`].
 
     Attributes:
-        ids: int64 (n, 2), the tokens b_i1 (of the natural language, or the pivot) and b_i2 (of the derived or the
-            other one) of each entry; no pair twice, and none of a token with itself.
-        origin: how it was made, in words.
-        share: part of the entries there were that was drawn, in (0, 1].
-        seed: of the draw.
-        dropped: what was not taken from a dictionary of words, a count by reason.
+        ids: int64 (n, 2), the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
+            entry, without repetition or entries of a token with itself.
+        origin: description of the source.
+        share: share of the available entries that was drawn, in (0, 1].
+        seed: seed of the draw.
+        dropped: count of unusable dictionary entries by reason.
     """
 
     ids: np.ndarray
@@ -51,16 +51,15 @@ class TokenEntries:
 
     @classmethod
     def from_counterparts(cls, counterparts: np.ndarray, *, share: float = 0.25, seed: int = 0) -> Self:
-        """Entries of a natural and a derived language, whose vocabularies correspond piece by piece.
+        """Draw entries of a natural and a derived language, whose vocabularies correspond piece by piece.
 
         Args:
             counterparts: int64 (n, 2), natural and derived token of every pair of pieces.
-            share: of the pairs, drawn without replacement; 0.25 in the paper. A larger share with the same seed has
-                all entries of a smaller one.
-            seed: of the draw.
+            share: share of the pairs to draw; 0.25 in the paper. A larger share with the same seed includes a smaller.
+            seed: seed of the draw.
 
         Raises:
-            InputError: the share is none, or leaves no entry.
+            InputError: the share is not in (0, 1], or leaves no entry.
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         return cls(ids, f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary", share, seed)
@@ -75,30 +74,29 @@ class TokenEntries:
         share: float = 1.0,
         seed: int = 0,
     ) -> Self:
-        """Token-level entries out of a word-level dictionary.
+        """Turn a dictionary of words into entries of tokens.
 
-        Each word is tokenized alone, as at the start of a word in running text (`▁haus` of a SentencePiece vocabulary,
-        `Ġhaus` of a byte-level one, `haus` of WordPiece). An entry of words becomes one of tokens where both words are
-        one single piece each: the embedding of a piece inside a longer word belongs to other words as well. These are
-        left out, and counted by the first reason that holds:
+        Each word is tokenized alone, as at the start of a word in running text (`▁haus`, `Ġhaus`, or `haus` in
+        WordPiece). Both words must be one piece each, because a piece inside a longer word belongs to other words too.
+        Other entries are dropped and counted by the first reason that holds:
 
         - `unknown`: a word has no piece, or the unknown token;
-        - `several_pieces`: a word has more than one, as all entries of several words have;
-        - `same_piece`: both words are the same piece (names, loans), whose cosine is 1 as it is;
-        - `repeated`: the same two pieces came before (of an uncased vocabulary, `March` after `march`).
+        - `several_pieces`: a word has more than one piece;
+        - `same_piece`: both words are the same piece (names, loans);
+        - `repeated`: the same two pieces came before (`March` after `march` in an uncased vocabulary).
 
-        Words are looked up in the case that the dictionary has them in; MUSE's are lower-cased, so in a cased
-        vocabulary a German noun's entry is about its lower-cased piece.
+        Words keep the dictionary's case. MUSE's are lower-cased, so in a cased vocabulary a German noun's entry is
+        about its lower-cased piece.
 
         Args:
             words: (pivot's word, other word), see [`~hf_xalign.data.dictionary.load_dictionary`].
             tokenizer: the model's fast tokenizer.
-            name: what messages and `origin` call the dictionary, its file.
-            share: of the entries that are left, drawn without replacement.
-            seed: of the draw.
+            name: name of the dictionary in messages and `origin`.
+            share: share of the usable entries to draw.
+            seed: seed of the draw.
 
         Raises:
-            InputError: the tokenizer is a slow one, no entry is left, or the share is none.
+            InputError: the tokenizer is slow, no entry is left, or the share is not in (0, 1].
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
@@ -116,28 +114,29 @@ class TokenEntries:
             else:
                 found[pivot, other] = None
         if not found:
+            reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
             raise InputError(
-                f"{name}: none of its {len(words)} entries has two words that are one piece each, and different ones "
-                f"({_told(dropped)}): take a larger dictionary, or one of languages that the tokenizer was made for"
+                f"{name}: none of its {len(words)} entries has two different words of one piece ({reasons}). Take "
+                "a larger dictionary, or one of languages that the tokenizer was made for."
             )
         ids = _draw(np.array([*found], dtype=np.int64), share, seed, name)
         origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece a word, of {len(words)} of words"
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())))
 
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
-        """Refuse entries that are not of a vocabulary of `size` tokens.
+        """Check that all tokens are in a vocabulary of `size` tokens.
 
         Raises:
             InputError: a token is outside it.
         """
         if (outside := self.ids >= size).any():
             raise InputError(
-                f"{name}: token {self.ids[outside][0]} in a vocabulary of {size}: these entries are of another "
-                "vocabulary; take the tokenizer and the encoder that they were made with, or make them anew"
+                f"{name}: token {self.ids[outside][0]} in a vocabulary of {size}. These entries belong to another "
+                "vocabulary: take the tokenizer and encoder that they were made with, or make them again."
             )
 
     def save(self, folder: str | Path) -> Path:
-        """Write them into a checkpoint's folder, whole or not at all; the file's path."""
+        """Write the entries into a checkpoint's folder and return the file's path."""
         path = Path(folder) / ENTRIES_FILE
         content = {
             "origin": self.origin,
@@ -152,14 +151,14 @@ class TokenEntries:
 
     @classmethod
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
-        """Read what [`save`] wrote.
+        """Read the entries that [`save`] wrote.
 
         Args:
-            folder: of the checkpoint.
+            folder: folder of the checkpoint.
             vocab_size: rows of the encoder's word embeddings.
 
         Raises:
-            InputError: the file is missing or malformed, or its entries are of another vocabulary.
+            InputError: the file is missing or malformed, or its entries belong to another vocabulary.
         """
         path = Path(folder) / ENTRIES_FILE
         try:
@@ -168,44 +167,44 @@ class TokenEntries:
             found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         except OSError as error:
             raise InputError(
-                f"{path}: cannot be read ({error.strerror}); a model of ALIGN-MLM or DICT-MLM has its entries beside "
-                "its weights: name its whole folder"
+                f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has its entries next to "
+                "its weights: name its whole folder."
             ) from error
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise InputError(
-                f"{path}: no file of token entries ({error!r}): restore it from its checkpoint"
+                f"{path}: not a file of token entries ({error!r}). Restore it from its checkpoint."
             ) from error
         if fault := _fault(ids):
-            raise InputError(f"{path}: {fault}: restore the file from its checkpoint")
+            raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
         entries = cls(ids, **found)
         entries.check_vocabulary(vocab_size, path)
         return entries
 
 
 def _fault(ids: Any) -> str | None:
-    """What is wrong with entries, if anything is."""
+    """Describe what is wrong with entries; None if nothing is."""
     if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2 or not len(ids):
-        return f"int64 (n, 2) with n at least 1 is wanted, this is {ids.dtype} {ids.shape}"
+        return f"expected int64 (n, 2) with n at least 1, found {ids.dtype} {ids.shape}"
     if (ids < 0).any():
         return f"a negative token in entry {ids[(ids < 0).any(1)][0].tolist()}"
     if (same := ids[:, 0] == ids[:, 1]).any():
-        return f"entry {ids[same][0].tolist()} is of a token with itself"
+        return f"entry {ids[same][0].tolist()} pairs a token with itself"
     kept, counts = np.unique(ids, axis=0, return_counts=True)
     return f"entry {kept[counts > 1][0].tolist()} is there twice" if (counts > 1).any() else None
 
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
-    """A share of the entries, in their order."""
+    """Draw a share of the entries, in their order."""
     if not 0 < share <= 1:
         raise InputError(f"dictionary share {share}: above 0 and at most 1 (the paper's is 0.25)")
     count = round(share * len(ids))
     if not count:
-        raise InputError(f"{name}: a share of {share} of {len(ids)} entries is none: make the share larger")
+        raise InputError(f"{name}: a share of {share} of {len(ids)} entries is none. Make the share larger.")
     return ids[np.sort(np.random.default_rng(seed).permutation(len(ids))[:count])]
 
 
 def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
-    """The one piece of each word, or the reason why there is none."""
+    """Return the single piece of each word, or the reason why there is none."""
     tokenizer = word_tokenizer(tokenizer)
     pieces: list[int | str] = []
     for start in range(0, len(words), _CHUNK):
@@ -216,7 +215,3 @@ def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> l
             else:
                 pieces.append(ids[0] if len(ids) == 1 else "several_pieces")
     return pieces
-
-
-def _told(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in sorted(dropped.items()))

@@ -1,7 +1,7 @@
-"""Tokens hidden from a masked language model, drawn for each example by itself.
+"""Hide tokens from a masked language model, drawn for each example separately.
 
-An example's draws are a function of the seed, the epoch and the example's number alone. Which examples share a batch,
-a process or a dataloader worker, and at which step a run is resumed, changes none of them.
+An example's draws depend only on the seed, the epoch and the example's number. Its batch, process and
+dataloader worker do not matter, nor where a run is resumed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class MaskingVocabulary(NamedTuple):
-    """What a tokenizer says about masking.
+    """Token ids that masking needs.
 
     Attributes:
-        mask_token_id: the token that stands for a hidden one.
-        special_ids: int64, ascending: tokens that are never hidden nor drawn, the unknown and the padding among them.
-        replacements: int64, ascending: every other token, one of which may take a hidden one's place.
+        mask_token_id: id of the mask token.
+        special_ids: int64, ascending: tokens that are never hidden or drawn, with the unknown and padding tokens.
+        replacements: int64, ascending: every other token; one of these may replace a hidden token.
     """
 
     mask_token_id: int
@@ -32,14 +32,12 @@ class MaskingVocabulary(NamedTuple):
     replacements: np.ndarray
 
     def maskable(self, input_ids: np.ndarray) -> np.ndarray:
-        """Which of the tokens may be hidden; bool, of the shape of `input_ids`."""
+        """Return a bool mask, of the shape of `input_ids`, of the tokens that may be hidden."""
         return ~np.isin(input_ids, self.special_ids)
 
 
 def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
-    """The ids that [`mask_tokens`] needs.
-
-    Ids that the encoder has rows for but the tokenizer no token (a padded vocabulary) are not among them.
+    """Return the ids that [`mask_tokens`] needs, without the unused ids of a padded vocabulary.
 
     Raises:
         InputError: the tokenizer has no mask token.
@@ -47,9 +45,9 @@ def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
     if tokenizer.mask_token_id is None:
         raise InputError(
             f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has no mask token, which masked "
-            "language modelling needs. Take a model that was trained with one, give its name to the tokenizer if it "
-            "has one under another name (tokenizer.add_special_tokens({'mask_token': '[MASK]'}), and "
-            "model.resize_token_embeddings(len(tokenizer)) where it is new), or switch the TLM/MLM term off"
+            "language modelling needs. Take a model that was trained with one, add one by "
+            "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) (and, if it is new, "
+            "model.resize_token_embeddings(len(tokenizer))), or switch the TLM/MLM term off"
         )
     special = np.unique(tokenizer.all_special_ids)
     known = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
@@ -59,20 +57,20 @@ def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
 def example_draws(
     examples: np.ndarray, counts: np.ndarray | int, *, seed: int, epoch: int, stream: int = 0
 ) -> np.ndarray:
-    """Uniform random numbers of each example: the SplitMix64 sequence that starts at a hash of what names it.
+    """Draw uniform random numbers for each example: the SplitMix64 sequence that starts at a hash of its arguments.
 
-    Steele et al. (2014), "Fast splittable pseudorandom number generators". A whole batch is drawn at once, where a
-    `numpy.random.Generator` an example would have to be made first.
+    Steele et al. (2014), "Fast splittable pseudorandom number generators". This draws a whole batch at once, without a
+    `numpy.random.Generator` for each example.
 
     Args:
         examples: int (B,), not negative: number of each example in the corpus.
-        counts: int (B,) or one for all: how many numbers each example needs.
+        counts: int (B,) or int: how many numbers each example needs.
         seed: seed of the run.
-        epoch: number of the epoch, so that an example is drawn anew in each.
-        stream: what the numbers are for; those of one stream say nothing about those of another.
+        epoch: number of the epoch; each epoch has other draws.
+        stream: purpose of the numbers; streams are independent of each other.
 
     Returns:
-        float64 (sum of counts,) in [0, 1), those of the first example first.
+        float64 (sum of counts,) in [0, 1), example by example.
     """
     key = np.zeros(1, dtype=np.uint64)
     for part in (seed, epoch, stream):
@@ -100,34 +98,31 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hide tokens of each row (BERT, Devlin et al. 2019).
 
-    Every maskable token is hidden with `probability`, independently of the others. So a short sentence may have no
-    hidden token (0.85^20, or 4%, of those with 20 tokens), as with transformers' collator; forcing one would
-    over-sample the tokens of short sentences. The loss is a mean over the hidden tokens of an optimizer step.
+    Every maskable token is hidden with `probability`, independently of the others. A short sentence may have no hidden
+    token (0.85^20, or 4%, of those with 20 tokens); forcing one would over-sample the tokens of short sentences.
 
     Args:
         input_ids: int64 (B, T).
-        maskable: bool (B, T), see [`MaskingVocabulary.maskable`]. The draws go to these in order, so padding on
-            either side changes nothing.
-        vocabulary: of the tokenizer.
+        maskable: bool (B, T), see [`MaskingVocabulary.maskable`]. Draws are assigned to these tokens in order, so
+            padding on either side changes nothing.
+        vocabulary: ids of the tokenizer, see [`masking_vocabulary`].
         examples: int64 (B,), number of each row in the corpus.
         seed: seed of the run.
         epoch: number of the epoch.
-        probability: that a token is hidden, and predicted.
-        mask_share: share of the hidden tokens in whose place the mask token is put.
-        random_share: share in whose place a random token is put, from the whole vocabulary but special tokens (by
-            chance it may be the same one). The rest stays as it is.
+        probability: probability that a token is hidden, and predicted.
+        mask_share: share of hidden tokens replaced by the mask token.
+        random_share: share of hidden tokens replaced by a random token that is not special. The rest stay.
 
     Returns:
-        The tokens with some hidden, and the labels: the token that was there where it is hidden, else -100. Both
-        int64 (B, T).
+        The tokens with some hidden, and the labels: the original token if it is hidden, else -100. Both int64 (B, T).
 
     Raises:
-        InputError: the shares are not shares.
+        InputError: a share is invalid.
     """
     check_shares(probability, mask_share, random_share)
     counts = maskable.sum(axis=1)
     draws = example_draws(examples, 2 * counts, seed=seed, epoch=epoch).reshape(-1, 2)
-    # One number decides between mask, random, kept and not hidden, which split [0, 1); the other picks the token.
+    # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
     choice = draws[:, 0]
     tokens = input_ids[maskable]
     labels = np.full_like(input_ids, IGNORED)
@@ -143,10 +138,10 @@ def mask_tokens(
 
 
 def check_shares(probability: float, mask_share: float, random_share: float) -> None:
-    """Refuse what [`mask_tokens`] cannot do.
+    """Check the shares of [`mask_tokens`].
 
     Raises:
-        InputError: the shares are not shares.
+        InputError: a share is invalid.
     """
     # A sum such as 0.7 + 0.3 may exceed 1 by rounding.
     if not 0 < probability <= 1 or min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
@@ -157,7 +152,7 @@ def check_shares(probability: float, mask_share: float, random_share: float) -> 
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser: a one-to-one map of uint64 in which every bit depends on every other."""
+    """Apply SplitMix64's finaliser: a one-to-one map of uint64 in which every bit depends on every other."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

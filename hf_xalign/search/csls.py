@@ -1,15 +1,16 @@
 """Exact nearest neighbours by CSLS, cosine or margin between two sets of vectors, in bounded memory, on CPU or GPU.
 
-CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) takes from the cosine how crowded the
-neighbourhoods of both vectors are:
+CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) subtracts from the cosine how crowded
+the neighbourhoods of both vectors are:
 
-    CSLS(x, y) = 2 cos(x, y) - r(x) - r(y),    r(x) = mean cosine of x and its k nearest y,    r(y) likewise.
+    CSLS(x, y) = 2 cos(x, y) - r(x) - r(y)
 
-One matrix answers both directions: F = cos(x, y) - r(x)/2 - r(y)/2 is half of CSLS, so its row maxima are the nearest
-y and its column maxima the nearest x. F is itself a product of vectors with two more coordinates, [x, 1, -r(x)/2] and
-[y, -r(y)/2, 1], hence the search costs two matrix products (one for r, one for F) plus one pass of vectorised block
-maxima over each product and direction; blocks that cannot matter are never looked into. Beside
-copies of the vectors, one tile is in memory at a time.
+r(x) is the mean cosine of x and its k nearest y, and r(y) that of y and its k nearest x. One matrix answers both
+directions. F = cos(x, y) - r(x)/2 - r(y)/2 is half of CSLS: row maxima are the nearest y, column maxima the nearest x.
+F is a product of vectors with two more coordinates, [x, 1, -r(x)/2] and [y, -r(y)/2, 1]. So the search costs two
+matrix products (for r and for F) and a vectorised pass of block maxima over each product and direction. One tile is in
+memory at a time. The n best of a line are kept as int64 keys, which hold the score's bits above the index, so that one
+`topk` sorts by score and breaks ties by the lower index.
 
 The ratio margin (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", equation 2) divides by the same
 means instead, cos(x, y) / ((r(x) + r(y)) / 2), tile by tile.
@@ -37,6 +38,12 @@ Similarity = Literal["csls", "cosine"]
 # vectorised.
 _TILE = 4096
 BLOCK = 16
+# Blocks looked into at once: 2**18 blocks are 16 MiB of values. Only many equal scores, or a long list, need more
+# than one round a tile.
+_MOST_BLOCKS = 2**18
+# Keys of an empty place and of the last index.
+NO_KEY = torch.iinfo(torch.int64).min
+_INDEX = 2**32 - 1
 # What rows added to fill the last block score against real ones: below every real score, which lies in [-2, 2].
 _PADDING = -8.0
 # Rows that are widened to 64 bits at once: the copy stays in the processor's cache (measured on 50,000 x 384: 19
@@ -77,17 +84,17 @@ def nearest_neighbours(
         target: (Nt, D) vectors.
         k: neighbours in the mean r; no more than there are on the other side are used.
         similarity: "csls", "margin", or "cosine" for the plain nearest neighbour (k is not used).
-        legacy: what the scripts behind published word-retrieval figures compute under the name of CSLS: the query is
-            divided by its norm, but the candidates, and both sides where r is computed, by the Frobenius norm of their
-            whole matrix. The score is close to a dot product. Three products instead of two.
-        device: where to compute; by default where `source` lies. The result lies there too.
+        legacy: compute what published word-retrieval scripts call CSLS. The query is divided by its norm, but the
+            candidates are divided by the Frobenius norm of their whole matrix, and so are both sides where r is
+            computed. The score is close to a dot product. It costs three products instead of two.
+        device: torch device of the search and of the result; by default the device of `source`.
 
     Returns:
         `Neighbours`, int64 tensors (Ns,) and (Nt,).
 
     Raises:
-        InputError: a side is empty or not a matrix, dimensions differ, a row has NaN or infinity, an option is
-            unknown, or a margin would divide by a mean of both neighbourhoods that is zero or negative.
+        InputError: a side is empty or not a matrix; dimensions differ; a row has NaN or infinity; or an option is
+            unknown. Also if a margin would divide by a mean of both neighbourhoods that is zero or negative.
     """
     if similarity not in ("csls", "cosine", "margin"):
         raise InputError(f"similarity={similarity!r} is not known: use 'csls', 'cosine' or 'margin'")
@@ -133,7 +140,7 @@ def _over_whole_norm(x: Tensor) -> Tensor:
 
 
 def as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
-    """Vectors as they are given, or nested lists as float32."""
+    """Return vectors as a tensor; nested lists become float32."""
     if isinstance(vectors, Tensor):
         return vectors
     try:
@@ -145,7 +152,7 @@ def as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
 
 
 def check_shapes(**sides: Tensor) -> None:
-    """Refuse what is no matrix of floats or empty, and other dimensions than those of the first side."""
+    """Raise InputError unless every side is a non-empty matrix of floats with the dimensions of the first."""
     (first, like), *_ = sides.items()
     for name, side in sides.items():
         if side.ndim != 2 or not side.is_floating_point():
@@ -164,7 +171,7 @@ def check_shapes(**sides: Tensor) -> None:
 
 @contextmanager
 def plain_float32(device: torch.device) -> Iterator[None]:
-    """Float32 products in float32: no autocast, no TF32, no bfloat16, whatever the training around has set."""
+    """Compute float32 products in float32: no autocast, TF32 or bfloat16, whatever the surrounding code has set."""
     backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     before = [backend.fp32_precision for backend in backends]
     try:
@@ -178,14 +185,14 @@ def plain_float32(device: torch.device) -> Iterator[None]:
 
 
 def norms(x: Tensor) -> Tensor:
-    """The length of every row: float32 (rows, 1)."""
+    """Return the length of every row, float32 (rows, 1)."""
     # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
     parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
     return torch.cat(parts).float()
 
 
 def unit_rows(x: Tensor, name: str) -> Tensor:
-    """Rows divided by their norm, zero rows kept."""
+    """Divide every row by its norm; zero rows stay zero."""
     norm = norms(x)
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
@@ -196,7 +203,7 @@ def unit_rows(x: Tensor, name: str) -> Tensor:
 
 
 def _extend(x: Tensor, one: int) -> Tensor:
-    """[x, 1, 0] (one=0) or [x, 0, 1] (one=1), and rows filling the last block that score `_PADDING` on the other side.
+    """Return [x, 1, 0] (one=0) or [x, 0, 1] (one=1), with rows that fill the last block and score `_PADDING`.
 
     Two such matrices multiply to the plain product; -r/2 written into the 0 column of each makes it F.
     """
@@ -209,7 +216,7 @@ def _extend(x: Tensor, one: int) -> Tensor:
 
 
 def tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
-    """All tiles of left @ right.T, row by row and in one buffer, with the slices of rows and columns they cover."""
+    """Yield tiles of left @ right.T, row by row and in one buffer, with the slices of rows and columns."""
     corners = [(i, j) for i in range(0, len(left), _TILE) for j in range(0, len(right), _TILE)]
     buffer = left.new_empty(min(_TILE, len(left)) * min(_TILE, len(right)))
     quiet = int(os.environ.get("RANK", "0")) != 0
@@ -221,7 +228,7 @@ def tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice
 
 
 def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Views of a tile by row, then by column, as (line, place, block), with the maxima (line, block) of its blocks.
+    """Yield views of a tile by row, then by column, as (line, place, block), and maxima (line, block) of blocks.
 
     The element at place p of block b is the line's element p * blocks + b. Blocks interleave like this because a
     reduction over an outer dimension is vectorised and one over 16 neighbours is not (measured: 0.2 against 1 ns an
@@ -236,19 +243,17 @@ def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
-    """The r of every row and every column of left @ right.T, padding left out: float32 (rows,) and (columns,)."""
-    top = (
-        left.new_full((rows, min(k, columns)), -torch.inf),
-        left.new_full((columns, min(k, rows)), -torch.inf),
-    )
+    """Return the r of every row and column of left @ right.T without padding: float32 (rows,) and (columns,)."""
+    best = no_keys(left, rows, min(k, columns)), no_keys(left, columns, min(k, rows))
     for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
-        for running, (values, maxima) in zip((top[0][i], top[1][j]), _blocks(tile)):
-            _keep_largest(running, values[: len(running)], maxima[: len(running)])
-    return top[0].mean(1), top[1].mean(1)
+        for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
+            part = keys[own]
+            enter(part, values[: len(part)], maxima[: len(part)], other.start)
+    return key_scores(best[0]).mean(1), key_scores(best[1]).mean(1)
 
 
 def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
-    """r/2 of every row and column, of which no two add up to zero or less."""
+    """Return r/2 of every row and column; raise InputError if any two could add up to zero or less."""
     source_r, target_r = _mean_of_nearest(left, right, rows, columns, k)
     lowest = source_r.min() + target_r.min()
     if lowest <= 0:
@@ -260,68 +265,92 @@ def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) 
     return source_r / 2, target_r / 2
 
 
-def _keep_largest(running: Tensor, values: Tensor, maxima: Tensor) -> None:
-    """Merge a tile's values (line, place, block) into `running` (line, k), the k largest of each line so far."""
-    lines, k = running.shape
-    floor = running[:, -1:]
-    may_enter = maxima > floor
-    found = int(may_enter.sum())
-    if found == 0:
-        return
-    if found > k * lines and maxima.shape[1] > k:
-        # A line's first tile, or one that is nearer than all before: its k largest values lie in the k blocks of
-        # largest maxima.
-        block = maxima.topk(k).indices.flatten()
-        line = torch.arange(lines, device=block.device).repeat_interleave(k)
-    else:
-        line, block = may_enter.nonzero(as_tuple=True)
-    candidates = values[line, :, block]
-    hit, place = (candidates > floor[line]).nonzero(as_tuple=True)
-    line = line[hit]
-    count = torch.bincount(line, minlength=lines)
-    slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
-    entering = running.new_full((lines, int(count.max())), -torch.inf)
-    entering[line, slot] = candidates[hit, place]
-    running.copy_(torch.cat([running, entering], 1).topk(k).values)
-
-
 def _best(
     left: Tensor, right: Tensor, rows: int, columns: int, margin: tuple[Tensor, Tensor] | None = None
 ) -> Neighbours:
-    """Index of the largest value of every row and every column of left @ right.T, the lowest among equal values.
+    """Return the index of the largest value of every row and column of left @ right.T, the lowest of equal values.
 
-    With `margin` (rows,) and (columns,), the values are divided by the sum of theirs first.
+    `margin` is r/2 of every row and column; each value is divided by the sum of both.
     """
-    sides = [
-        (left.new_full((n,), -torch.inf), torch.zeros(n, dtype=torch.int64, device=left.device))
-        for n in (rows, columns)
-    ]
+    best = no_keys(left, rows, 1), no_keys(left, columns, 1)
     for i, j, tile in tiles(left, right, "nearest neighbours"):
         if margin is not None:
             real = tile[: rows - i.start, : columns - j.start]
             real.div_(margin[0][i, None] + margin[1][j])
             # Divided, the padding need not be below every score.
             tile[len(real) :], tile[:, real.shape[1] :] = -torch.inf, -torch.inf
-        for (best, index), own, other, (values, maxima) in zip(sides, (i, j), (j, i), _blocks(tile)):
-            _keep_best(best[own], index[own], values, maxima, other.start)
-    return Neighbours(sides[0][1], sides[1][1])
+        for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
+            part = keys[own]
+            enter(part, values[: len(part)], maxima[: len(part)], other.start)
+    return Neighbours(key_indices(best[0])[:, 0], key_indices(best[1])[:, 0])
 
 
-def _keep_best(best: Tensor, index: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
-    """Update each line's largest value so far and its index: tiles come in order, so only a larger one replaces it."""
-    top = maxima[: len(best)].amax(1)
-    better = (top > best).nonzero().squeeze(1)
-    top = top[better]
-    at, block = (maxima[better] == top[:, None]).nonzero(as_tuple=True)
-    # argmax gives the first place that holds the maximum; the lowest of all its blocks' indices is the answer.
-    place = (values[better[at], :, block] == top[at, None]).to(torch.uint8).argmax(1)
-    where = offset + place * maxima.shape[1] + block
-    best[better] = top
-    index[better] = index[better].scatter_reduce(0, at, where, "amin", include_self=False)
+def no_keys(like: Tensor, lines: int, n: int) -> Tensor:
+    """Return empty lists of the n best of each line, int64 (lines, n), on the device of `like`."""
+    return torch.full((lines, n), NO_KEY, device=like.device)
+
+
+def keys_of(scores: Tensor, indices: Tensor) -> Tensor:
+    """Return int64 keys that sort by score; of equal scores the lower index has the larger key."""
+    bits = (scores + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal scores, equal bits
+    # The bits of negative floats sort in reverse.
+    return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32) | (_INDEX - indices)
+
+
+def key_scores(keys: Tensor) -> Tensor:
+    """Return the float32 scores of keys, -inf of empty places."""
+    ordered = (keys >> 32).int()
+    scores = (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32)
+    return torch.where(keys == NO_KEY, -torch.inf, scores)
+
+
+def key_indices(keys: Tensor) -> Tensor:
+    """Return the int64 indices of keys."""
+    return _INDEX - (keys & _INDEX)
+
+
+def enter(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
+    """Merge one tile into the n best of each line so far.
+
+    A tile is never sorted: the maxima of its blocks tell which blocks can hold an entry. Tiles come in the order of
+    their columns, so an equal score of a later tile does not enter.
+
+    Args:
+        keys: int64 (lines, n), changed in place.
+        values: float32 (lines, place, block), see [`_blocks`].
+        maxima: float32 (lines, block), the maximum of each block.
+        offset: index of the tile's first column.
+    """
+    lines, n = keys.shape
+    floor = key_scores(keys[:, -1])
+    may_enter = maxima > floor[:, None]
+    found = int(may_enter.sum())
+    if found == 0:
+        return
+    least = torch.full_like(floor, -torch.inf)
+    if found > n * lines and maxima.shape[1] > n:
+        # The line's first tile, or one that is nearer than all before: n values reach the n-th largest maximum, so
+        # no value below it is among the n best.
+        least = maxima.topk(n).values[:, -1]
+        may_enter &= maxima >= least[:, None]
+        found = int(may_enter.sum())
+    if found > _MOST_BLOCKS and lines > 1:
+        for half in (slice(lines // 2), slice(lines // 2, None)):
+            enter(keys[half], values[half], maxima[half], offset)
+        return
+    line, block = may_enter.nonzero(as_tuple=True)
+    contenders = values[line, :, block]
+    hit, place = ((contenders > floor[line, None]) & (contenders >= least[line, None])).nonzero(as_tuple=True)
+    line = line[hit]
+    count = torch.bincount(line, minlength=lines)
+    slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
+    entering = keys.new_full((lines, int(count.max())), NO_KEY)
+    entering[line, slot] = keys_of(contenders[hit, place], offset + place * maxima.shape[1] + block[hit])
+    keys.copy_(torch.cat([keys, entering], 1).topk(n).values)
 
 
 def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
-    """Answer with the first of equal candidates, and equally for equal queries.
+    """Return the first of equal candidates, and equal answers for equal queries.
 
     A product may round the scores of two equal rows differently (they can fall into differently shaped parts of it),
     so ties between them must not be left to the scores.
@@ -333,7 +362,7 @@ def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neig
 
 
 def first_equal(x: Tensor) -> Tensor:
-    """For each row the index of the first row equal to it: int64 (rows,)."""
+    """Return for each row the index of the first row equal to it, int64 (rows,)."""
     generator = torch.Generator().manual_seed(0)
     odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1
     odd = odd.to(x.device)

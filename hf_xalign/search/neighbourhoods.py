@@ -1,4 +1,8 @@
-"""Exact nearest neighbours of queries that move a little at a time, as RCSLS's do."""
+"""Exact nearest neighbours of queries that move a little between searches, as in RCSLS.
+
+This search keeps float64 vectors in float64 and remembers candidates from call to call. `csls.py` and `ranking.py`
+compute in float32 and start over each time.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +12,46 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-# Maxima of 16 scores leave a sixteenth of them to the passes that cannot be vectorised.
-_BLOCK = 16
-# Candidates that are remembered for each query: enough for a few steps, and little to compare beside all of them.
+from hf_xalign.search.csls import BLOCK
+
+# Candidates remembered for each query: enough for a few steps, and few compared with all of them.
 _LISTED = 64
 
 
 class Neighbourhoods:
-    """The k candidates of largest inner product with each query, exact up to rounding, for queries that move a little.
+    """Find the k candidates of largest inner product with each query, exact up to rounding.
 
-    A search is one matrix product and one vectorised pass of block maxima over it: the largest scores of a query lie
-    in the blocks of largest maxima, so only those are sorted. It keeps more candidates than k, in a list, and s, the
-    last score on it. When query q comes again as a q + e (a > 0, e orthogonal to q), no candidate c off the list
-    scores above a s + |e| max |c|. Where k on the list reach that, they are the neighbours, and there is nothing to
-    search: at a learning rate of 1, four of five queries of word vectors of multilingual-e5-small.
+    A search is one matrix product and one vectorised pass of block maxima over it. The largest scores of a query lie
+    in the blocks of largest maxima, so only those are sorted. The search remembers a list of more than k candidates
+    for each query, and s, the last score on the list. Let query q come again as a q + e, with a > 0 and e orthogonal
+    to q. Then no candidate c off the list scores above a s + |e| max |c|. Where k candidates on the list reach that
+    bound, they are the neighbours and nothing is searched. At a learning rate of 1, this settles four of five queries
+    of word vectors of multilingual-e5-small.
 
     Args:
         candidates: float (candidates, dim).
-        k: neighbours, at most as many as candidates.
-        chunk: scores in memory at once.
+        k: number of neighbours, at most the number of candidates.
+        chunk: number of scores in memory at once.
     """
 
     def __init__(self, candidates: Tensor, k: int, chunk: int):
         self.candidates = candidates
         self.k = k
-        # Taking off their mean changes no order; it makes max |c| smaller.
+        # Subtracting the mean changes no order and makes max |c| smaller.
         self.centred = candidates - candidates.mean(0, dtype=torch.float64).to(candidates)
         self.farthest = torch.linalg.vector_norm(self.centred, dim=1).max()
         self.listed = min(len(candidates), max(_LISTED, 2 * k))
-        self.blocks = max(self.listed, len(candidates) // _BLOCK)
+        self.blocks = max(self.listed, len(candidates) // BLOCK)
         self.rows = max(1, chunk // len(candidates))
         self.searched: Tensor | None = None
 
     def mean(self, queries: Tensor) -> Tensor:
-        """The mean of the neighbours of each query, float (n, dim) to the same."""
+        """Return the mean of the neighbours of each query, float (n, dim)."""
         return embedding_bag(self(queries), self.candidates, mode="mean")
 
     def __call__(self, queries: Tensor) -> Tensor:
-        """Their indices, int64 (n, k), in no order that matters. The n queries are the same ones at each call."""
-        # The order does not depend on a query's length, and a diverging map's lengths would overflow.
+        """Return the neighbours' indices, int64 (n, k), in any order. Each call passes the same n queries, moved."""
+        # A query's length changes no order, and the lengths of a diverging map would overflow.
         queries = queries / queries.abs().amax(1, keepdim=True).clamp_min(torch.finfo(queries.dtype).tiny)
         if self.searched is None:
             self.searched = torch.empty_like(queries)
@@ -66,10 +71,10 @@ class Neighbourhoods:
         return found
 
     def _search(self, queries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest scores, sorted, and whose they are: (n, listed)."""
+        """Return the largest scores, sorted, and their candidates, both (n, listed)."""
         torch.mm(queries, self.centred.T, out=scores)
-        # Place p of block b is candidate p * blocks + b (a maximum over an outer dimension is vectorised); those left
-        # over at the end are compared in any case.
+        # Place p of block b is candidate p * blocks + b (a maximum over an outer dimension is vectorised).
+        # Candidates left over at the end are always compared.
         full = len(self.candidates) // self.blocks * self.blocks
         block = scores[:, :full].unflatten(1, (-1, self.blocks)).amax(1).topk(self.listed, sorted=False).indices
         column = torch.arange(0, full, self.blocks, device=block.device)[:, None] + block[:, None]
@@ -79,14 +84,13 @@ class Neighbourhoods:
         return top.values, column.gather(1, top.indices)
 
     def _remembered(self, queries: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours int64 (n, k) from the lists, and the rows for which these do not settle them."""
+        """Return neighbours int64 (n, k) from the lists, and the rows that need a search."""
         tiny, eps = torch.finfo(queries.dtype).tiny, torch.finfo(queries.dtype).eps
         along = (queries * before).sum(1) / before.square().sum(1).clamp_min(tiny)
         away = torch.linalg.vector_norm(queries - along[:, None] * before, dim=1)
         rounding = 32 * eps * torch.linalg.vector_norm(queries, dim=1)
         others = along * self.last + (away + rounding) * self.farthest
-        # Only a guess saves comparing lists that would not do: that the k-th moves with its query. It holds for a > 0
-        # alone, since a s_k >= a s + (something positive) needs it.
+        # Guess that the k-th score moves with its query, to skip lists that would not settle it. This needs a > 0.
         row = (along * self.kth >= others).nonzero().squeeze(1)
         top = self._scores(queries[row], self.lists[row]).topk(self.k, sorted=False)
         settled = top.values.amin(1) >= others[row]
@@ -98,11 +102,11 @@ class Neighbourhoods:
         return found, stale.nonzero().squeeze(1)
 
     def _scores(self, queries: Tensor, lists: Tensor) -> Tensor:
-        """Inner products of each query with the candidates of its list, float (n, listed)."""
+        """Return the inner products of each query with the candidates on its list, float (n, listed)."""
         starts = torch.arange(0, lists.numel() + 1, self.listed, device=lists.device)
         zeros, shape = queries.new_zeros(lists.numel()), (len(lists), len(self.candidates))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
             where = torch.sparse_csr_tensor(starts, lists.flatten(), zeros, shape, check_invariants=False)
-        # Seven times quicker than gathering the candidates and multiplying them.
+        # Seven times faster than gathering the candidates and multiplying.
         return torch.sparse.sampled_addmm(where, queries, self.centred.T, beta=0.0).values().view_as(lists)

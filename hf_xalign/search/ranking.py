@@ -1,11 +1,7 @@
 """The n best candidates of every query by cosine or CSLS: exact, in bounded memory, on CPU or GPU.
 
-`csls.py` answers who is *the* nearest, both ways; this is the list behind it, one way. Each tile of cosines serves
-twice under CSLS: its largest values make r(x), and with r(y) taken off they make the list.
-
-The running list of a query is kept as int64 keys that hold the score's bits above the candidate's index, so that one
-`topk` over keys is the order wanted: score downwards, then index upwards. A tile is never sorted: maxima of blocks of
-16 values say which blocks can hold an entry at all.
+`csls.py` finds the nearest of both sides; this module ranks candidates for one side. Under CSLS each tile of cosines
+is used twice: its largest values make r(x), and after subtracting r(y) they make the list.
 """
 
 from __future__ import annotations
@@ -19,22 +15,22 @@ from torch import Tensor
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import (
     BLOCK,
+    NO_KEY,
     Similarity,
     check_shapes,
+    enter,
     first_equal,
+    key_indices,
+    key_scores,
+    keys_of,
+    no_keys,
     plain_float32,
     tiles,
     unit_rows,
 )
 
-# Blocks looked into at once: 2**18 blocks are 16 MiB of values. Only many equal scores, or a long list, need more
-# than one round a tile.
-_MOST_BLOCKS = 2**18
 # Entries expanded at once where candidates are equal: 2**21 keys are 16 MiB.
 _MOST_COPIES = 2**21
-
-_INDEX = 2**32 - 1
-_NO_KEY = torch.iinfo(torch.int64).min
 
 
 class Ranked(NamedTuple):
@@ -67,7 +63,7 @@ def nearest(
 
     r(x) the mean cosine of x and its k nearest candidates, r(y) that of y and its k nearest vectors of the query's
     language, `neighbourhood`. r(x) does not change the order of one query's candidates, but is part of the score. The
-    cost under CSLS is one product of candidates and neighbourhood beside the one of queries and candidates.
+    cost under CSLS is one more product, of candidates and neighbourhood.
 
     Scores are float32 whatever the input's type, outside autocast and without TF32. Of candidates with equal scores
     the lowest index comes first; candidates that are equal after normalisation have equal scores, and equal queries
@@ -82,7 +78,7 @@ def nearest(
         k: neighbours in the means r of CSLS; no more than there are on the other side are used.
         neighbourhood: (m, D) vectors of the query's language that r(y) is taken over; by default the queries. Lexicon
             induction gives its whole source vocabulary. Cosine does not use it.
-        device: where to compute; by default where `queries` lies. The result lies there too.
+        device: torch device of the search and of the result; by default the device of `queries`.
 
     Returns:
         `Ranked`, of shape (q, min(n, c)).
@@ -116,42 +112,42 @@ def nearest(
 
 
 def _distinct(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows without those that are equal to one before, and for every row its place in there, int64 (rows,)."""
+    """Return the distinct rows, and the place of every row among them, int64 (rows,)."""
     first = first_equal(x)
     itself = first == torch.arange(len(x), device=x.device)
     return x if itself.all() else x[itself], (itself.cumsum(0) - 1)[first]
 
 
 def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Indices and scores of the n best y of every x: by CSLS with `crowding`, the r of every y, else by cosine."""
-    best = _no_keys(x, n)
+    """Return indices and scores of the n best y of every x, by CSLS if `crowding` (the r of every y) is given."""
+    best = no_keys(x, len(x), n)
     if crowding is None:
         for rows, columns, tile in _padded_tiles(x, y, "ranking"):
             _enter(best[rows], tile, columns.start)
-        return _indices(best), _scores(best)
-    near = _no_keys(x, min(k, len(y)))
+        return key_indices(best), key_scores(best)
+    near = no_keys(x, len(x), min(k, len(y)))
     for rows, columns, tile in _padded_tiles(x, y, "ranking"):
         _enter(near[rows], tile, columns.start)
         part = crowding[columns]
         tile.mul_(2)[:, : len(part)].sub_(part)
         _enter(best[rows], tile, columns.start)
     # The mean takes every copy of a y, so each counts as often as it occurs until there are k.
-    count = copies[_indices(near)]
+    count = copies[key_indices(near)]
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
-    own = (_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
-    return _indices(best), _scores(best) - own
+    own = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
+    return key_indices(best), key_scores(best) - own
 
 
 def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
-    """The r of every x: float32 (rows,)."""
-    near = _no_keys(x, min(k, len(others)))
+    """Return the r of every x, float32 (rows,)."""
+    near = no_keys(x, len(x), min(k, len(others)))
     for rows, columns, tile in _padded_tiles(x, others, "CSLS: neighbourhoods"):
         _enter(near[rows], tile, columns.start)
-    return _scores(near).mean(1)
+    return key_scores(near).mean(1)
 
 
 def _padded_tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Tiles of left @ right.T whose columns fill whole blocks, the added ones with -inf, which enters no list."""
+    """Yield tiles of left @ right.T whose columns fill whole blocks; added columns hold -inf, which enters no list."""
     added = -len(right) % BLOCK
     if added:
         right = torch.cat([right, right.new_zeros(added, right.shape[1])])
@@ -160,63 +156,10 @@ def _padded_tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slic
         yield rows, columns, tile
 
 
-def _no_keys(x: Tensor, n: int) -> Tensor:
-    return torch.full((len(x), n), _NO_KEY, device=x.device)
-
-
-def _keys(scores: Tensor, indices: Tensor) -> Tensor:
-    """int64 keys whose order is that of the scores, and for equal scores the reverse of that of the indices."""
-    bits = (scores + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal scores, equal bits
-    # Negative floats have the order of their bits turned round.
-    return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32) | (_INDEX - indices)
-
-
-def _scores(keys: Tensor) -> Tensor:
-    ordered = (keys >> 32).int()
-    scores = (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32)
-    return torch.where(keys == _NO_KEY, -torch.inf, scores)
-
-
-def _indices(keys: Tensor) -> Tensor:
-    return _INDEX - (keys & _INDEX)
-
-
 def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
-    """Merge a tile (lines, columns), whose first column is candidate `offset`, into the keys (lines, n) so far.
-
-    Tiles come in the order of their columns, so an equal score of a later tile does not enter.
-    """
+    """Merge a tile (lines, columns), whose first column is candidate `offset`, into the keys (lines, n) so far."""
     values = tile.view(len(tile), BLOCK, -1)  # interleaved blocks, see csls._blocks
-    _enter_blocks(keys, values, values.amax(1), offset)
-
-
-def _enter_blocks(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
-    lines, n = keys.shape
-    floor = _scores(keys[:, -1])
-    may_enter = maxima > floor[:, None]
-    found = int(may_enter.sum())
-    if found == 0:
-        return
-    least = torch.full_like(floor, -torch.inf)
-    if found > n * lines and maxima.shape[1] > n:
-        # A line's first tile, or one that is nearer than all before it: n values reach the n-th largest maximum, so
-        # none below it is among the n best.
-        least = maxima.topk(n).values[:, -1]
-        may_enter &= maxima >= least[:, None]
-        found = int(may_enter.sum())
-    if found > _MOST_BLOCKS and lines > 1:
-        for half in (slice(lines // 2), slice(lines // 2, None)):
-            _enter_blocks(keys[half], values[half], maxima[half], offset)
-        return
-    line, block = may_enter.nonzero(as_tuple=True)
-    contenders = values[line, :, block]
-    hit, place = ((contenders > floor[line, None]) & (contenders >= least[line, None])).nonzero(as_tuple=True)
-    line = line[hit]
-    count = torch.bincount(line, minlength=lines)
-    slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
-    entering = keys.new_full((lines, int(count.max())), _NO_KEY)
-    entering[line, slot] = _keys(contenders[hit, place], offset + place * maxima.shape[1] + block[hit])
-    keys.copy_(torch.cat([keys, entering], 1).topk(n).values)
+    enter(keys, values, values.amax(1), offset)
 
 
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -240,7 +183,7 @@ def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tu
     queries = max(1, _MOST_COPIES // (indices.shape[1] * width))
     for place, score in zip(indices.split(queries), scores.split(queries)):
         wide = copies[place]
-        keys = torch.where(wide < 0, _NO_KEY, _keys(score[:, :, None].expand_as(wide), wide))
+        keys = torch.where(wide < 0, NO_KEY, keys_of(score[:, :, None].expand_as(wide), wide))
         parts.append(keys.flatten(1).topk(n).values)
     keys = torch.cat(parts)
-    return _indices(keys), _scores(keys)
+    return key_indices(keys), key_scores(keys)

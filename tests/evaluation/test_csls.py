@@ -244,35 +244,6 @@ def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):
                 np.testing.assert_allclose(one.numpy(), other / half, rtol=0, atol=rounding(12, k, scale=1))
 
 
-def test_the_largest_values_are_kept():
-    running = torch.tensor([[5.0, 3.0], [9.0, 8.0], [1.0, 1.0]])
-    values = torch.zeros(3, 4, 5)
-    csls._keep_largest(running, values - 1, values.amax(1) - 1)
-    assert running.tolist() == [[5, 3], [9, 8], [1, 1]], "nothing enters"
-    values[0, 3, 2] = 4.0
-    csls._keep_largest(running, values, values.amax(1))
-    assert running.tolist() == [[5, 4], [9, 8], [1, 1]], "one value of one block enters"
-    values[0, 1, 4], values[0, 2, 4], values[2, 0, 0] = 7.0, 6.0, 2.0
-    csls._keep_largest(running, values, values.amax(1))
-    assert running.tolist() == [[7, 6], [9, 8], [2, 1]]
-    for k in (1, 3, 5, 7):
-        tiles = torch.randperm(480, generator=torch.Generator().manual_seed(k)).view(2, 6, 8, 5).float()
-        running = torch.full((6, k), -torch.inf)
-        for n, tile in enumerate(tiles):
-            csls._keep_largest(running, tile, tile.amax(1))
-            seen = torch.cat([one.flatten(1) for one in tiles[: n + 1]], 1)
-            assert torch.equal(running, seen.sort(1, descending=True).values[:, :k])
-
-
-def test_the_first_of_the_largest_values_is_kept():
-    best, index = torch.tensor([2.0, 5.0, -torch.inf]), torch.tensor([3, 1, 0])
-    values = torch.zeros(3, 4, 5)
-    values[0, 3, 0] = values[0, 2, 4] = 7.0  # places 15 and 14
-    values[1, 0, 0] = 5.0  # no more than before
-    csls._keep_best(best, index, values, values.amax(1), 100)
-    assert best.tolist() == [7, 5, 0] and index.tolist() == [114, 1, 100]
-
-
 def test_equal_rows_are_found(monkeypatch):
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [0.5, 0.5]])
     assert csls.first_equal(x).tolist() == [0, 1, 0, 1, 4]

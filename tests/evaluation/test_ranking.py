@@ -19,7 +19,7 @@ from hf_xalign.search import csls, ranking
 from hf_xalign.search.ranking import nearest
 
 pytestmark = pytest.mark.numeric
-NONE = ranking._NO_KEY
+NONE = csls.NO_KEY
 
 
 def check(found, table, n, bound=0.0):
@@ -49,7 +49,7 @@ def test_vectors_that_tie_against_brute_force(sides, others, n, k, similarity, l
     queries, candidates = sides
     with (
         patch.object(csls, "_TILE", limits[0]),
-        patch.object(ranking, "_MOST_BLOCKS", limits[1]),
+        patch.object(csls, "_MOST_BLOCKS", limits[1]),
         patch.object(ranking, "_MOST_COPIES", limits[2]),
     ):
         found = nearest(queries, candidates, n, similarity=similarity, k=k, neighbourhood=others)
@@ -60,7 +60,7 @@ def test_vectors_that_tie_against_brute_force(sides, others, n, k, similarity, l
 @pytest.mark.parametrize("limits", [(4096, 2**18, 2**21), (32, 2**18, 2**21), (32, 3, 7)])
 def test_vectors_of_many_directions_against_brute_force(limits, monkeypatch):
     for module, name, limit in zip(
-        (csls, ranking, ranking), ("_TILE", "_MOST_BLOCKS", "_MOST_COPIES"), limits, strict=True
+        (csls, csls, ranking), ("_TILE", "_MOST_BLOCKS", "_MOST_COPIES"), limits, strict=True
     ):
         monkeypatch.setattr(module, name, limit)
     for q, c, n, k in ((33, 97, 10, 10), (70, 40, 3, 1), (5, 60, 60, 4), (40, 7, 50, 1000), (1, 90, 1, 10)):
@@ -146,11 +146,11 @@ def test_progress_names_the_passes(monkeypatch):
 def test_keys_have_the_order_of_scores_then_of_indices():
     values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
     indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
-    keys = ranking._keys(values, indices)
+    keys = csls.keys_of(values, indices)
     assert (keys > NONE).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
-    assert torch.equal(ranking._indices(keys), indices) and torch.equal(ranking._scores(keys), values)
-    assert ranking._scores(torch.tensor([NONE])).item() == -torch.inf
-    none = ranking._no_keys(values, 3)
+    assert torch.equal(csls.key_indices(keys), indices) and torch.equal(csls.key_scores(keys), values)
+    assert csls.key_scores(torch.tensor([NONE])).item() == -torch.inf
+    none = csls.no_keys(values, 9, 3)
     assert none.shape == (9, 3) and none.dtype == torch.int64 and (none == -(2**63)).all()
 
 
@@ -184,20 +184,20 @@ def test_tiles_are_padded_by_what_enters_no_list(monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 2**18])
 def test_tiles_enter_the_lists(most, monkeypatch):
-    monkeypatch.setattr(ranking, "_MOST_BLOCKS", most)
+    monkeypatch.setattr(csls, "_MOST_BLOCKS", most)
     for n in (1, 3, 5, 9):
         generator = torch.Generator().manual_seed(n)
         tiles = torch.randint(0, 100, (4, 5, 96), generator=generator).float()  # 100 values: many are equal
         tiles[1:3] -= 200
         tiles[2, 3, 50] = 150.0  # a single value of a tile enters
-        keys = ranking._no_keys(tiles[0], n)
+        keys = csls.no_keys(tiles, 5, n)
         for number, tile in enumerate(tiles):
             ranking._enter(keys, tile, 96 * number)
             seen = torch.cat(list(tiles[: number + 1]), 1)
             wanted = seen.sort(dim=1, descending=True, stable=True)
-            assert torch.equal(ranking._indices(keys), wanted.indices[:, :n])
-            assert torch.equal(ranking._scores(keys), wanted.values[:, :n])
-    keys = ranking._no_keys(tiles[0], 2)
+            assert torch.equal(csls.key_indices(keys), wanted.indices[:, :n])
+            assert torch.equal(csls.key_scores(keys), wanted.values[:, :n])
+    keys = csls.no_keys(tiles, 5, 2)
     ranking._enter(keys, torch.full((5, 16), -torch.inf), 0)
     assert (keys == NONE).all()
 
@@ -216,8 +216,8 @@ def test_copies_come_in_where_their_row_is(monkeypatch):
 
 def test_copies_are_expanded_by_as_many_queries_as_fit(monkeypatch):
     sizes = []
-    keys = ranking._keys
-    monkeypatch.setattr(ranking, "_keys", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
+    keys = ranking.keys_of
+    monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
     for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):
         sizes.clear()
         monkeypatch.setattr(ranking, "_MOST_COPIES", most)

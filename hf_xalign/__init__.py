@@ -1,6 +1,6 @@
-"""hf_xalign: make the languages of a multilingual encoder line up.
+"""hf_xalign: align the languages of a multilingual encoder.
 
-Names are imported on first use, so that ``import hf_xalign`` costs milliseconds and torch is loaded only when needed.
+Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TaskTrainer,
     )
 
+# Every other name is in hf_xalign.trainers.
 _HOME = {
     "align_words": "hf_xalign.links",
     "load_parallel": "hf_xalign.data",
@@ -36,18 +37,6 @@ _HOME = {
     "encode_sentences": "hf_xalign.evaluation",
     "encode_words": "hf_xalign.evaluation",
     "load": "hf_xalign.modeling.loading",
-    "AlignMLMConfig": "hf_xalign.trainers",
-    "AlignMLMTrainer": "hf_xalign.trainers",
-    "ContinualConfig": "hf_xalign.trainers",
-    "ContinualTrainer": "hf_xalign.trainers",
-    "FAOConfig": "hf_xalign.trainers",
-    "FAOTrainer": "hf_xalign.trainers",
-    "MAOConfig": "hf_xalign.trainers",
-    "MAOTrainer": "hf_xalign.trainers",
-    "PPAConfig": "hf_xalign.trainers",
-    "PPATrainer": "hf_xalign.trainers",
-    "TaskConfig": "hf_xalign.trainers",
-    "TaskTrainer": "hf_xalign.trainers",
 }
 
 __all__ = [
@@ -74,11 +63,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'hf_xalign' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME.get(name, "hf_xalign.trainers")), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Where derived files (the embedded encoder, word links, word vectors) are kept, and how they are written."""
+"""Cache folders and atomic writes of derived files: encoders, word links, word vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def cache_dir(*parts: str) -> Path:
-    """A folder below the user's cache, created when missing.
+    """Return a folder of the user's cache, created if missing.
 
     The root is `$HF_XALIGN_CACHE`, else `$XDG_CACHE_HOME/hf_xalign`, else `~/.cache/hf_xalign`.
     """
@@ -29,7 +29,7 @@ def cache_dir(*parts: str) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write in a folder; that another one does is logged before waiting for it."""
+    """Hold a folder's lock, so that one process at a time writes there. A wait is logged."""
     lock = FileLock(folder / "lock")
     try:
         lock.acquire(blocking=False)
@@ -43,29 +43,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def disk_errors(path: str | os.PathLike, way_out: str = "make room and run again") -> Iterator[None]:
-    """Say a full disk, quota or file-size limit as bad input.
+def disk_errors(path: str | os.PathLike, advice: str = "free some space and run again") -> Iterator[None]:
+    """Turn the error of a full disk, quota or file-size limit into an `InputError`.
 
     Args:
-        path: what is written.
-        way_out: what to do about it.
-
-    Raises:
-        InputError: see above.
+        path: file or folder to name in the message.
+        advice: what the user should do.
     """
     try:
         yield
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        raise InputError(f"{path}: cannot be written ({error.strerror}): {way_out}") from error
+        raise InputError(f"{path}: cannot be written ({error.strerror}): {advice}") from error
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Write a file whole or not at all: gives the path to write to, which takes the place of `path` at the end.
+    """Write a file whole or not at all: yields a temporary path, which replaces `path` at the end.
 
-    The folder is created when missing. After a failure nothing is left, and what was at `path` is as it was.
+    Missing folders are created. After an error the old file is unchanged and the temporary file is gone.
 
     Raises:
         InputError: the disk is full.

@@ -1,10 +1,10 @@
-"""YAML and command line -> dataclasses.
+"""Parse a YAML file and the command line into dataclasses.
 
-A recipe is run as `recipe.py --config file.yaml --any_field value`. A field takes its value from, weakest first:
-the dataclass default, the YAML file, the command line. Nothing is guessed or dropped: a name that no dataclass has and
-a value of the wrong type are errors of one line.
+A recipe runs as `recipe.py --config file.yaml --any_field value`. The YAML file overrides the defaults of the
+dataclasses, and the command line overrides the YAML file. Unknown names and values of the wrong type are one-line
+errors.
 
-A field may name its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
+A field sets its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hf_xalign.errors import InputError
 from hf_xalign.record import is_secret_name, to_plain
 
 _UNSET = object()
-# YAML 1.1 reads `1e-5` as text: a float needs a dot there.
+# YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-_NO_TOKENS = "is not taken here, as settings are pickled and pushed with the model: set HF_TOKEN in the environment"
-# What `TrainingArguments.__post_init__` makes of its own defaults (transformers 5.23). A default instance to compare
-# with would do as well, but building one resets accelerate's state in the middle of a run.
+_NO_TOKENS = "is refused, because settings are pickled and pushed with the model: set HF_TOKEN in the environment"
+# Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
+# compare with would reset accelerate's state in the middle of a run.
 _RESOLVED_DEFAULTS: dict[str, Any] = {
     "output_dir": "trainer_output",
     "activation_checkpointing": False,
@@ -53,20 +53,31 @@ def parse(
     description: str | None = None,
     prog: str | None = None,
 ) -> tuple[Any, ...]:
-    """Fill the dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
+    """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
     Args:
-        dataclass_types: The config classes; no two may share a field name.
-        argv: The arguments without the program's name; `sys.argv[1:]` when omitted.
-        description: Text at the head of `--help`, printed as it stands.
-        prog: The program's name in `--help`.
+        dataclass_types: config classes without a field name in common.
+        argv: arguments without the program's name; `sys.argv[1:]` by default.
+        description: text at the head of `--help`; its line breaks stay.
+        prog: name of the program in `--help`.
 
     Returns:
         One instance of each class, in order.
 
     Raises:
-        InputError: An unknown name, a value of the wrong type, a token, a missing field, an
-            unreadable file, or values that a class itself refuses.
+        InputError: a name is unknown, a value has the wrong type, a field is missing, a token is given, the file is
+            unreadable, or a class refuses its values.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Options:
+        ...     rate: float = 0.5
+        ...     layers: list[int] | None = None
+        >>> parse([Options], ["--rate", "1e-5", "--layers", "-1", "8"])
+        (Options(rate=1e-05, layers=[-1, 8]),)
+        >>> parse([Options], ["--rte", "1"])
+        Traceback (most recent call last):
+        hf_xalign.errors.InputError: unknown option --rte; did you mean '--rate'?
     """
     types = tuple(dataclass_types)
     hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
@@ -89,15 +100,15 @@ def parse(
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:
-    """The fields of a config whose value is not the dataclass's default, as plain JSON and without credentials.
+    """Return the fields that differ from their default, as plain JSON without credentials.
 
-    What `TrainingArguments` makes of an untouched default (`report_to`, `debug`, ...) is no setting. A field without a
-    default is always in.
+    Fields without a default are always included. Defaults that `TrainingArguments` itself replaces (`report_to`,
+    `debug`, ...) are not.
     """
     training = any(_inherited(owner) for owner in type(config).__mro__)
     found = {}
     for field in dataclasses.fields(config):
-        if not field.init or is_secret_name(field.name) or field.name == "local_rank":  # the process, not a setting
+        if not field.init or is_secret_name(field.name) or field.name == "local_rank":  # of the process
             continue
         value, default = getattr(config, field.name), _default(field)
         if training and default in (None, "", "none") and value != default:
@@ -110,21 +121,26 @@ def non_default_fields(config: Any) -> dict[str, Any]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest known name, else nothing."""
+    """Return `; did you mean 'x'?` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def is_secret(name: str, hint: Any) -> bool:
-    """Whether a field holds a credential: by its name, and only where it can hold text."""
+    """Return whether a field holds a credential: its name says so, and its type allows text."""
     return is_secret_name(name) and (hint is str or str in get_args(hint))
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
-    """`value`, as YAML reads it, as the type `hint`; an int passes for a float, a scalar for a list of one.
+    """Convert a YAML value to a type hint. Floats accept an int, and lists accept a single item.
+
+    Args:
+        value: value as YAML reads it.
+        hint: type hint of the field.
+        where: place of the value, for the message.
 
     Raises:
-        InputError: It does not fit; the message is `where`, the expected type and the value.
+        InputError: the value does not fit the hint.
     """
     try:
         return _convert(value, hint)
@@ -134,7 +150,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, str):
             message += suggestion(value, choices)
         elif value is not None and not isinstance(value, dict) and (choices or str in _members(hint)):
-            message += " (quote words that YAML reads otherwise: yes, no, on, off, numbers, dates)"
+            message += " (quote text that YAML reads as another type: yes, no, on, off, numbers, dates)"
         raise InputError(message) from None
 
 
@@ -142,10 +158,10 @@ class _MismatchError(Exception): ...
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """`value` as `hint` or `_MismatchError`."""
+    """Convert `value` to `hint` or raise `_MismatchError`."""
     kind, members = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
-        # `SchedulerType | str` takes any text but means the enum: keep the text, check it against the enum.
+        # `SchedulerType | str` means the enum: keep the text, but check it against the enum.
         enums = [m for m in members if _is_enum(m)]
         if enums and isinstance(value, str):
             return _convert(value, enums[0]).value
@@ -183,35 +199,33 @@ def _is_enum(hint: Any) -> bool:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, and those of the items where one of them is a list."""
+    """Return the alternatives of a union, and the item types of its lists."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return (*alternatives, *(m for a in alternatives if get_origin(a) is list for m in get_args(a)))
 
 
 def _choices(hint: Any) -> list[str]:
-    """The words that a Literal or Enum in `hint` allows."""
+    """Return the words that the Literals and Enums of a hint allow."""
     members = _members(hint)
     literals = [str(choice) for m in members if get_origin(m) is Literal for choice in get_args(m)]
     return literals + [str(choice.value) for m in members if _is_enum(m) for choice in m]
 
 
 def _describe(hint: Any) -> str:
-    """A type hint in words."""
+    """Describe a type hint in words."""
     if _choices(hint):
         return "one of " + ", ".join(_choices(hint))
     kind, members = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return " or ".join(map(_describe, members))
+    if kind is list and members:
+        return f"a list [{_describe(members[0])}, ...]"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
-    words |= {
-        dict: "a mapping",
-        list: f"a list [{_describe(members[0])}, ...]" if kind is list and members else "a list",
-    }
-    return words.get(kind, getattr(kind, "__name__", str(kind)))
+    return (words | {dict: "a mapping", list: "a list"}).get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
-    """Top-level key -> its value and its `file:line`."""
+    """Return {key: (value, "file:line")} of the top level of a YAML file."""
     try:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         root = loader.get_single_node()
@@ -238,10 +252,10 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
 def _build(cls: type[Any], given: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
         if field.init and field.name not in given and _default(field) is _UNSET:
-            raise InputError(f"--{field.name} is missing: give it here or as '{field.name}:' in the --config file")
+            raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     try:
         return cls(**given)
-    except ValueError as error:  # what the class's own __post_init__ refuses
+    except ValueError as error:  # from __post_init__
         if isinstance(error, InputError):
             raise
         raise InputError(f"{cls.__name__}: {' '.join(str(error).split())}") from error
@@ -250,7 +264,7 @@ def _build(cls: type[Any], given: Mapping[str, Any]) -> Any:
 def _unknown_option(option: str, known: Sequence[str]) -> str:
     name = option.partition("=")[0]
     if not name.startswith("-"):
-        return f"unexpected argument {option!r}: every value follows its --field"
+        return f"unexpected argument {option!r}: write --field before each value"
     if is_secret_name(name):
         return f"{name} {_NO_TOKENS}"
     close = suggestion("--" + name.lstrip("-").replace("-", "_"), [f"--{field}" for field in (*known, "config")])
@@ -258,7 +272,7 @@ def _unknown_option(option: str, known: Sequence[str]) -> str:
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Field name -> type hint, of the constructor's fields; `choices` in the metadata make it a Literal."""
+    """Return {field: type hint} of the constructor's fields; `choices` in the metadata become a Literal."""
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
         if choices := field.metadata.get("choices"):
@@ -274,7 +288,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _owner(cls: type[Any], name: str) -> type[Any]:
-    """The class of the MRO that defines the field, or defines it anew."""
+    """Return the first class of the MRO that defines or overrides the field."""
     return next(owner for owner in cls.__mro__ if name in inspect.get_annotations(owner))
 
 
@@ -283,7 +297,7 @@ def _inherited(owner: type[Any]) -> bool:
 
 
 class _Parser(HfArgumentParser):
-    """One option a field: our own fields first, under their headings, then what they inherit from transformers."""
+    """Parser with one option per field: own fields first, by heading, then those inherited from transformers."""
 
     def __init__(self, types: Sequence[type[Any]], **kwargs: Any) -> None:
         usage = "%(prog)s [--config FILE] [--field value ...]"
@@ -292,7 +306,7 @@ class _Parser(HfArgumentParser):
         ours, inherited = [], []
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
-            # Subclasses first, each in the order of its own lines.
+            # Subclasses first, each in its own order.
             for name in dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner)):
                 if name not in hints or is_secret(name, hints[name]):
                     continue
@@ -307,14 +321,14 @@ class _Parser(HfArgumentParser):
                 groups[heading] = self.add_argument_group(heading)
             self._add_field(groups[heading], cls, field)
         for action in self._actions:
-            action.required = False  # the YAML file may give it; `_build` looks
-            # Understood, but not listed: `--a-b` beside `--a_b`, and `--no_x` beside `--x false`.
+            action.required = False  # the YAML file may set it; `_build` checks
+            # `--a-b` (for `--a_b`) and `--no_x` (for `--x false`) work, but `--help` does not list them.
             action.option_strings = [o for o in action.option_strings if "-" not in o.lstrip("-")]
             if action.option_strings[0].startswith("--no_"):
                 action.help = SUPPRESS
 
     def _add_field(self, group: Any, cls: type[Any], field: dataclasses.Field[Any]) -> None:
-        # A redefined default keeps the help text of the field that it redefines.
+        # A field that only overrides a default keeps the inherited help text.
         bases = (vars(base).get("__dataclass_fields__", {}).get(field.name) for base in cls.__mro__)
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
         if not _inherited(_owner(cls, field.name)):
@@ -322,7 +336,7 @@ class _Parser(HfArgumentParser):
         if _default(field) is _UNSET:
             text = f"{text} (required)".strip()
         hint = _hints(cls)[field.name]
-        field = copy.copy(field)  # transformers overwrites the type of the field that it is given
+        field = copy.copy(field)  # transformers changes the type of the field it gets
         metadata = {k: v for k, v in field.metadata.items() if k != "group"}
         field.metadata = {**metadata, "help": text}  # type: ignore[assignment]
         if _typed_by_argparse(hint):
@@ -333,18 +347,18 @@ class _Parser(HfArgumentParser):
             group.add_argument(f"--{field.name}", type=_yaml_text, metavar="YAML", default=default, help=text)
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-        """(options that were given, words that no option takes)."""
+        """Return the given options, and the words that no option takes."""
         unset = Namespace(**{action.dest: _UNSET for action in self._actions if action.dest != "help"})
         namespace, extra = self.parse_known_args(argv, unset)
         return {name: value for name, value in vars(namespace).items() if value is not _UNSET}, extra
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage, which is hundreds of lines long here."""
+        """Raise an `InputError` instead of printing the usage, which has hundreds of lines."""
         raise InputError(message.removeprefix("argument "))
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """Defaults where there is one, and a type in place of the option's name in capitals."""
+    """Shows defaults, and types instead of option names in capitals."""
 
     def _get_help_string(self, action: Action) -> str:
         shown = action.default not in (None, "", []) and action.dest != "help"
@@ -356,7 +370,7 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
 
 
 def _typed_by_argparse(hint: Any) -> bool:
-    """Whether transformers' parser knows the type; the others are read as YAML text and checked by `coerce`."""
+    """Return whether transformers' parser knows the type; other types are read as YAML and checked by `coerce`."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     members = [m for m in alternatives if m is not NoneType]
     if str in members:

@@ -1,4 +1,4 @@
-"""Rows of all processes in one tensor, for losses that contrast every row with every other."""
+"""Gather rows of all processes, for losses that contrast every row with every other."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import torch.distributed as dist
 
 
 def process_count() -> int:
-    """Processes that train together; 1 where there is no process group."""
+    """Return the number of processes that train together; 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def gather_rows(rows: torch.Tensor) -> torch.Tensor:
-    """The rows of all processes, first those of rank 0, in the same order everywhere; numbers of rows may differ.
+    """Concatenate the rows of all processes, ordered by rank.
 
-    Only this process's own rows carry a gradient. Where every process computes the loss of *all* rows, that gradient
-    is its share of the whole loss's, so none has to be sent between the processes but by DDP: see [`whole_loss`].
+    Only this process's own rows carry a gradient. If every process computes the loss of *all* rows, that gradient is
+    its share of the joint gradient, and DDP adds up the shares: see [`whole_loss`].
 
     Args:
-        rows: (n, ...), any dtype; the shape behind n is the same on every process.
+        rows: (n, ...), any dtype. n may differ between processes, the other dimensions may not.
 
     Returns:
         (sum of all n, ...), on the same device; `rows` itself in a single process.
@@ -39,9 +39,11 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
 
 
 def whole_loss(loss: torch.Tensor) -> torch.Tensor:
-    """The same value with the gradient that DDP's mean over processes makes that of one process with all rows.
+    """Scale a loss's gradient so that DDP's mean over processes gives the gradient of one process with all rows.
+
+    The value stays.
 
     Args:
-        loss: a loss over gathered rows, the same on every process, of which each has the gradient of its own rows.
+        loss: scalar loss over rows from [`gather_rows`], equal on every process.
     """
     return loss + (process_count() - 1) * (loss - loss.detach())

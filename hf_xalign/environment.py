@@ -1,6 +1,6 @@
-"""Versions of packages, the commit and the machine of a run, for its record.
+"""Package versions, git commit and hardware of a run, for its record.
 
-Imported by `--help` like the record itself: torch is loaded only to name the GPUs.
+`--help` imports this module, so torch is imported only inside functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "p
 
 
 def versions() -> dict[str, str | None]:
-    """The version of hf_xalign, Python and every package that can change a result; null where it is not installed."""
+    """Return the versions of hf_xalign, Python and every package that affects results; None if not installed."""
     found: dict[str, str | None] = {"hf_xalign": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -32,7 +32,7 @@ def versions() -> dict[str, str | None]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout that this code runs from and whether tracked files differ; None outside a checkout."""
+    """Return the commit of this checkout and whether tracked files differ from it; None outside a checkout."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -50,20 +50,19 @@ def git_state() -> dict[str, Any] | None:
 
 
 def usable_cores() -> int:
-    """How many of the CPU's cores this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def hardware() -> dict[str, Any]:
-    """CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
+    """Return CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
+    import psutil
     import torch
 
-    pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 if pages else None
     return {
         "cpu": _cpu_model(),
         "cores": usable_cores(),
-        "memory_gib": memory and round(memory, 1),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
     }
@@ -81,7 +80,7 @@ def _cpu_model() -> str:
 def cpu_has_bfloat16() -> bool:
     """Return whether this CPU has instructions for bfloat16 matrix products.
 
-    Without them torch emulates it: a matrix product took 9 times as long as in float32 on an AVX2 machine.
+    Without them torch emulates bfloat16: on an AVX2 machine a matrix product took 9 times as long as in float32.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Every objective as a plain function of tensors, one formula each.
+"""Training objectives as plain functions of tensors, one formula each.
 
-Notation as in the papers: f(i, s) is the tuned encoder's vector of word i of sentence s, f0 the encoder as it was
-before alignment, and (i, j) in a(s, t) a word link.
+Notation as in the papers: f(i, s) is the tuned encoder's vector of word i of sentence s, f0 the encoder before
+alignment, and (i, j) in a(s, t) a word link.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Norm = Literal["squared_l2", "l2"]
 def word_distance(
     a: torch.Tensor, b: torch.Tensor, *, norm: Norm = "squared_l2", mean_over_dims: bool = False
 ) -> torch.Tensor:
-    """Distance of each pair of word vectors, summed over layers.
+    """Compute the distance of each pair of word vectors, summed over layers.
 
     `squared_l2` is ||a - b||^2 (Cao et al. 2020; MAO eq. 2; CONTINUAL eq. 1), `l2` is ||a - b|| (ROTATE eq. 7, 8).
-    Both FAO terms are sums of it: over links with a = f(i, s), b = f(j, t) for the alignment term, over regularised
-    words with a = f, b = f0 for the regulariser.
+    Both terms of FAO sum it. The alignment term sums over links, with a = f(i, s) and b = f(j, t). The regularizer
+    sums over words, with a = f and b = f0.
 
     Args:
         a: float (words, layers, dim).
         b: float (words, layers, dim).
-        norm: which distance.
+        norm: the distance.
         mean_over_dims: divide the squared distance by dim, as an MSE loss does (Cao's published script).
 
     Returns:
-        float (words,). Where a and b agree to within rounding, `l2` is 0 with gradient 0, its smallest subgradient:
-        the direction of a rounding error, scaled to length 1, is what it would be otherwise (f = f0 at step 0).
+        float (words,). Where a and b are equal up to rounding, `l2` has value 0 and gradient 0, its smallest
+        subgradient. Otherwise, at step 0 (f = f0), the gradient would be a rounding error scaled to length 1.
 
     Example:
         >>> word_distance(torch.tensor([[[3.0, 0.0]]]), torch.tensor([[[0.0, 4.0]]]))
@@ -49,21 +49,25 @@ def word_distance(
 def word_infonce(
     source: torch.Tensor, target: torch.Tensor, *, temperature: float, groups: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Word-level InfoNCE in its *strong* form: the candidates are the words of both languages (Wu and Dredze 2020).
+    """Compute word-level InfoNCE in its *strong* form, with candidates of both languages (Wu and Dredze 2020).
 
-    With x the 2L vectors and p(i) the word that i is linked to, word i loses
+    Let x be the 2L vectors and p(i) the word linked to i. The loss of word i is
     -log exp(cos(x_i, x_p(i)) / T) / sum over c != i of exp(cos(x_i, x_c) / T).
 
     Args:
         source: float (links, dim), not normalised.
         target: float (links, dim), the linked words in the same order.
         temperature: T.
-        groups: int64 (links,), the sentence pair of each link: words of i's own pair, p(i) aside, are then no
-            candidates. What they share is what tells an occurrence of a word from its others, and a contrast between
-            them unlearns it.
+        groups: int64 (links,), the sentence pair of each link. Other words of i's own pair are then no candidates,
+            because a contrast with them unlearns the context that they share.
 
     Returns:
         float (2 * links,): the loss of each source word, then of each target word.
+
+    Example:
+        >>> x = torch.eye(2)
+        >>> word_infonce(x, x, temperature=1.0)  # log((e + 2) / e)
+        tensor([0.5514, 0.5514, 0.5514, 0.5514])
     """
     vectors = nn.functional.normalize(torch.cat([source, target]), dim=-1)
     logits = _Gram.apply(vectors) / temperature
@@ -78,7 +82,7 @@ def word_infonce(
 
 
 class _Gram(torch.autograd.Function):
-    """X X^T. Its gradient, (G + G^T) X, is one product; autograd takes the factors for different ones and has two."""
+    """X X^T with the gradient (G + G^T) X in one matrix product; autograd would compute two."""
 
     @staticmethod
     def forward(ctx: Any, vectors: torch.Tensor) -> torch.Tensor:
@@ -100,23 +104,28 @@ def moco_infonce(
     pairs: torch.Tensor | None = None,
     queue_pairs: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
+    """Compute InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
 
-    Query i loses -log exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over the queue of exp(q_i . k / T)). The vectors
-    are taken as they are: what is normalised, and when, is the head's matter.
+    The loss of query i is -log exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over the queue of exp(q_i . k / T)).
+    Vectors are not normalised here.
 
     Args:
         queries: float (n, dim).
         keys: float (n, dim), the key of each query, without gradient.
-        queue_keys: float (K, dim), the queue before the step's own keys are in it.
+        queue_keys: float (K, dim), the queue before this step's keys enter it.
         temperature: T.
-        pairs: int64 (n,), the pair of each query: a key of the same pair in the queue, from an epoch before, is then
-            no negative. None, the published form: it is. Needs `queue_pairs`.
-        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, never a negative. None:
-            every slot has a key.
+        pairs: int64 (n,), the pair of each query. Keys of the same pair in the queue, from an earlier epoch, are then
+            no negatives. By default they are, as published. Needs `queue_pairs`.
+        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, which is never a negative. By
+            default every slot has a key.
 
     Returns:
-        float (n,), at least float32, also under autocast; 0 where there is no negative.
+        float (n,), at least float32, also under autocast; 0 for a query without negatives.
+
+    Example:
+        >>> queries, queue = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> moco_infonce(queries, queries, queue, temperature=1.0)  # log((e + 1) / e)
+        tensor([0.3133])
     """
     with torch.autocast(queries.device.type, enabled=False):
         queries, keys, queue_keys = _at_least_float32(queries, keys, queue_keys)
@@ -136,21 +145,25 @@ def moco_infonce(
 def sentence_infonce(
     source: torch.Tensor, target: torch.Tensor, *, temperature: float, pairs: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """InfoNCE of sentences within a batch, in both directions.
+    """Compute InfoNCE of sentences within a batch, in both directions.
 
-    Source i loses -log exp(x_i . y_i / T) / sum over j of exp(x_i . y_j / T), and target i the same with x and y
-    exchanged. As in [`moco_infonce`], the vectors are taken as they are.
+    The loss of source i is -log exp(x_i . y_i / T) / sum over j of exp(x_i . y_j / T). The loss of target i exchanges
+    x and y. Vectors are not normalised here.
 
     Args:
-        source: float (n, dim); those of all processes for candidates from all of them, see
+        source: float (n, dim). Gather the rows of all processes first for candidates from all of them, see
             [`~hf_xalign.distributed.gather_rows`].
         target: float (n, dim), row i the translation of source i.
         temperature: T.
-        pairs: int64 (n,), the same number for pairs that are the same, or share a text: they are then no candidates
-            for each other.
+        pairs: int64 (n,). Rows with equal numbers, such as pairs that share a text, are no candidates for each other.
 
     Returns:
         float (2 n,), at least float32, also under autocast: the loss of each source, then of each target.
+
+    Example:
+        >>> x = torch.eye(2)
+        >>> sentence_infonce(x, x, temperature=1.0)
+        tensor([0.3133, 0.3133, 0.3133, 0.3133])
     """
     with torch.autocast(source.device.type, enabled=False):
         source, target = _at_least_float32(source, target)
@@ -166,24 +179,28 @@ def _at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 
 def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: bool = False) -> torch.Tensor:
-    """L_ALIGN = -mean over dictionary entries of cos(E[b_i1], E[b_i2]) (ALIGN-MLM, section 3).
+    """Compute L_ALIGN = -mean over dictionary entries of cos(E[b_i1], E[b_i2]) (ALIGN-MLM, section 3).
 
     Args:
         embeddings: float (V, d), E: the input word embeddings.
-        entries: int64 (n, 2), the tokens b_i1, b_i2 of each entry; n at least 1, a token may be in several.
-        sparse: give the gradient as a sparse tensor of the rows used. Autograd adds it into the dense one of E's other
-            uses in place, without a dense one of its own; where E has no other use in the same backward pass, its
-            `grad` becomes sparse, which most optimizers refuse.
+        entries: int64 (n, 2), n >= 1: the tokens b_i1, b_i2 of each entry. A token may be in several entries.
+        sparse: return the gradient as a sparse tensor of the used rows. Autograd adds it in place to the dense
+            gradient of E's other uses. If E has no other use in the backward pass, its `grad` is sparse, which most
+            optimizers refuse.
 
     Returns:
-        Scalar in [-1, 1], at least float32, also under autocast; it can be differentiated once. A row of zeros has
-        cosine 0 with everything, and gradient 0: it has no direction that could be turned.
+        Scalar in [-1, 1], at least float32, also under autocast. It can be differentiated once. A row of zeros has
+        cosine 0 and gradient 0.
+
+    Example:
+        >>> entry_cosine(torch.eye(2), torch.tensor([[0, 0], [0, 1]]))
+        tensor(-0.5000)
     """
     return _EntryCosine.apply(embeddings, entries, sparse)
 
 
 class _EntryCosine(torch.autograd.Function):
-    """By hand, to gather both tokens at once, and for the choice of the gradient's layout."""
+    """Gathers both tokens of the entries at once, and builds the gradient in either layout."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: torch.Tensor, entries: torch.Tensor, sparse: bool) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -9,7 +10,8 @@ import time
 import pytest
 from filelock import FileLock
 
-from hf_xalign.cache import locked, replacing
+from hf_xalign.cache import disk_errors, locked, replacing
+from hf_xalign.errors import InputError
 
 
 def test_replacing(tmp_path):
@@ -24,7 +26,20 @@ def test_replacing(tmp_path):
     assert path.read_text() == "one" and list(path.parent.iterdir()) == [path]
 
 
-def test_waiting_for_another_is_said(tmp_path, caplog):
+def test_full_disks_are_input_errors(tmp_path):
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        with (
+            pytest.raises(InputError, match=r"file: cannot be written \(why\): free some space and run again$"),
+            replacing(tmp_path / "file"),
+        ):
+            raise OSError(number, "why")
+    with pytest.raises(InputError, match=r"^here: cannot .*: use another$"), disk_errors("here", "use another"):
+        raise OSError(errno.ENOSPC, "why")
+    with pytest.raises(PermissionError), disk_errors("here"):
+        raise PermissionError(errno.EACCES, "why")
+
+
+def test_waiting_for_another_process_is_logged(tmp_path, caplog):
     held, done = threading.Event(), []
 
     def hold():

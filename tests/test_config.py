@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.refusals import assert_refused
 from support.settings import Data, Norm, Small, Training
 from transformers import TrainingArguments
 
@@ -67,7 +70,7 @@ def test_default_and_preset_lie_under_yaml_under_command_line(config):
     assert fao("pooling: first\nlearning_rate: 1e-4", "--preset", "continual") == (1e-4, "first")
 
 
-def test_changed_settings_are_told_from_the_preset(tmp_path):
+def test_changed_settings_exclude_those_of_the_preset(tmp_path):
     changed = FAOConfig(output_dir=str(tmp_path), preset="continual", pooling="last", use_cpu=True).changed()
     assert changed["pooling"] == "last" and changed["preset"] == "continual"
     assert not {"layers", "learning_rate", "linked_tokens"} & set(changed)
@@ -103,3 +106,91 @@ def test_non_default_fields(tmp_path):
     assert non_default_fields(TrainingArguments(str(tmp_path))) == folder
     (training,) = parse((Training,), ["--output_dir", str(tmp_path), "--report_to", "wandb", "--warmup_steps", "2"])
     assert non_default_fields(training) == {**folder, "report_to": ["wandb"], "warmup_steps": 2.0}
+
+
+QUOTE = r" \(quote text that YAML reads as another type: yes, no, on, off, numbers, dates\)$"
+# {line of a YAML file: message after its place}
+LINES = {
+    "rate: fast": 'rate: expected a number, got "fast"$',
+    "steps: 1.5": "steps: expected a whole number, got 1.5$",
+    "steps: true": "steps: expected a whole number, got true$",
+    "dropout: 1": "dropout: expected true or false, got 1$",
+    "layers: [1, x]": r'layers: expected a list \[a whole number, ...\] or null, got \[1, "x"\]$',
+    "layers: {a: 1}": r'layers: expected a list \[a whole number, ...\] or null, got {"a": 1}$',
+    "pooling: men": "pooling: expected one of first, last, mean, got \"men\"; did you mean 'mean'\\?$",
+    "norm: L2": 'norm: expected one of l2, squared, got "L2"$',
+    "weights: [de]": r'weights: expected a mapping or null, got \["de"\]$',
+    "train_data: [de, no]": r'train_data: expected a list \[text, ...\], got \["de", false\]' + QUOTE,
+    "model_name: 2024-01-01": 'model_name: expected text, got "2024-01-01"' + QUOTE,
+    "poling: mean": "unknown key 'poling'; did you mean 'pooling'\\?$",
+}
+TRAINING_LINES = {
+    "eval_strategy: no": "got false" + QUOTE,
+    "log_level: wraning": "got \"wraning\"; did you mean 'warning'\\?$",
+}
+OPTIONS = {
+    "value of another type": ((Small,), "--rate fast", "^--rate: invalid float value: 'fast'"),
+    "no choice": (
+        (Small,),
+        "--pooling men",
+        r"^--pooling: invalid choice: 'men' \(choose from 'first', 'last', 'mean'\)",
+    ),
+    "value of another type, as YAML": ((Data,), "--weights 5", "^--weights: expected a mapping or null, got 5$"),
+    "no YAML": ((Data,), "--weights {", "^--weights: not valid YAML"),
+    "no value": ((Small,), "--steps", "^--steps: expected one argument"),
+    "no field of the name": ((Small,), "--droput=true", "^unknown option --droput; did you mean '--dropout'\\?$"),
+    "dashes": ((Data,), "--train-dat x", "^unknown option --train-dat; did you mean '--train_data'\\?$"),
+    "abbreviation": ((Small,), "--pool mean", "^unknown option --pool;"),
+    "nothing like it": ((Small,), "--zzzzzz 1", r"^unknown option --zzzzzz \(--help lists all\)$"),
+    "no option": ((Small,), "stray", "^unexpected argument 'stray'"),
+    "field without a value": ((Data,), "", "^--model_name is missing"),
+    "what the class refuses": (
+        (Training,),
+        "--per_device_train_batch_size 1 --optim_args x --eval_strategy=steps --logging_steps 0",
+        "^Training: evaluation strategy",
+    ),
+    "no file": ((Small,), "--config none.yaml", "^--config none.yaml: No such file"),
+    "no preset": (
+        (FAOConfig,),
+        "--output_dir x --use_cpu true --preset contnual",
+        "^preset=contnual: did you mean continual",
+    ),
+}
+# {contents of a YAML file: message after its path}
+FILES = {
+    b"rate: 1\nsteps: [1\n": ":3: not valid YAML",
+    b"- 1\n": ":1: expected lines of the form 'field: value'$",
+    b"rate: 1\nsteps: 1\nrate: 2\n": ":3: rate is given twice, first at .*yaml:1$",
+    b"preset: m\xe4o\n": r": not UTF-8 \(byte 9\)",
+}
+
+
+def test_bad_settings_are_refused(tmp_path):
+    """Each message is one line that begins with the place."""
+    texts = {
+        f"# a comment\n{line}\n".encode(): f":2: .*{message}" for line, message in (LINES | TRAINING_LINES).items()
+    }
+    table = {}
+    for k, (text, message) in enumerate((texts | FILES).items()):
+        path = tmp_path / f"{k}.yaml"
+        path.write_bytes(text)
+        types = (Training,) if k in range(len(LINES), len(texts)) else (Data, Small)
+        call = partial(parse, types, ["--config", str(path)])
+        table[repr(text)] = (call, rf"\A(?=.*\Z){re.escape(str(path))}{message}")
+    for name, (types, words, message) in OPTIONS.items():
+        table[name] = (partial(parse, types, words.split()), rf"\A(?=.*\Z){message}")
+    table["nested lists"] = (
+        partial(coerce, 5, list[list[str]], "x"),
+        r"^x: expected a list \[a list \[text, ...\], ...\]",
+    )
+    assert_refused(table)
+
+
+def test_credentials_are_refused_without_an_echo(tmp_path):
+    table = {}
+    for name in ("hub_token", "hub-token", "push_to_hub_token", "api_key"):
+        (tmp_path / name).write_text(f"{name}: hf_abc")
+        for words in ([f"--{name}", "hf_abc"], [f"--{name}=hf_abc"], ["--config", str(tmp_path / name)]):
+            call = partial(parse, (Small, Data), ["--model_name", "m", *words])
+            table[str(words)] = (call, r"\A(?!.*hf_abc).*HF_TOKEN")
+    assert_refused(table)

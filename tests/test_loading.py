@@ -11,10 +11,13 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from support.checkpoints import as_hub_repository, rewrite, save_all
 from support.families import CONFIGS
+from support.refusals import assert_refused
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
 
 import hf_xalign
 from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.modeling.loading import load_tokenizer
+from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 
 
 @torch.no_grad()
@@ -123,6 +126,62 @@ def test_the_embedded_encoder_of_another_machine(tmp_path, monkeypatch):
     rewrite(tmp_path / "adapter", base_model_name_or_path=elsewhere)
     assert torch.equal(run(hf_xalign.load(tmp_path / "adapter")), expected)
     assert type(hf_xalign.load("embedded")) is BertModel
+
+
+def test_unusable_folders_are_refused(tmp_path):
+    made = tmp_path / "made"
+    save_all(made)
+
+    def load(*names, base=..., pickled=(), **options):
+        """Load the last of the copied folders, its adapter on another base."""
+
+        def attempt(folder):
+            for name in {*names, *pickled}:
+                shutil.copytree(made / name, folder / name)
+            if base is not ...:
+                rewrite(folder / names[-1], base_model_name_or_path=base)
+            for name in pickled:
+                for file in (folder / name).glob("*.safetensors"):
+                    file.rename(file.with_suffix(".bin"))
+            return hf_xalign.load(folder / names[-1], **options)
+
+        return attempt
+
+    def pickled_base(folder):
+        shutil.copytree(made / "base", folder / "base")
+        (folder / "base" / "model.safetensors").unlink()
+        torch.save(AutoModel.from_pretrained(made / "base").state_dict(), folder / "base" / "pytorch_model.bin")
+        return hf_xalign.load(folder / "base")
+
+    assert_refused(
+        {
+            "nowhere on the Hub": (
+                lambda folder: hf_xalign.load("someone/nothing", cache_dir=folder),
+                "^someone/nothing is neither a folder here nor a model that can be had from the Hub",
+            ),
+            "no folder": (
+                lambda folder: hf_xalign.load(folder / "no/such/folder"),
+                "no/such/folder is neither a folder",
+            ),
+            "empty folder": (hf_xalign.load, r"row\d+ holds no model"),
+            "base gone": (
+                load("adapter", base="/gone"),
+                "is an adapter, and its base_model_name_or_path, /gone, cannot be loaded",
+            ),
+            "no base": (load("adapter", base=None), "names no base_model_name_or_path"),
+            "base of another folder": (load("adapter", base=BASE_IN_FOLDER), "the model in this folder"),
+            "pickled adapter": (load("adapter", pickled=["adapter"]), r"has no adapter_model\.safetensors"),
+            "pickled adapter beside a model": (load("one", pickled=["one"]), r"has no adapter_model\.safetensors"),
+            "pickled encoder": (pickled_base, "has no weights in safetensors"),
+            "code": (load("base", trust_remote_code=True), "^trust_remote_code: no code of a repository is run"),
+            "choice of pickles": (
+                load("base", use_safetensors=False),
+                "^use_safetensors: .*only safetensors are read",
+            ),
+            "tokenizer": (load_tokenizer, "has no tokenizer that can be loaded, or is no model at all"),
+        },
+        tmp_path,
+    )
 
 
 @pytest.mark.slow

@@ -156,9 +156,9 @@ def encode_pairs(
         num_proc: processes of `datasets.map`.
 
     Returns:
-        A memory-mapped dataset with `source_ids`, `target_ids` (token ids), `source_starts`, `source_ends`,
-        `target_starts`, `target_ends` (token span of each word, start == end if it has none), `links` ((i, j) word
-        indices), `source_lang`, and `length` (tokens of the longer side).
+        A memory-mapped dataset with these columns: `source_ids` and `target_ids` (token ids); `source_starts`,
+        `source_ends`, `target_starts` and `target_ends` (token span of each word, start == end if it has none);
+        `links` ((i, j) word indices); `source_lang`; `length` (tokens of the longer side).
 
     Raises:
         InputError: a column is missing, the tokenizer has no `word_ids`, a link points outside its sentence, or no

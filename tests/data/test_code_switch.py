@@ -34,13 +34,6 @@ def test_nli_against_a_loop():
     assert not texts & {(row["premise"], row["hypothesis"]) for row in found}
 
 
-def test_columns_that_go_with_a_text():
-    german, english = (nli(lang).rename_column("lang", "premise_lang") for lang in ("de", "en"))
-    found = code_switch_pairs(german, english, first=("premise", "premise_lang"), second="hypothesis")
-    assert found["premise_lang"][:] == ["de", "en"] * 6
-    assert found["group"][:] == [row for row in range(6) for _ in range(2)]
-
-
 def test_by_id_in_any_order():
     german, english = nli("de"), nli("en").select([3, 5, 0, 2, 1, 4])
     wanted = code_switch_pairs(german, nli("en"), **NLI).to_list()
@@ -76,7 +69,6 @@ def test_groups_of_any_size_become_rows():
     gathered = gather_groups(flat)
     assert gathered["input_ids"][:] == wanted
     assert gathered.column_names == [name for name in flat.column_names if name != "group"]
-    assert gather_groups(flat, columns=["input_ids"]).column_names == ["input_ids"]
     mixed = concatenate_datasets([flat, flat.select([0]).map(lambda row: {"group": 77})])
     assert gather_groups(mixed)["input_ids"][:] == [*wanted, [wanted[0][0]]]
     assert len(gather_groups(flat.select([]))) == 0

@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.derived.transliteration import LETTERS, Alphabet
+from hf_xalign.data.derived.transliteration import Alphabet
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.data.parallel import load_parallel
@@ -191,24 +191,3 @@ def test_cut(texts, tmp_path):
     assert len(both) == 230 + len(counterparts)
     everything, old_ids = cut_tokenizer(large, texts, 10_000)
     assert len(everything) <= len(large) and everything(texts[0]).input_ids[0] == 0
-
-
-def test_normalisers_and_pre_tokenizers_leave_the_letters_alone():
-    letters = "".join(map(chr, LETTERS))
-    for normalizer in (
-        normalizers.BertNormalizer(strip_accents=True),
-        normalizers.NFKC(),
-        normalizers.NFKD(),
-        normalizers.Nmt(),
-        normalizers.StripAccents(),
-        normalizers.Precompiled(build_charsmap(composed_keys())),
-    ):
-        assert normalizer.normalize_str(letters) == letters
-    for splitter in (
-        pre_tokenizers.BertPreTokenizer(),
-        pre_tokenizers.Whitespace(),
-        pre_tokenizers.Punctuation(),
-        pre_tokenizers.UnicodeScripts(),
-        pre_tokenizers.Digits(True),
-    ):
-        assert [piece for piece, _ in splitter.pre_tokenize_str(letters)] == [letters]

@@ -55,13 +55,6 @@ def test_shares(vocabulary):
         assert abs(counts - expected).max() < 5 * expected**0.5
 
 
-def test_places_of_a_sentence_are_hidden_alike_and_apart(vocabulary):
-    hidden = mask(np.full((8000, 30), 7), vocabulary, np.arange(8000))[1] != -100
-    for count in hidden.sum(axis=0):
-        within(count, 8000, 0.15)
-    within((hidden[:, 1:] & hidden[:, :-1]).sum(), 8000 * 29, 0.15**2)
-
-
 def test_masks_belong_to_the_example_wherever_its_padding_is(vocabulary):
     rng = np.random.default_rng(0)
     rows = [rng.integers(5, 100, size=size).tolist() for size in rng.integers(3, 25, size=20)]
@@ -83,16 +76,6 @@ def test_draws_of_another_seed_epoch_or_stream_differ():
         b = example_draws(np.arange(500), 20, **{**base, name: 1})
         assert abs(np.corrcoef(a, b)[0, 1]) < 4 / len(a) ** 0.5, name
         assert len(np.union1d(a, b)) == 2 * len(a), name
-
-
-def test_draws_are_uniform_and_independent_of_the_neighbour():
-    draws = example_draws(np.arange(20_000), 5, seed=0, epoch=0).reshape(-1, 5)
-    assert draws.min() >= 0 and draws.max() < 1
-    for column in draws.T:
-        deviation = abs(np.sort(column) - (np.arange(len(column)) + 0.5) / len(column)).max()
-        assert deviation < 1.95 / len(column) ** 0.5  # Kolmogorov-Smirnov, p = 0.001
-    correlations = np.corrcoef(np.concatenate([draws[:-1], draws[1:]], axis=1).T)
-    assert abs(correlations - np.eye(10)).max() < 5 / len(draws) ** 0.5
 
 
 @pytest.mark.numeric

@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 from datasets import Dataset
-from support.tiny import make_tokenizer
 
 from hf_xalign.data.code_switching.words import WordSwitcher, switch_words
-from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.words import batch_words, split_words, splitter_version
 
 ENTRIES = [("dog", "hund"), ("dog", "köter"), ("dog", "hund"), ("cat", "katze"), ("house", "haus")]
@@ -67,27 +65,6 @@ def test_rows_follow_from_their_number():
     assert one["tokens"][:] != [text.strip(".").split() for text in one["text"]]
     for other in ({"epoch": 1}, {"seed": 4}):
         assert switch_words(data, ENTRIES, "tokens", **{**options, **other})["tokens"][:] != one["tokens"][:]
-
-
-def test_labels_stay_right_where_a_translation_has_several_words():
-    row = {"tokens": ["the", "ice", "house"], "tags": [0, 1, 2]}
-    found = switch_words(Dataset.from_list([row]), ENTRIES, "tokens", share=1.0)[0]
-    assert found == {"tokens": ["the", "gefrorenes wasser", "haus"], "tags": [0, 1, 2]}
-    encoding = make_tokenizer()(found["tokens"], is_split_into_words=True)
-    parts: dict[int, str] = {}
-    for token, word in zip(encoding.tokens()[1:-1], encoding.word_ids()[1:-1], strict=True):
-        parts[found["tags"][word]] = parts.get(found["tags"][word], "") + token.removeprefix("##")
-    assert parts == {0: "the", 1: "gefroreneswasser", 2: "haus"}
-
-
-def test_dictionary_files_and_questions(tmp_path):
-    (tmp_path / "en-de.txt").write_text("cat katze\nhouse\tdas haus\n", encoding="utf-8")
-    data = Dataset.from_dict({"text": ["the cat is in the house"]})
-    found = switch_words(data, load_dictionary(tmp_path / "en-de.txt"), "text", share=1.0)
-    assert found["text"][:] == ["the katze is in the das haus"]
-    row = {"question": "where is the cat?", "context": "a cat", "answers": {"text": ["cat"], "answer_start": [2]}}
-    found = switch_words(Dataset.from_list([row]), ENTRIES, "question", share=1.0)
-    assert found[0] == {**row, "question": "where is the katze?"}
 
 
 # ---- Words ----

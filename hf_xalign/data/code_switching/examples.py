@@ -1,13 +1,12 @@
-"""Code-switched data for fine-tuning on tasks of two texts (NLI, QA), by the English originals of translated sets.
+"""Code-switched data for fine-tuning on tasks of two texts (NLI, QA), from translated sets and their originals.
 
     halves = code_switch_pairs(german, english, first="question", second=("context", "answers"))
-    encoded = halves.map(tokenize, batched=True, remove_columns=...)     # keeps `group`, many features a row or one
+    encoded = halves.map(tokenize, batched=True, remove_columns=...)     # keep `group`; a row may become many features
     trainer = Trainer(model, args, train_dataset=gather_groups(encoded), data_collator=GroupCollator(collator))
 
-The two halves of an example become one row of lists before training, which the collator takes apart again. So a batch
-cannot part them, and nothing else has to know: any sampler, several processes, accumulation and resuming deal in rows
-as ever. A batch sampler would have to be put into `Trainer` instead, and would be cut up by whoever divides batches
-over processes. The price: batch sizes count groups, so `per_device_train_batch_size=16` is the paper's batch of 32.
+The two halves of an example become one row of lists before training, and the collator separates them again. So any
+sampler, several processes, accumulation and resuming keep the halves in one batch. Batch sizes therefore count groups:
+`per_device_train_batch_size=16` is the paper's batch of 32.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from hf_xalign.errors import InputError
 
 GROUP = "group"
-_ENGLISH = "english: "  # put before the names of the English columns while both sets lie side by side
+_ENGLISH = "english: "  # prefix of the English columns while both sets are joined
 _ROWS_A_BATCH = 1000
 
 
@@ -38,28 +37,26 @@ def code_switch_pairs(
 ) -> Dataset:
     """Pair each text of a translated training set with the other text's English original (Pan et al. 2021, 2.3).
 
-    The example (q_x, c_x) with its original (q_en, c_en) becomes the rows (q_x, c_en) and (q_en, c_x), in this order;
-    the original pair is not used. The language of a text stands in its own columns, if anywhere: give those along with
-    it, `first=("premise", "premise_lang")`.
+    The example (q_x, c_x) with its original (q_en, c_en) becomes the rows (q_x, c_en) and (q_en, c_x), in this order.
+    If a column holds the language of a text, name it with the text: `first=("premise", "premise_lang")`.
 
     Args:
         dataset: the translated set.
         english: the set it was translated from, with the same columns.
-        first: the column of q; or several, the text's own first and then those that go where it goes.
-        second: likewise of c. Answers with offsets belong to a text: `("context", "answers")`.
-        id_column: column by which the two sets belong together; `english` may then have more rows, in any order.
-            Default: row i belongs to row i.
-        label_column: where both sets have it, it must say the same in both.
-        num_proc: processes that write the rows.
+        first: text column of q, or several columns: the text, then those that belong to it.
+        second: text column of c, or several columns, such as `("context", "answers")` with offsets.
+        id_column: column that matches rows; `english` may then have more rows in any order. By default row i matches
+            row i.
+        label_column: must be equal in both sets if both have it.
+        num_proc: processes of `datasets.map`.
 
     Returns:
         Twice the rows, with the columns of `dataset` (those in neither `first` nor `second` are the translated row's)
-        and `group`: int64, the row of `dataset`. [`gather_groups`] needs it: keep it when tokenizing.
+        and `group`: int64, the row of `dataset`. Keep it when tokenizing, for [`gather_groups`].
 
     Raises:
-        InputError: a column is missing or of another type in `english`, the sets are of unequal length, an id is
-            missing or stands twice, labels differ, a text is none, or an answer is not at its offset in its own
-            context. The row or id is named.
+        InputError: a column is missing or differs in type, the sets differ in length, an id is missing or repeated,
+            labels differ, a text is missing, or an answer is not at its offset.
     """
     parts = [[part] if isinstance(part, str) else list(part) for part in (first, second)]
     columns = [*parts[0], *parts[1]]
@@ -87,23 +84,22 @@ def code_switch_pairs(
     )
 
 
-def gather_groups(dataset: Dataset, *, columns: Sequence[str] | None = None, num_proc: int | None = None) -> Dataset:
+def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     """Put the rows of each group into one row of lists, for [`GroupCollator`].
 
-    Gather each language before `concatenate_datasets` puts them together, whose groups have the same numbers. A group
-    can be of any size, so examples that are not switched (English ones) go along with a group number of their own.
+    Groups may have any size; examples that are not switched need a group number of their own. Gather each language
+    before concatenating them, because their group numbers overlap.
 
     Args:
-        dataset: tokenized rows with `group`; those of a group stand one after the other.
-        columns: what to keep; default all but `group`.
-        num_proc: processes that write the rows.
+        dataset: tokenized rows with `group`; those of a group are next to each other.
+        num_proc: processes of `datasets.map`.
 
     Raises:
-        InputError: no column `group`, or a group's rows stand apart (gather before shuffling).
+        InputError: there is no column `group`, or a group's rows stand apart (gather before shuffling).
     """
     if GROUP not in dataset.column_names:
-        raise InputError(f"no column {GROUP} (there are {', '.join(dataset.column_names)}): keep it when tokenizing")
-    columns = [name for name in dataset.column_names if name != GROUP] if columns is None else list(columns)
+        raise InputError(f"no column {GROUP} (there are {', '.join(dataset.column_names)}). Keep it when tokenizing.")
+    columns = [name for name in dataset.column_names if name != GROUP]
     groups = np.asarray(dataset.with_format("numpy", columns=[GROUP])[:][GROUP])
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, dtype=np.int64)
     numbers, counts = np.unique(groups[starts], return_counts=True)
@@ -111,8 +107,8 @@ def gather_groups(dataset: Dataset, *, columns: Sequence[str] | None = None, num
         number = numbers[counts > 1][0]
         rows = starts[groups[starts] == number]
         raise InputError(
-            f"rows of group {number} stand apart (at rows {rows[0]} and {rows[1]}): gather before shuffling, and each "
-            "language before putting them together"
+            f"rows of group {number} stand apart (at rows {rows[0]} and {rows[1]}). Gather before shuffling, and each "
+            "language before concatenating them."
         )
     # A map over the groups' first rows, so that the result is cached where the dataset is.
     heads = dataset.select(starts).with_format("arrow", columns=[GROUP])
@@ -130,19 +126,17 @@ def gather_groups(dataset: Dataset, *, columns: Sequence[str] | None = None, num
 
 
 class GroupCollator:
-    """Collate rows of [`gather_groups`]: their groups one after the other, by the task's own collator.
-
-    Rows that are not gathered (an evaluation set's) go to the task's collator as they are.
+    """Collate rows of [`gather_groups`] group by group with the task's collator; other rows pass unchanged.
 
     Args:
-        collate: the task's collator, such as `DataCollatorWithPadding`, given single examples.
+        collate: the task's collator of single examples, such as `DataCollatorWithPadding`.
     """
 
     def __init__(self, collate: Callable[[list[Mapping[str, Any]]], Any]):
         self.collate = collate
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """One batch with every example of every row."""
+        """Collate every example of every row into one batch."""
         flat: list[Mapping[str, Any]] = []
         for row in rows:
             if np.ndim(row["input_ids"][0]) == 0:
@@ -160,7 +154,7 @@ def _switch_halves(
     compared: Sequence[str],
     spans: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Two rows for each: c is English in the first, q in the second."""
+    """Make two rows of each: c is English in the first, q in the second."""
     for name in compared:
         for row, own, other in zip(rows, batch[name], batch[_ENGLISH + name], strict=True):
             if own != other:
@@ -179,7 +173,7 @@ def _switch_halves(
 
 
 def _gather(table: pa.Table, numbers: Sequence[int], *, dataset: Dataset, bounds: np.ndarray) -> pa.Table:
-    """The rows of consecutive groups as lists; arrow's offsets are the groups' bounds, so no row is looked at."""
+    """Return the rows of consecutive groups as lists, with the groups' bounds as arrow offsets."""
     starts = bounds[numbers[0] : numbers[-1] + 2]
     rows = dataset[int(starts[0]) : int(starts[-1])]
     offsets = pa.array(starts - starts[0], pa.int32())
@@ -189,19 +183,19 @@ def _gather(table: pa.Table, numbers: Sequence[int], *, dataset: Dataset, bounds
 
 
 def _check_texts(columns: Mapping[str, list[Any]], rows: Sequence[int], prefix: str, spans: Sequence[str]) -> None:
-    """That the first column has a text in every row, and that the answers of the others stand in it."""
+    """Check that the first column has text in every row, and that the answers are at their offsets in it."""
     text, *others = columns
     side = "English " if prefix else ""
     for i, row in enumerate(rows):
         value = columns[text][i]
         if value is None:
-            raise InputError(f"row {row}: the {side}{text} is none; leave the row out")
+            raise InputError(f"row {row}: the {side}{text} is missing. Remove the row.")
         for name in (other for other in others if other in spans):
             for answer, start in answer_spans(columns[name][i]):
                 if not stands_at(value, answer, start):
                     raise InputError(
                         f"row {row}: the answer {answer!r} is not at offset {start} of the {side}{text}, where "
-                        f"{value[start : start + len(answer)]!r} stands; correct the offset or leave the row out"
+                        f"{value[start : start + len(answer)]!r} stands. Correct the offset or remove the row."
                     )
 
 
@@ -216,7 +210,7 @@ def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[
     for part in parts:
         if not is_text(dataset.features[part[0]]):
             raise InputError(
-                f"column {part[0]} is no text ({dataset.features[part[0]]}): name the text's column first"
+                f"column {part[0]} is not text ({dataset.features[part[0]]}). Name the text column first."
             )
     for name in columns:
         own, other = dataset.features[name], english.features[name]
@@ -225,20 +219,20 @@ def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[
     loose = [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]
     if loose:
         raise InputError(
-            f"{loose[0]} has offsets into one of the texts and must go where it goes: name it after that text, as in "
+            f"{loose[0]} has offsets into one of the texts. Name it after that text, as in "
             f'second=("context", "{loose[0]}")'
         )
     if GROUP in dataset.column_names:
-        raise InputError(f"the translated set has a column {GROUP} already: rename it")
+        raise InputError(f"the translated set already has a column {GROUP}. Rename it.")
     if id_column is None and len(dataset) != len(english):
         raise InputError(
-            f"{len(dataset)} translated and {len(english)} English examples: row i must be row i's original, or name "
-            "the id_column"
+            f"{len(dataset)} translated and {len(english)} English examples. Row i must be the original of row i; "
+            "otherwise name the id_column."
         )
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:
-    """The row of `english` for each row of `dataset`."""
+    """Return the row of `english` for each row of `dataset`."""
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
         if name in places:
@@ -247,29 +241,29 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
     found = []
     for row, name in enumerate(dataset[id_column][:]):
         if name not in places:
-            raise InputError(f"row {row}: {id_column} {name!r} is not in the English set; leave the row out")
+            raise InputError(f"row {row}: {id_column} {name!r} is not in the English set. Remove the row.")
         found.append(places[name])
     return found
 
 
 def is_text(feature: Any) -> bool:
-    """Whether a column's feature is of strings."""
+    """Tell whether a column holds strings."""
     return isinstance(feature, Value) and feature.dtype in ("string", "large_string")
 
 
 def has_offsets(feature: Any) -> bool:
-    """Whether a column's feature is of answers as SQuAD has them, `text` and `answer_start`."""
+    """Tell whether a column holds SQuAD's answers, with `text` and `answer_start`."""
     inner = feature.feature if isinstance(feature, List) else feature
     return isinstance(inner, dict) and {"text", "answer_start"} <= set(inner)
 
 
 def answer_spans(answers: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """(text, start) of each answer of a row, given as a dict of lists or as a list of dicts."""
+    """Return (text, start) of each answer of a row, from a dict of lists or a list of dicts."""
     if isinstance(answers, Mapping):
         return list(zip(answers["text"], answers["answer_start"], strict=True))
     return [(answer["text"], answer["answer_start"]) for answer in answers]
 
 
 def stands_at(text: str, answer: str, start: int) -> bool:
-    """Whether the answer is what stands at its offset."""
+    """Tell whether the answer is at its offset."""
     return start >= 0 and text.startswith(answer, start)

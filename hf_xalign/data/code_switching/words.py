@@ -1,4 +1,4 @@
-"""Word-level code-switching: words of a text replaced by translations that a dictionary has for them."""
+"""Word-level code-switching: replace words of a text by translations from a dictionary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hf_xalign.data.code_switching.examples import answer_spans, has_offsets, is
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 
-_JOINED = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")  # two letters, one of either word, without a blank
+_JOINED = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")  # letters of two words without a blank between them
 
 
 def switch_words(
@@ -30,25 +30,23 @@ def switch_words(
 ) -> Dataset:
     """Replace words by translations of a dictionary, each with probability `share`: see [`WordSwitcher`].
 
-    What a row becomes depends on the seed, the epoch, its number and the column's place in `columns`, so neither on
-    how rows are divided over processes nor on the rest of the set. Draw each epoch anew by `epoch=`.
+    The draws of a row depend on the seed, the epoch, the row's number and the column's place in `columns`.
 
     Args:
-        dataset: any set, its text in NFC, as the dictionary is.
-        dictionary: (English, other) entries of [`~hf_xalign.data.dictionary.load_dictionary`]; those of several
-            languages put together give text of several languages.
-        columns: one or several columns, of text or of word lists. The words of a list keep their number and order, so
-            word-level labels stay right.
+        dataset: any dataset with text in NFC, like the dictionary.
+        dictionary: (English, other) entries of [`~hf_xalign.data.dictionary.load_dictionary`], of one or several
+            languages.
+        columns: columns of text or of word lists. Word lists keep their number of words, so word labels stay right.
         lang: language of the text, which decides how it is split into words.
-        to_pivot: put English for the other language's words, instead of the reverse.
+        to_pivot: replace words of the other language by English ones, instead of the reverse.
         share: probability that a word with a translation is replaced.
-        seed: of the draws.
-        epoch: of the draws.
-        num_proc: processes that write the rows.
+        seed: seed of the draws.
+        epoch: number of the epoch; each has other draws.
+        num_proc: processes of `datasets.map`.
 
     Raises:
-        InputError: a column is missing or neither text nor a word list, answers have offsets into it, or anything
-            that [`WordSwitcher`] refuses.
+        InputError: a column is missing, is neither text nor a word list, or has answers with offsets into it; or
+            [`WordSwitcher`] refuses the arguments.
     """
     columns = [columns] if isinstance(columns, str) else list(columns)
     switcher = WordSwitcher(dictionary, to_pivot=to_pivot, share=share, seed=seed)
@@ -76,29 +74,28 @@ def switch_words(
 
 
 class WordSwitcher:
-    """Replaces words by translations: every word that has some with probability `share`, by one of them at random.
+    """Replaces each word that has translations by one of them, with probability `share`.
 
-    A word is looked up as it stands, then in lower case. In the latter case its translation is written as it was: with
-    a capital first letter, or in capitals where it has several; otherwise as the dictionary has it. A translation of
-    several words is one element of a word list, which tokenizers take as one word, so that labels stay right.
+    A word is looked up as it is, then in lower case. In the second case its translation takes its capitals. A
+    translation of several words stays one element of a word list, so that labels stay right.
 
     Args:
-        dictionary: (English, other) entries; equal ones count once.
-        to_pivot: replace the other language's words by English ones, instead of the reverse.
+        dictionary: (English, other) entries; repeated ones count once.
+        to_pivot: replace words of the other language by English ones, instead of the reverse.
         share: probability that a word with a translation is replaced.
-        seed: of the draws.
+        seed: seed of the draws.
 
     Raises:
-        InputError: an empty dictionary, or a share that is none.
+        InputError: the dictionary is empty, or `share` is not a probability.
     """
 
     def __init__(
         self, dictionary: Sequence[tuple[str, str]], *, to_pivot: bool = False, share: float = 0.5, seed: int = 0
     ):
         if not 0 <= share <= 1:
-            raise InputError(f"share={share}: it is a probability, from 0 to 1")
+            raise InputError(f"share={share} must be a probability, from 0 to 1")
         if not dictionary:
-            raise InputError("the dictionary has no entries: no word could be replaced")
+            raise InputError("the dictionary has no entries")
         found: dict[str, dict[str, None]] = {}
         for english, other in dictionary:
             word, translation = (other, english) if to_pivot else (english, other)
@@ -108,7 +105,7 @@ class WordSwitcher:
         self.seed = seed
 
     def words(self, words: Sequence[str], *key: int) -> list[str]:
-        """The words, some of them replaced, in the same number and order; `key` tells one draw from another."""
+        """Return the words with some replaced, in the same number and order; `key` identifies the draw."""
         draws, choices = np.random.default_rng([self.seed, *key]).random((2, len(words)))
         switched = list(words)
         for i in np.flatnonzero(draws < self.share).tolist():
@@ -116,10 +113,7 @@ class WordSwitcher:
         return switched
 
     def text(self, text: str, lang: str, *key: int) -> str:
-        """The text with some words replaced and all between them as it was.
-
-        Between letters that blanks did not part (Chinese, Thai) and a translation a blank is put in.
-        """
+        """Return the text with some words replaced; text without blanks (Chinese, Thai) gets them around these."""
         words = split_words(text, lang)
         switched = ""
         end, before = 0, False
@@ -161,7 +155,7 @@ def _switch_batch(
         for i, (row, value) in enumerate(zip(rows, batch[name], strict=True)):
             key = (epoch, row, place)
             if value is None:
-                raise InputError(f"row {row}: {name} is none; leave the row out")
+                raise InputError(f"row {row}: {name} is missing. Remove the row.")
             if not isinstance(value, str):
                 found[name].append(switcher.words(value, *key))
                 continue
@@ -170,8 +164,8 @@ def _switch_batch(
                     answer and stands_at(value, answer, start) for answer, start in answer_spans(batch[answers][i])
                 ):
                     raise InputError(
-                        f"row {row}: {answers} has offsets into {name}, whose words would move; switch the words of "
-                        "the other text, or whole texts by code_switch_pairs"
+                        f"row {row}: {answers} has offsets into {name}, whose words would move. Switch the words of "
+                        "the other text, or whole texts by code_switch_pairs."
                     )
             found[name].append(switcher.text(value, lang, *key))
     return found

@@ -1,4 +1,4 @@
-"""Monolingual text, and sentence pairs, to the rows that a masked language model is pre-trained on."""
+"""Pack monolingual text and sentence pairs into the rows of masked language model pre-training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import check_vocabulary, special_frame, word_tokenizer
 from hf_xalign.data.limits import position_limit
-from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
@@ -34,14 +34,14 @@ _ROW = Features(
 
 
 class TextCounts(NamedTuple):
-    """What became of one language's text, or of one language pair's.
+    """Counts of one language's text, or of one language pair's.
 
     Attributes:
-        sentences: sentences, or pairs, that there were.
-        left_out: those without a token, and pairs with a side that is too long.
-        cut: sentences longer than a row, which go on in the next one.
-        rows: rows that were made of the rest.
-        tokens: tokens in these rows, special ones left aside.
+        sentences: sentences, or pairs, in the corpus.
+        left_out: sentences without tokens, and pairs with a side that is too long.
+        cut: sentences longer than a row, which continue in the next one.
+        rows: rows made of the rest.
+        tokens: tokens in these rows, without special ones.
     """
 
     sentences: int
@@ -52,11 +52,11 @@ class TextCounts(NamedTuple):
 
 
 class PretrainingRows(NamedTuple):
-    """Rows to train on, and what they were made of.
+    """Rows to train on, with their counts.
 
     Attributes:
-        dataset: see [`encode_pretraining`].
-        counts: by language code, and by `<first>+<second>` for rows of sentence pairs.
+        dataset: the rows, see [`encode_pretraining`].
+        counts: counts by language code, and by `<first>+<second>` for rows of sentence pairs.
     """
 
     dataset: Dataset
@@ -76,46 +76,42 @@ def encode_pretraining(
 ) -> PretrainingRows:
     """Encode and pack text (ALIGN-MLM, appendix G.3).
 
-    *MLM rows* are of one language: sentences one after another, in their order and without a separator between them,
-    until the next would exceed `block_size`; the tokenizer's special tokens stand before and behind the row, as in
-    RoBERTa's full sentences. The last row of a language may be short. A sentence longer than a row is cut, and the
-    rest goes on in the next row (the paper throws such sentences away).
+    *MLM rows* hold one language: sentences in their order, without a separator, until the next would exceed
+    `block_size`. Special tokens stand at both ends, as in RoBERTa's full sentences. A sentence longer than a row
+    continues in the next one (the paper drops such sentences).
 
-    *TLM rows* are of sentence pairs, packed likewise: the sentences of the pivot (`target`, the paper's original
-    language) first, then those of `source`, as the tokenizer frames two sentences, at most half a row each. Positions
-    run on. (The paper pads each half to 256 tokens; here padding comes at the end alone, so that there is less.) Pairs
-    with a side longer than its half are left out, as in the paper.
+    *TLM rows* hold sentence pairs: sentences of the pivot (`target`) first, then those of `source`, in the tokenizer's
+    format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. (The
+    paper pads each half to 256 tokens; here padding comes only at the end.)
 
-    The rows are the same for any `num_proc`.
+    The rows do not depend on `num_proc`.
 
     Args:
-        corpora: by language code, a column `words` (lists of str), or `text`, a sentence (or paragraph) a row; where
-            there are both, `words`.
+        corpora: language code -> dataset with one sentence or paragraph a row, in a column `words` (lists of str) or
+            `text`; `words` wins.
         tokenizer: the model's fast tokenizer.
-        config: the encoder's.
-        block_size: tokens a row at most, special ones included.
-        pairs: columns `source`, `target`, `source_lang`, `target_lang`; None for no TLM rows. Languages that are no
-            corpus's are allowed.
-        pair_share: TLM rows by MLM rows; 0.25 in the paper. Where there are more, they are drawn without replacement;
-            where there are fewer, all are taken, and the log says so.
-        seed: of that draw.
+        config: the encoder's config.
+        block_size: largest number of tokens in a row, special ones included.
+        pairs: columns `source`, `target`, `source_lang`, `target_lang`; None for no TLM rows.
+        pair_share: TLM rows divided by MLM rows; 0.25 in the paper. More are sampled down; fewer are logged.
+        seed: seed of that sample.
         num_proc: processes of `datasets.map`.
 
     Returns:
-        The counts, and a dataset, first the rows of each corpus, then those of pairs:
+        The counts, and a dataset with the rows of each corpus, then those of pairs:
 
-        - `input_ids`: list of int32, special tokens included; `length`: their number;
-        - `languages`: one code, or two; `parts`: how many tokens are of each, special ones with the part before them;
-        - `source_lang`: the code, or `<first>+<second>`, which the sampler balances by;
-        - `example`: the row's number, which the masks are drawn by.
+        - `input_ids`: list of int32, with special tokens; `length`: their number;
+        - `languages`: one code, or two; `parts`: tokens of each, special ones counting to the part before them;
+        - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
+        - `example`: the row's number, from which masks are drawn.
 
     Raises:
-        InputError: no text in a corpus, or none that the tokenizer knows; a missing column or an empty cell;
-            `block_size` is too small or more than the encoder takes; a tokenizer without a mask or padding token, or
-            for pairs without a separator; a share that is none.
+        InputError: a corpus is empty or unknown to the tokenizer, or a column is missing or has an empty cell;
+            `block_size` does not fit the encoder or `pair_share` is not positive; the tokenizer lacks a mask token,
+            padding token or (for pairs) separator.
     """
     if not corpora:
-        raise InputError("no text to train on: name at least one corpus")
+        raise InputError("no text to train on. Name at least one corpus.")
     check_block_size(block_size, tokenizer, config, pairs=pairs is not None)
     counts: dict[str, TextCounts] = {}
     parts = []
@@ -124,56 +120,54 @@ def encode_pretraining(
         parts.append(found)
     if pairs is not None:
         if pair_share <= 0:
-            raise InputError(f"pair_share={pair_share}: above 0 (the paper's is 0.25), or give no pairs")
+            raise InputError(f"pair_share={pair_share} must be above 0 (0.25 in the paper). Or give no pairs.")
         wanted = max(1, round(pair_share * sum(map(len, parts))))
         found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, num_proc)
         parts.append(found)
         counts |= pair_counts
     rows = datasets.concatenate_datasets(parts)
     for name, n in counts.items():
-        told = f"{n.rows:,} rows, {n.tokens:,} tokens, of {n.sentences:,} sentences"
-        logger.info("%s: %s (%d left out, %d cut)", name, told, n.left_out, n.cut)
+        made = f"{n.rows:,} rows, {n.tokens:,} tokens, of {n.sentences:,} sentences"
+        logger.info("%s: %s (%d left out, %d cut)", name, made, n.left_out, n.cut)
     return PretrainingRows(rows.add_column("example", np.arange(len(rows))), counts)
 
 
 def check_block_size(
     block_size: int, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, *, pairs: bool = False
 ) -> None:
-    """Refuse what no rows can be made with, before any text is read.
+    """Check the tokenizer and block size before any text is read.
 
     Args:
-        block_size: tokens a row at most.
-        tokenizer: the model's.
-        config: the encoder's.
-        pairs: whether there are to be rows of sentence pairs.
+        block_size: largest number of tokens in a row.
+        tokenizer: the model's tokenizer.
+        config: the encoder's config.
+        pairs: there will be rows of sentence pairs.
 
     Raises:
-        InputError: see [`encode_pretraining`].
+        InputError: `block_size` does not fit the encoder, or the tokenizer lacks a special token.
     """
     masking_vocabulary(tokenizer)
     if tokenizer.pad_token_id is None:
         raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
     if block_size > (limit := position_limit(config)):
         raise InputError(
-            f"block_size={block_size}: this encoder ({config.model_type}) takes {limit} tokens with special ones; set "
-            "block_size to that or less"
+            f"block_size={block_size}: this encoder ({config.model_type}) takes {limit} tokens with special ones. Set "
+            "block_size to that or less."
         )
     specials = sum(map(len, special_frame(tokenizer)))
     least = specials + 1
     if pairs:
         least = max(least, sentence_frame(tokenizer).pair_specials + 2)
     if block_size < least:
-        raise InputError(
-            f"block_size={block_size}: {least} is the least that has room for text beside the special tokens"
-        )
+        raise InputError(f"block_size={block_size}: at least {least} are needed for special tokens and text")
 
 
 def pack(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Where rows begin and end when sentences, in their order, go into a row until one would not fit.
+    """Fill rows with sentences in their order until the next would not fit, and return the rows' bounds.
 
     Args:
         sizes: int64 (n, sides), tokens of each sentence, or of each side of a pair; at most `room`.
-        room: tokens of a row, for each side.
+        room: tokens of each side of a row.
 
     Returns:
         int64 (rows + 1,): row k holds the sentences `bounds[k]` to `bounds[k + 1] - 1`.
@@ -191,8 +185,8 @@ def _monolingual(
     column = next((name for name in ("words", "text") if name in corpus.column_names), None)
     if column is None:
         raise InputError(
-            f"the corpus of {language} has no column words or text (it has {', '.join(corpus.column_names)}): load it "
-            "by hf_xalign.data.monolingual.load_monolingual, or rename its column"
+            f"the corpus of {language} has no column words or text (it has {', '.join(corpus.column_names)}). Load it "
+            "by hf_xalign.data.monolingual.load_monolingual, or rename its column."
         )
     by_words = column == "words"
     encoder = word_tokenizer(tokenizer) if by_words else tokenizer
@@ -245,13 +239,7 @@ def _bilingual(
     seed: int,
     num_proc: int | None,
 ) -> tuple[Dataset, dict[str, TextCounts]]:
-    if missing := [column for column in COLUMNS if column not in pairs.column_names]:
-        raise InputError(
-            f"the sentence pairs have no column {', '.join(missing)} (they have {', '.join(pairs.column_names)}): "
-            "load them by hf_xalign.data.load_parallel, or rename their columns"
-        )
-    if not len(pairs):
-        raise InputError("there are no sentence pairs")
+    check_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
     first = pairs[: min(_CHECKED_ROWS, len(pairs))]
@@ -309,13 +297,13 @@ def _rows(
 ) -> Dataset:
     """Pack encoded sentences.
 
-    A row is made by the batch that its first sentence is in, which reads on in the dataset where the row does. So
-    neither the batches nor the processes change it.
+    The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed. So
+    batches and processes do not change the rows.
 
     Args:
-        encoded: `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`.
-        room: tokens a row at most, for each side.
-        frame: the special tokens around the sides, one more than there are sides.
+        encoded: columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`.
+        room: largest number of tokens of each side of a row.
+        frame: special tokens before, between and after the sides.
         languages: code of each side.
         num_proc: processes of `datasets.map`.
     """
@@ -355,14 +343,14 @@ def _rows(
         num_proc=num_proc,
         remove_columns=names,
         features=_ROW,
-        # Of what the rows depend on. By default, all of a corpus in memory would be hashed, with the function above.
+        # By default, `datasets` would hash a whole corpus in memory with the function above.
         new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages]),
         desc=f"Packing {'+'.join(languages)}",
     )
 
 
 def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list, by_words: bool) -> list[list[int]]:
-    """Token ids of each text, without special tokens."""
+    """Return the token ids of each text, without special tokens."""
     if not texts:
         return []
     return tokenizer(
@@ -378,7 +366,7 @@ def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list, by_words: bool) 
 def _no_empty_cells(cells: list, rows: list[int], what: str, column: str) -> None:
     for row, cell in zip(rows, cells, strict=True):
         if cell is None:
-            raise InputError(f"{what}, row {row}: the column {column} is empty: fill it, or remove the row")
+            raise InputError(f"{what}, row {row}: the column {column} is empty. Fill it, or remove the row.")
 
 
 def _array(dataset: Dataset, column: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Vocabularies made for a corpus: trained on it, or cut out of a large tokenizer's."""
+"""Tokenizers made for a corpus: trained on it, or cut from a larger tokenizer."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _TEXTS_A_BATCH = 1000
 def train_tokenizer(
     texts: Sequence[str], vocab_size: int, *, kind: Literal["bpe", "unigram"] = "bpe", max_length: int = 512
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer trained on texts, with RoBERTa's special tokens and templates.
+    """Train a tokenizer on texts, with RoBERTa's special tokens and templates.
 
-    Text is NFKC-normalised and split at blanks; "▁" stands at the start of each word, as in XLM-R. No piece crosses a
-    blank, and every character of the texts has one. Specials are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
+    Text is NFKC-normalised and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
+    and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
 
     Args:
-        texts: sentences, split into words as those will be that the model is given. They are read twice.
-        vocab_size: pieces at most, specials included.
-        kind: ALIGN-MLM's models have BPE. Unigram scores are summed in a random order by the `tokenizers` library, so
-            they and the ids differ a little from one training to the next: save the tokenizer and use that.
+        texts: sentences, split into words like the model's later input. They are read twice.
+        vocab_size: largest number of pieces, special ones included.
+        kind: `bpe` (ALIGN-MLM's models) or `unigram`. Unigram training sums scores in random order, so ids differ a
+            little between runs: save the tokenizer.
         max_length: the tokenizer's `model_max_length`.
 
     Raises:
-        InputError: no text, or a vocabulary that does not hold the specials and the characters.
+        InputError: there is no text, or `vocab_size` is too small for special tokens and characters.
     """
     bos, pad, eos, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
@@ -94,26 +94,25 @@ def cut_tokenizer(
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
     """Keep the pieces that some texts use most, so that a small model can start from a large one's embeddings.
 
-    Kept are special tokens, the pieces that are one character of the texts (or one after the mark "▁"), and of the
-    others those that the uncut tokenizer uses most often on the texts. What was one of the dropped pieces is split
-    into smaller ones. Scores and order stay as they were, and normalisation too.
+    Keeps special tokens, pieces of one character of the texts (also after "▁"), and the pieces that the texts use most
+    often. Text of a dropped piece is split into smaller ones. Scores, order and normalisation do not change.
 
     Args:
-        tokenizer: a fast Unigram tokenizer (XLM-R and its kin).
-        texts: what the cut one is for.
-        vocab_size: pieces at most.
+        tokenizer: a fast Unigram tokenizer such as XLM-R's.
+        texts: texts that the smaller tokenizer is for.
+        vocab_size: largest number of pieces.
 
     Returns:
-        The tokenizer, and int64 (pieces,), the old id of each of its ids: `embeddings[old_ids]` are its embeddings.
+        The tokenizer, and int64 (pieces,), the old id of each piece: `embeddings[old_ids]` are its embeddings.
 
     Raises:
-        InputError: it is no fast Unigram tokenizer, there is no text, or what must be kept is more than the size.
+        InputError: this is not a fast Unigram tokenizer, there is no text, or `vocab_size` is too small.
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
         raise InputError(
-            f"{_name(tokenizer)}: {spec['model']['type']} pieces are made of one another, so none can be left out; "
-            "take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer"
+            f"{_name(tokenizer)}: {spec['model']['type']} pieces are made of one another, so none can be dropped. "
+            "Take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer."
         )
     vocabulary = spec["model"]["vocab"]
     counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
@@ -140,17 +139,17 @@ def cut_tokenizer(
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """What is in the tokenizer's `tokenizer.json`, with tokens that were added behind the model's pieces among these.
+    """Return the content of `tokenizer.json`, with added tokens made part of the model's vocabulary.
 
     Raises:
-        InputError: the tokenizer is a slow one, or its added tokens leave a gap.
+        InputError: the tokenizer is slow, or the ids of its added tokens have a gap.
     """
     if not tokenizer.is_fast:
         raise InputError(
-            f"{_name(tokenizer)} is not a fast tokenizer; load one with a tokenizer.json by AutoTokenizer"
+            f"{_name(tokenizer)} is not a fast tokenizer. Load one with a tokenizer.json by AutoTokenizer."
         )
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    spec["truncation"] = spec["padding"] = None  # left over from whatever was tokenized last
+    spec["truncation"] = spec["padding"] = None  # left over from the last call
     model = spec["model"]
     vocabulary = model["vocab"]
     for token in sorted(spec["added_tokens"], key=lambda token: token["id"]):
@@ -158,7 +157,7 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
             continue
         if token["id"] > len(vocabulary):
             raise InputError(f"{_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}")
-        # They never get as far as the model, so their score counts only by not being a new lowest one.
+        # The model never sees them, so their score must only not be a new lowest one.
         if isinstance(vocabulary, list):
             vocabulary.append([token["content"], min(score for _, score in vocabulary)])
         else:
@@ -167,9 +166,9 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
 
 
 def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrainedTokenizerFast:
-    """A tokenizer with the special tokens and settings of `tokenizer` around another `tokenizer.json`.
+    """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`.
 
-    Its class is the general one: those named after models make normaliser and pre-tokenizer anew when loaded.
+    Its class is the general one, because classes named after models replace normaliser and pre-tokenizer when loaded.
     """
     by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
     roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}
@@ -186,7 +185,7 @@ def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrai
 
 
 def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.ndarray, set[str]]:
-    """How often each piece comes, int64 (size,), and the characters of the normalised texts."""
+    """Count each piece, int64 (size,), and collect the characters of the normalised texts."""
     counts = np.zeros(size, dtype=np.int64)
     characters: set[str] = set()
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer is not None else str
@@ -199,7 +198,7 @@ def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.nd
 
 
 def _renumber(processor: dict[str, Any] | None, new_id: Callable[[int], int]) -> None:
-    """Gives the special tokens of a post-processor their new ids."""
+    """Give the special tokens of a post-processor their new ids."""
     if processor is None:
         return
     for part in processor.get("processors", []):

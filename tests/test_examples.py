@@ -23,6 +23,7 @@ MODULES = [
     "hf_xalign.links.align",
     "hf_xalign.links.neural",
     "hf_xalign.losses",
+    "hf_xalign.modeling.languages",
     "hf_xalign.statistics.bootstrap",
     "hf_xalign.statistics.comparison",
     "hf_xalign.statistics.significance",

@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")
@@ -148,7 +148,7 @@ def word_distances(
             needed = np.unique(np.concatenate([part[:, 0] for part in words]))
             chosen = rows.select(needed)
             spoken = chosen[f"{side}_lang"][0] if f"{side}_lang" in chosen.column_names else None
-            with speaking(model, spoken):
+            with language_context(model, spoken):
                 vectors[side] = extract_word_vectors(
                     model,
                     tokenizer,

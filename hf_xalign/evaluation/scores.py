@@ -17,7 +17,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.modeling.features.word_view import extract_word_view
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 
 Scores = dict[str, dict[str, float]]
 
@@ -82,7 +82,7 @@ def score_retrieval(
             label = desc and f"{desc} ({language}, {side})"
             sentences = rows[f"{side}_words"][:]
             spoken = rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
-            with speaking(model, spoken):
+            with language_context(model, spoken):
                 sides[side] = extract_pooled(
                     model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
                 )

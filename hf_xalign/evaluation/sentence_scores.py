@@ -17,7 +17,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentences import sentence_retrieval
 from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def score_sentences(
             rows = _distinct_pairs(rows, language)
         sides = {}
         for side in SIDES:
-            with speaking(model, rows[f"{side}_lang"][0]):
+            with language_context(model, rows[f"{side}_lang"][0]):
                 sides[side] = encode_pooled_sentences(
                     model,
                     tokenizer,

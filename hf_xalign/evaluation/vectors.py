@@ -15,7 +15,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 
 SENTENCE_POOLINGS = ("mean", "cls")
 
@@ -55,7 +55,7 @@ def encode_words(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
-    with speaking(model, lang):
+    with language_context(model, lang):
         found = extract_word_vectors(
             model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size
         )
@@ -96,7 +96,7 @@ def encode_sentences(
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: give lang, that of the texts")
-    with speaking(model, lang):
+    with language_context(model, lang):
         return encode_pooled_sentences(
             model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
         )[pooling]

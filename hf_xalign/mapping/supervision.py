@@ -17,7 +17,7 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.modeling.word_vectors import extract_word_vectors
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 
 # Pairs whose words are in memory at a time; of the others only the linked words are.
 _PAIRS = 4_000
@@ -102,7 +102,7 @@ def linked_vectors(
         rows = dataset[start : start + _PAIRS]
         found = {}
         for side in SIDES:
-            with speaking(model, spoken[side]):
+            with language_context(model, spoken[side]):
                 found[side] = extract_word_vectors(
                     model,
                     tokenizer,

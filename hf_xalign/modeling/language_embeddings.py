@@ -7,9 +7,8 @@ the token-type embedding is in BERT's kin, so an encoder with language embedding
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import nn
@@ -88,34 +87,3 @@ def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
             f"the encoder has language embeddings ({', '.join(rows)}), and {method} would take every text for "
             f"{next(iter(rows))}: take an encoder without them (pre-trained by MLM or ALIGN-MLM, not XLM or DICT-MLM)"
         )
-
-
-@contextlib.contextmanager
-def in_language(model: nn.Module, language: str | None) -> Iterator[None]:
-    """Within the block texts that the model reads are in `language`, unless a call has `token_type_ids` of its own.
-
-    Nothing happens with an encoder without language embeddings, or where the language is not known.
-
-    Args:
-        model: an encoder, or one with an adapter.
-        language: its code.
-
-    Raises:
-        InputError: the encoder has no row for it.
-    """
-    rows = language_ids(cast(PreTrainedModel, model).config)
-    if rows is None or language is None:
-        yield
-        return
-    if language not in rows:
-        raise InputError(f"language {language!r}: the encoder has language embeddings for {', '.join(rows)}")
-
-    def tell(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        return args, {"token_type_ids": torch.full_like(ids, rows[language]), **kwargs}
-
-    handle = model.register_forward_pre_hook(tell, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()

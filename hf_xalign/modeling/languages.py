@@ -1,34 +1,139 @@
-"""Which map a text goes through, in a model that has one for each language."""
+"""Tell a model the language of its text: one map per language, or language embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import language_ids
 
 Language = str | Sequence[str] | Tensor
-"""One language for all rows, one for each, or their numbers int64 (rows,)."""
+"""One language for all rows, one for each row, or their numbers int64 (rows,)."""
+
+
+class LanguageAware:
+    """Base class of modules that can have one map per language.
+
+    [`set_language`] and [`language_context`] find these modules in any model. A subclass defines `language_maps`.
+    """
+
+    _language: str | None = None
+
+    @property
+    def language_maps(self) -> list[dict[str, int]]:
+        """Numbers of the languages of each active set of maps; empty without any."""
+        raise NotImplementedError
+
+    def set_language(self, language: str | None) -> None:
+        """Set the language of the following texts; see [`set_language`]."""
+        if language is not None:
+            for numbers in self.language_maps:
+                language_number(language, numbers, f"this {type(self).__name__}")
+        self._language = language
+
+
+def set_language(model: nn.Module, language: str | None) -> None:
+    """Set the language of the following texts, for a model with one map per language.
+
+    Args:
+        model: encoder, task model or `PeftModel` with such a module, or a mapped encoder.
+        language: code of a language with a map, or of the pivot, whose text is not mapped; None to unset.
+
+    Raises:
+        InputError: the model has no map for the language, or no maps per language at all.
+
+    Example:
+        >>> from peft import get_peft_model
+        >>> from transformers import BertConfig, BertModel
+        >>> from hf_xalign.modeling import XAlignConfig, set_language
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny), add_pooling_layer=False).eval()
+        >>> model = get_peft_model(encoder, XAlignConfig(languages=["de", "bn"], pivot="en"))
+        >>> set_language(model, "de")
+        >>> model(input_ids=torch.tensor([[2, 7, 3]])).last_hidden_state.shape
+        torch.Size([1, 3, 8])
+    """
+    modules = _modules_with_maps(model)
+    if not modules:
+        raise InputError(f"set_language({language!r}): this model has no maps for single languages")
+    for module in modules:
+        module.set_language(language)
+
+
+@contextlib.contextmanager
+def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
+    """Set the language of texts within the block. Models that do not distinguish languages are left alone.
+
+    An encoder with language embeddings gets its `token_type_ids`, unless a call passes its own.
+
+    Args:
+        model: any encoder, task model or `PeftModel`.
+        language: code of the language; None changes nothing.
+
+    Raises:
+        InputError: the model has no map or no language embedding for the language.
+    """
+    if language is None:
+        yield
+        return
+    modules = _modules_with_maps(model)
+    before = [module._language for module in modules]
+    with _token_types(model, language):
+        try:
+            for module in modules:
+                module.set_language(language)
+            yield
+        finally:
+            for module, old in zip(modules, before, strict=True):
+                module._language = old
+
+
+@contextlib.contextmanager
+def _token_types(model: nn.Module, language: str) -> Iterator[None]:
+    rows = language_ids(cast(PreTrainedModel, model).config)
+    if rows is None:
+        yield
+        return
+    if language not in rows:
+        raise InputError(f"language {language!r}: the encoder has language embeddings for {', '.join(rows)}")
+
+    def add(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+        return args, {"token_type_ids": torch.full_like(ids, rows[language]), **kwargs}
+
+    handle = model.register_forward_pre_hook(add, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
+    return [module for module in model.modules() if isinstance(module, LanguageAware) and module.language_maps]
 
 
 def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, int]:
-    """The number of each language for `language=`: its map's place from 1 on, 0 for the pivot that has none."""
+    """Return the number of each language for `language=`: 0 for the pivot, which has no map, else from 1."""
     numbers = {language: k for k, language in enumerate(languages, start=1)}
     return {**numbers, **({pivot: 0} if pivot else {})}
 
 
 def language_number(language: str, numbers: Mapping[str, int], owner: str) -> int:
-    """The number of one language.
+    """Return the number of one language.
 
     Args:
-        language: its code.
-        numbers: of [`number_languages`].
-        owner: what has the maps, in messages: `this module`.
+        language: code of the language.
+        numbers: result of [`number_languages`].
+        owner: name of the model or module in error messages.
 
     Raises:
-        InputError: there is no map for it.
+        InputError: there is no map for the language.
     """
     if language not in numbers:
         raise InputError(f"language={language!r}: {owner} has maps for {', '.join(numbers)}")
@@ -36,23 +141,23 @@ def language_number(language: str, numbers: Mapping[str, int], owner: str) -> in
 
 
 def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
-    """The number of each row's language.
+    """Return the number of each row's language.
 
     Args:
-        given: the languages, or their numbers, which may also be of the full `size`.
-        numbers: of [`number_languages`].
-        size: rows, and where each vector of a row may have a language of its own also the vectors a row.
-        owner: what has the maps, in messages.
+        given: languages, or their numbers, of shape (rows,) or `size`.
+        numbers: result of [`number_languages`].
+        size: (rows,), or (rows, width) where the vectors of a row can differ in language.
+        owner: name of the model or module in error messages.
 
     Returns:
-        int64, of shape `size` where such numbers were given, else (rows,).
+        int64 (rows,), or of shape `size` where such numbers were given.
 
     Raises:
-        InputError: no language, another number of them than rows, or one that has no map.
+        InputError: no language, not one per row, or a language without a map.
     """
     if given is None:
         raise InputError(
-            f"{owner} has a map for each language: say which one the text is in, by "
+            f"{owner} has a map for each language: name the language of the text with "
             f"hf_xalign.modeling.set_language(model, {next(iter(numbers))!r}) or language=... ({', '.join(numbers)})"
         )
     size = tuple(size)
@@ -66,5 +171,5 @@ def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequen
         return given
     names = [given] * size[0] if isinstance(given, str) else list(given)
     if len(names) != size[0]:
-        raise InputError(f"language: {len(names)} languages for {size[0]} rows; name one, or one for each row")
+        raise InputError(f"language: {len(names)} languages for {size[0]} rows; give one, or one for each row")
     return torch.tensor([language_number(name, numbers, owner) for name in names])

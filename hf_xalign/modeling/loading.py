@@ -1,4 +1,4 @@
-"""One call that loads whatever the library writes: an encoder, a task model, an adapter, a task model with one."""
+"""Load whatever the library saves: encoders, task models, adapters, and task models with an adapter."""
 
 from __future__ import annotations
 
@@ -33,23 +33,33 @@ _HUB_OPTIONS = ("cache_dir", "local_files_only", "token")
 def load(
     name_or_path: str | os.PathLike, *, revision: str | None = None, **kwargs: Any
 ) -> PreTrainedModel | PeftModel:
-    """Load a model ready to use: in evaluation mode, and in float32 unless `dtype` says otherwise.
+    """Load a model in evaluation mode, in float32 unless `dtype` is given.
 
-    - An adapter (of this library, LoRA, ...) comes as a `PeftModel` on its base.
-    - A folder of [`hf_xalign.modeling.with_alignment`] comes as that function gives it.
-    - A model with a task head comes as its class; every other checkpoint as an encoder without pooler, a mapped one
-      ([`hf_xalign.modeling.rotated`]) with its maps.
+    - An adapter (of this library, LoRA, ...) gives a `PeftModel` on its base.
+    - A folder of [`hf_xalign.modeling.with_alignment`] gives the model of that function.
+    - A model with a task head gives its class.
+    - Any other checkpoint gives an encoder without pooler; a mapped one ([`hf_xalign.modeling.rotated`]) has its maps.
 
-    Weights are read from safetensors only, and no code of a repository is run.
+    Only safetensors are read, and no code of a repository runs.
 
     Args:
         name_or_path: folder or Hub id; `embedded` for the encoder that comes with the library.
-        revision: branch, tag or commit on the Hub; of the adapter, whose base's is in its config.
-        kwargs: of `from_pretrained` of the model (for an adapter: of its base), such as `dtype`, `device_map` or
-            `num_labels`.
+        revision: branch, tag or commit on the Hub. For an adapter, the config names the revision of its base.
+        kwargs: arguments of `from_pretrained` of the model (for an adapter: of its base), such as `dtype`,
+            `device_map` or `num_labels`.
 
     Raises:
-        InputError: it cannot be found, has no weights in safetensors, or is an adapter whose base is gone.
+        InputError: the model does not exist, has no weights in safetensors, or is an adapter without its base.
+
+    Example:
+        >>> import tempfile
+        >>> from transformers import BertConfig, BertModel
+        >>> shape = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     BertModel(BertConfig(vocab_size=10, **shape)).save_pretrained(folder)
+        ...     model = load(folder)
+        >>> type(model).__name__, model.dtype, model.training
+        ('BertModel', torch.float32, False)
     """
     for option in ("trust_remote_code", "use_safetensors"):
         if option in kwargs:
@@ -71,10 +81,10 @@ def load(
 
 
 def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
-    """The tokenizer beside whatever [`load`] takes.
+    """Load the tokenizer of anything that [`load`] takes.
 
     Raises:
-        InputError: there is none that can be loaded.
+        InputError: the folder or repository has no usable tokenizer.
     """
     try:
         return AutoTokenizer.from_pretrained(embedded.resolve_model(str(name_or_path)))
@@ -86,9 +96,9 @@ def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """The encoder in what [`load`] gives: of a task model that in it, with its adapters; an encoder as it is.
+    """Return the encoder of a model from [`load`]: of a task model the encoder in it, with its adapters.
 
-    Of an adapter on a bare encoder the whole is kept, because the adapter's maps are found there.
+    An adapter on a bare encoder is returned whole, because it holds the maps.
     """
     base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     backbone = backbone_of(base)
@@ -103,7 +113,7 @@ def _nowhere(name: str) -> str:
 
 
 def _load_as_one(name: str, revision: str | None, **kwargs: Any) -> PreTrainedModel:
-    """A model with an adapter beside it, in one folder."""
+    """Load a model and its adapter from one folder."""
     hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
     # From a folder transformers loads model and adapter as they lie there; from the Hub, the base that the adapter
     # names in place of the model.
@@ -153,7 +163,7 @@ def _find_base(config: PeftConfig, name: str) -> str:
 def _load_model(
     name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any
 ) -> PreTrainedModel:
-    """The model of a checkpoint: of the first task's class in `architectures` (default: its own), else the encoder."""
+    """Load the first task class of `architectures` (by default the checkpoint's own), else the encoder."""
     hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
     revision = revision or "main"
     try:
@@ -172,6 +182,6 @@ def _load_model(
 
 
 def _task_class(name: str) -> Any:
-    """The class of transformers of a name, or for one of this library's (the tagger) the Auto class that knows it."""
+    """Return the transformers class of a name, or the Auto class of a class of this library (the tagger)."""
     found = getattr(transformers, name, None)
     return found or getattr(transformers, "AutoModel" + next(end for end in _TASKS if name.endswith(end)))

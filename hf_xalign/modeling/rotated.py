@@ -23,11 +23,11 @@ from transformers.utils.generic import can_return_tuple
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import without_pooler
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
+from hf_xalign.modeling.languages import Language, LanguageAware, language_number, number_languages, row_numbers
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.wrapped_config import WrappedConfig
-from hf_xalign.modeling.xalign.tuner import LanguageAware, backbone_of
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 _OWNER = "this encoder"
 
@@ -115,7 +115,6 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             else encoder
         )
         self.maps = _Maps(len(config.languages), len(config.layers), config.hidden_size)
-        self._language: str | None = None
         self.post_init()
 
     @classmethod
@@ -201,11 +200,10 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             attentions=output.get("attentions"),
         )
 
-    def set_language(self, language: str | None) -> None:
-        """The language of texts from here on; see [`hf_xalign.modeling.set_language`]."""
-        if language is not None:
-            language_number(language, self.config.language_numbers, _OWNER)
-        self._language = language
+    @property
+    def language_maps(self) -> list[dict[str, int]]:
+        """Numbers of the languages of the maps."""
+        return [self.config.language_numbers]
 
     def get_input_embeddings(self) -> nn.Module:
         """The encoder's."""

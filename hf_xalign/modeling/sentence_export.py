@@ -1,8 +1,7 @@
-"""An encoder as a folder that the sentence-transformers package loads, written without that package.
+"""Save an encoder as a folder that sentence-transformers loads, without that package.
 
-The folder is an ordinary checkpoint as well (`AutoModel.from_pretrained`). Names and keys are those of the package's
-versions 2 to 5, which 6 reads too, as it does every folder of before; the ones that 6 itself writes are not known to
-the older.
+The folder is also an ordinary checkpoint for `AutoModel.from_pretrained`. Its file names and keys are those of
+sentence-transformers 2 to 5, which version 6 reads too.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ from hf_xalign._version import __version__
 from hf_xalign.data.limits import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, save_encoder
-from hf_xalign.modeling.xalign.tuner import LanguageAware, backbone_of, find_top
+from hf_xalign.modeling.languages import LanguageAware
+from hf_xalign.modeling.xalign.tuner import backbone_of, find_top
 
 _CONFIG = "config_sentence_transformers.json"
+_MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
 
 
 def save_sentence_transformer(
@@ -37,122 +38,104 @@ def save_sentence_transformer(
     folder: str | os.PathLike[str],
     *,
     pooling: Literal["mean", "cls"] = "mean",
-    normalize: bool = True,
-    max_length: int | None = None,
-    card: str | None = None,
 ) -> Path:
-    """Write an encoder and how its vectors are pooled as `SentenceTransformer(folder)` loads them.
+    """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`.
 
-    Vectors equal those of [`~hf_xalign.evaluation.vectors.encode_sentences`] (divided by their length with
-    `normalize`). The encoder's own pooler, which it came with and which takes no part, is put back, as it would
-    otherwise be drawn at random.
+    Its vectors equal those of [`~hf_xalign.evaluation.vectors.encode_sentences`], divided by their length. The pooler
+    of the encoder's checkpoint is restored, because transformers would otherwise draw one at random.
 
-    The folder is written beside its place and renamed, so it is never seen half-written. An earlier export there is
-    replaced; anything else is left alone.
+    The folder appears complete or not at all. It replaces an earlier export, and nothing else.
 
     Args:
-        model: an encoder without adapters, maps or a task head, in the precision it is to be saved in.
-        tokenizer: its tokenizer.
-        folder: where to; made when missing.
-        pooling: `mean` over all tokens (special ones too), or `cls`, the first token.
-        normalize: vectors of length 1.
-        max_length: tokens a text is cut at; default what tokenizer and encoder take.
-        card: text of the model card, `README.md`.
+        model: encoder without adapters, maps or task head, in the dtype to save.
+        tokenizer: tokenizer of the encoder.
+        folder: folder to write; created when missing.
+        pooling: `mean` over all tokens including special tokens, or `cls` for the first token.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: the model is one that transformers alone cannot load, pooling or length is none, or `folder` holds
-            something else than an earlier export.
+        InputError: transformers alone cannot load the model, `pooling` is unknown, or `folder` holds other files.
     """
     folder = Path(folder)
     _check_plain(model)
     if pooling not in ("mean", "cls"):
-        raise InputError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
-    limit = min(tokenizer.model_max_length, position_limit(model.config))
-    length = limit if max_length is None else max_length
-    if not 1 <= length <= limit:
-        raise InputError(f"max_length={length}: this encoder takes texts of 1 to {limit} tokens")
+        raise InputError(f"pooling={pooling!r}: choose mean or cls")
     _check_free(folder)
-
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    old = made.with_name(f"{made.name}-old")
     try:
         _save_encoder(model, made)
         tokenizer.save_pretrained(made)
-        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] * normalize)]
-        _write_json(
-            made / "modules.json",
-            [
-                {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-                for k, (path, kind) in enumerate(modules)
-            ],
-        )
-        _write_json(made / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
-        _write_json(
-            made / "1_Pooling" / "config.json",
-            {
-                "word_embedding_dimension": model.config.hidden_size,
-                "pooling_mode_cls_token": pooling == "cls",
-                "pooling_mode_mean_tokens": pooling == "mean",
-                "pooling_mode_max_tokens": False,
-                "pooling_mode_mean_sqrt_len_tokens": False,
-                "pooling_mode_weightedmean_tokens": False,
-                "pooling_mode_lasttoken": False,
-                "include_prompt": True,
-            },
-        )
-        if normalize:
-            _write_json(made / "2_Normalize" / "config.json", {})
-        if card is not None:
-            (made / "README.md").write_text(card, encoding="utf-8")
+        for name, value in _settings(model, tokenizer, pooling).items():
+            _write_json(made / name, value)
+        versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
-        _write_json(
-            made / _CONFIG,
-            {
-                "__version__": {
-                    "hf_xalign": __version__,
-                    "transformers": transformers.__version__,
-                    "pytorch": torch.__version__,
-                },
-                "prompts": {},
-                "default_prompt_name": None,
-                "similarity_fn_name": "cosine",
-                "hf_xalign_files": [*files, _CONFIG],
-            },
-        )
-        _put_in_place(made, folder)
+        description = {
+            "__version__": versions,
+            "prompts": {},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+            "hf_xalign_files": [*files, _CONFIG],
+        }
+        _write_json(made / _CONFIG, description)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(folder, old)
+        os.rename(made, folder)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            os.rename(old, folder)
+        for rest in (made, old):
+            shutil.rmtree(rest, ignore_errors=True)
     return folder
 
 
+def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
+    """Content of each JSON file that sentence-transformers reads."""
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    chosen = {"cls": "cls_token", "mean": "mean_tokens"}[pooling]
+    length = min(tokenizer.model_max_length, position_limit(model.config))
+    return {
+        "modules.json": [
+            {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for k, (path, kind) in enumerate(_MODULES)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": model.config.hidden_size,
+            **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
+            "include_prompt": True,
+        },
+        "2_Normalize/config.json": {},
+    }
+
+
 def _check_plain(model: PreTrainedModel) -> None:
-    """That transformers alone can load what is saved of this model."""
-    if any(isinstance(module, LanguageAware) for module in model.modules()):
-        raise InputError(
-            "this encoder has a map for each language, and sentence-transformers does not say which one a text is "
-            "in; export the encoder inside (model.unmapped) for the unmapped vectors"
-        )
+    """Refuse a model whose saved weights transformers alone cannot load."""
     if find_top(model) is not None:
         raise InputError(
-            "this encoder has modules that only hf_xalign loads, and no weights of a bare encoder are equal to them: "
-            "use hf_xalign.load and encode_sentences, or export an encoder that was trained itself"
+            "this encoder has modules that only hf_xalign loads: use hf_xalign.load and encode_sentences instead, or "
+            "export an encoder that was trained itself"
+        )
+    if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
+        raise InputError(
+            "this encoder has a map for each language, and sentence-transformers does not pass a text's language: "
+            "export the encoder inside (model.unmapped) for the unmapped vectors"
         )
     if isinstance(model, PeftModel) or any(isinstance(module, BaseTunerLayer) for module in model.modules()):
         raise InputError(
-            "this encoder has adapters: fold them into its weights by hf_xalign.modeling.merge, where that can be "
-            "done (LoRA), and export what it returns"
+            "this encoder has adapters: export the result of hf_xalign.modeling.merge, which folds in LoRA adapters"
         )
     if backbone_of(model) is not model:
         raise InputError(
             f"{type(model).__name__} has a task head: export its encoder, model.{model.base_model_prefix}, or load "
-            "the folder by AutoModel or hf_xalign.load"
+            "the folder with AutoModel or hf_xalign.load"
         )
 
 
 def _check_free(folder: Path) -> None:
-    """That nothing is lost by replacing the folder."""
+    """Refuse to replace a folder that holds files of anything else."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -164,32 +147,19 @@ def _check_free(folder: Path) -> None:
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     strange = [name for name in found if name not in known]
     if strange:
-        raise InputError(f"{folder} holds {strange[0]}, which is of no earlier export: name another folder")
+        raise InputError(f"{folder} holds {strange[0]}, which is not part of an earlier export: name another folder")
 
 
 def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
-    """The encoder under its bare names, with what `AutoModel` has beyond it (a pooler), and without heads."""
+    """Save the encoder under its bare names, with the pooler that `AutoModel` expects, and without heads."""
     prefix, carried = carried_weights(model)
     with torch.device("meta"):
         whole = set(AutoModel.from_config(copy.deepcopy(model.config)).state_dict())
     bare = {name.removeprefix(prefix): tensor for name, tensor in carried.items()}
     save_encoder(model, folder, carried={name: tensor for name, tensor in bare.items() if name in whole})
     config = copy.deepcopy(model.config)
-    config.architectures = [type(model).__name__]  # the checkpoint's own may name a head that is not here
+    config.architectures = [type(model).__name__]  # the checkpoint's own may name a head that is not saved
     config.save_pretrained(folder)
-
-
-def _put_in_place(made: Path, folder: Path) -> None:
-    old = made.with_name(made.name + "-old")
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(folder, old)
-    try:
-        os.rename(made, folder)
-    except OSError:
-        if old.exists():
-            os.rename(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_json(path: Path, value: Any) -> None:

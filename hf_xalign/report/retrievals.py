@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.record import write_text
 from hf_xalign.search.csls import nearest_neighbours
 
@@ -64,7 +64,7 @@ def retrieve_words(
         rows = dataset.select(numbers)
         sides: list[WordVectors] = []
         for side in ("source", "target"):
-            with speaking(model, rows[f"{side}_lang"][0]):
+            with language_context(model, rows[f"{side}_lang"][0]):
                 label = desc and f"{desc} ({language}, {side})"
                 sentences = rows[f"{side}_words"][:]
                 sides.append(

@@ -20,7 +20,7 @@ from hf_xalign.links.frozen import make_evaluation_links, read_links, write_link
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.modeling.xalign.tuner import speaking
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
@@ -245,7 +245,7 @@ class WordCorpus(Corpus):
     def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
         """Return last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
         rows = self.evaluation.select(range(min(DRIFT_SENTENCES, len(self.evaluation))))
-        with speaking(self.model, rows["target_lang"][0]):
+        with language_context(self.model, rows["target_lang"][0]):
             found = extract_word_vectors(
                 self.model, self.tokenizer, rows["target_words"][:], batch_size=args.per_device_eval_batch_size
             )

@@ -397,7 +397,7 @@ def test_languages_of_a_mapped_encoder():
         (lambda: set_language(known, "fr"), "language='fr'"),
         (lambda: run(make_rotated(pivot=None), language=torch.tensor([1, 2, 0])), "number 0"),
         (lambda: run(make_rotated()), r"set_language\(model, 'en'\) or language=... \(en, to, de\)"),
-        (lambda: run(forgotten), "say which one"),
+        (lambda: run(forgotten), "name the language of the text"),
         (lambda: set_language(make_base(), "en"), "no maps for single languages"),
         call=partial(run, known),
     )

@@ -90,7 +90,7 @@ def test_adapter(adapter, on_hub):
         set_language(found["model"], "en")
         assert torch.equal(found["model"](**text).last_hidden_state, untouched)
         set_language(found["model"], None)
-        with pytest.raises(InputError, match="say which one the text is in"):
+        with pytest.raises(InputError, match="name the language of the text"):
             found["model"](**text)
     assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
 

@@ -78,7 +78,6 @@ def test_language_embeddings():
 
     refused(
         (add("distilbert", "en", "de"), r"\(distilbert\) has no token-type embeddings.*ALIGN-MLM"),
-        (add("modernbert", "en", "de"), r"\(modernbert\) has no token-type embeddings.*ALIGN-MLM"),
         (add("bert"), "name each language once"),
         (add("bert", "en", "de", "en"), "name each language once"),
     )
@@ -150,7 +149,6 @@ def test_languages_and_words_of_modules():
     refused(
         (lambda: states(text), r"set_language\(model, 'de'\).*\(de, to, en\)"),
         (lambda: alone(torch.randn(4, 3, 5)), "no language given"),
-        (lambda: states(text, language="fr"), "language='fr': this module has maps for de, to, en"),
         (lambda: states(text, language=["de", "to"]), "2 languages for 3 rows"),
         (numbers(0, 3, 1), r"number 3; the numbers are .*'en': 0"),
         (numbers(0, -1, 1), "number -1"),
@@ -174,8 +172,6 @@ def test_settings_of_modules():
     refused(
         (settings(top="mlp"), "top=mlp: choose one of linear, transformer, None"),
         (settings(adapters="parallel"), "adapters=parallel: choose one of pfeiffer, adapterhub, houlsby, None"),
-        (settings(init="zeros"), "init=zeros"),
-        (settings(pooling="max"), "pooling=max"),
         (settings(top=None), "nothing to train"),
         (settings(top="transformer", orthogonal=True), "set top=linear"),
         (settings(orthogonal=True, linear_bias=True), "linear_bias=False"),
@@ -243,8 +239,6 @@ def test_taggers():
     refused(
         (build(), r"layers \[-4, -3, -2, -1\]: this encoder has layers 0 \(embeddings\) to 2"),
         (build(layers=(-1,), layer_mix="mean"), "layer_mix=mean: choose one of sum, concat"),
-        (build(layers=(-1,), pooling="max"), "pooling=max: choose one of first, last, mean"),
-        (build(layers=(-1,), transitions="none"), "transitions=none: choose one of contextual, shared"),
         (build(layers=(-1,), dropout=1.0), "dropout=1.0"),
         (build(layers=(-1,), lstm_size=0), "lstm_size=0"),
         (build(layers=(-1,), bio=True), "I-c has no B-c"),
@@ -263,7 +257,7 @@ def test_taggers():
         ),
         (lambda: tagger(**INPUTS, labels=LABELS[:, :2]), r"labels \(3, 2\): expected one for each of \(3, 3\) words"),
         (lambda: strict(**INPUTS, labels=forbidden), r"labels\[0, 1\] = 4 after tag 1 is forbidden"),
-        (lambda: mapped(**INPUTS), "say which one the text is in"),
+        (lambda: mapped(**INPUTS), "name the language of the text"),
     )
     assert base.pooler is not None and all(p.requires_grad for p in base.parameters())
     assert tagger(**INPUTS, labels=forbidden).loss.isfinite()
@@ -300,12 +294,12 @@ def test_modules_in_task_models(tmp_path):
     broken = AutoModelForSequenceClassification.from_pretrained(tmp_path / "one")
     make_module(top="transformer", num_heads=4, feedforward_size=32).save_pretrained(tmp_path / "other")
     shutil.copy(tmp_path / "other/adapter_model.safetensors", tmp_path / "one")
-    spoken, aligned = make_aligned(languages=["de", "bn"], pivot="en"), with_alignment(model, good)
-    set_language(spoken, None)
+    by_language, aligned = make_aligned(languages=["de", "bn"], pivot="en"), with_alignment(model, good)
+    set_language(by_language, None)
     refused(
         (insert(good, AutoModel.from_config(CONFIGS["bert"]())), "has no task head"),
         (insert(good, aligned), "has adapters already"),
-        (lambda: outputs(spoken), "say which one the text is in"),
+        (lambda: outputs(by_language), "name the language of the text"),
         (lambda: aligned.push_to_hub("aligned"), "with its owner"),
         (lambda: aligned.save_pretrained(tmp_path / "x", push_to_hub=True), "uploads no adapters"),
         (lambda: adopt(broken, tmp_path / "one"), "weights are missing"),
@@ -324,12 +318,12 @@ class SecondReader(torch.nn.Module):
 
 
 def test_merging_what_is_not_exact():
-    spoken = make_aligned(languages=["de", "bn"], pivot="en")
+    by_language = make_aligned(languages=["de", "bn"], pivot="en")
     virtual = PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2)
     second, unbiased = make_task(), make_task()
     second.bert.pooler = SecondReader(second.bert.pooler.dense)
     unbiased.bert.pooler.dense = torch.nn.Linear(16, 16, bias=False)
-    set_language(spoken, "de")
+    set_language(by_language, "de")
     transformer = {"top": "transformer", "num_heads": 4}
 
     def folded(model, language=None):
@@ -348,12 +342,10 @@ def test_merging_what_is_not_exact():
     refused(
         (folded(make_module()), "bare encoder ends in a layer norm"),
         (folded(make_module(**transformer)), "transformer layer on top is no linear map"),
-        (folded(make_aligned(**transformer)), "transformer layer on top is no linear map"),
         (folded(make_aligned(adapters="pfeiffer", reduction_factor=4)), "bottleneck adapters are no linear maps"),
         (folded(make_task()), "no adapters"),
         (lambda: merge(get_peft_model(make_task(), virtual)), "a longer input"),
-        (folded(spoken), r"say which map to fold in.*de, bn, en"),
-        (folded(spoken, "fr"), r"say which map to fold in.*de, bn, en"),
+        (folded(by_language), r"say which map to fold in.*de, bn, en"),
         (folded(make_aligned(), "de"), "one map for all languages"),
         (folded(with_alignment(second, make_module())), r"outputs differ by \d.*of the largest"),
         (folded(make_aligned().bfloat16()), r"outputs differ by \d.*of the largest"),
@@ -377,8 +369,6 @@ def test_exports_for_sentence_transformers(tmp_path):
         (save(adapt(make_base(), "houlsby")), "has adapters"),
         (save(make_task()), "task head: export its encoder, model.bert"),
         (save(pooling="max"), "mean or cls"),
-        (save(max_length=65), "1 to 64 tokens"),
-        (save(max_length=0), "1 to 64 tok"),
     )
     assert list(tmp_path.iterdir()) == []
     save(name="mine")()
@@ -387,7 +377,7 @@ def test_exports_for_sentence_transformers(tmp_path):
     (tmp_path / "file").touch()
     kept = {path: path.read_bytes() for path in tmp_path.glob("**/*") if path.is_file()}
     refused(
-        (save(name="mine"), r"holds notes.txt, which is of no earlier export"),
+        (save(name="mine"), r"holds notes.txt, which is not part of an earlier export"),
         (save(name="checkpoint"), r"holds config.json"),
         (save(name="file"), "is a file"),
     )

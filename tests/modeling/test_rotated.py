@@ -25,10 +25,10 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling import set_language
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.word_vectors import extract_word_vectors
-from hf_xalign.modeling.xalign.tuner import speaking
 
 WIDE = {"dtype": torch.float64}
 # A map on the tiny encoder's 16 dimensions: two products, one to make the offset, and what is added.
@@ -135,12 +135,12 @@ def test_said_once_or_for_a_block():
     english, tongan = (run(rotated, language=language)[0] for language in ("en", "to"))
     set_language(rotated, "to")
     assert torch.equal(run(rotated)[0], tongan) and not torch.equal(english, tongan)
-    with speaking(rotated, "en"):
+    with language_context(rotated, "en"):
         assert torch.equal(run(rotated)[0], english)
-    with speaking(rotated, None):
+    with language_context(rotated, None):
         assert torch.equal(run(rotated)[0], tongan)
     lora = get_peft_model(rotated, LoraConfig(target_modules=["query"]))
-    with speaking(lora, "de"):
+    with language_context(lora, "de"):
         assert torch.equal(run(lora)[0], run(make_base())[0])
 
 

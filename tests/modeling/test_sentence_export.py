@@ -35,7 +35,7 @@ def vectors_by_hand(folder):
     """What sentence-transformers does with the folder, one text at a time."""
     modules = read(folder / "modules.json")
     kinds = [module["type"].removeprefix("sentence_transformers.models.") for module in modules]
-    assert kinds[:2] == ["Transformer", "Pooling"] and kinds[2:] in ([], ["Normalize"])
+    assert kinds == ["Transformer", "Pooling", "Normalize"]
     assert [module["idx"] for module in modules] == list(range(len(kinds)))
     length = read(folder / "sentence_bert_config.json")["max_seq_length"]
     pooling = read(folder / modules[1]["path"] / "config.json")
@@ -47,26 +47,14 @@ def vectors_by_hand(folder):
         inputs = tokenizer(text, truncation=True, max_length=length, return_tensors="pt")
         states = model(**inputs).last_hidden_state[0]
         vector = {"pooling_mode_mean_tokens": states.mean(0), "pooling_mode_cls_token": states[0]}[modes[0]]
-        found.append(vector / vector.norm() if "Normalize" in kinds else vector)
+        found.append(vector / vector.norm())
     assert len(modes) == 1
     return torch.stack(found)
 
 
-def ours(model, tokenizer, pooling="mean", normalize=True, max_length=None):
-    vectors = encode_sentences(model, tokenizer, TEXTS, pooling=pooling, max_length=max_length)[:, 0]
-    return vectors / vectors.norm(dim=1, keepdim=True) if normalize else vectors
-
-
-@pytest.mark.numeric
-def test_vectors_are_ours(tmp_path):
-    model, tokenizer = make_encoder(), make_tokenizer()
-    last = {"pooling": "cls", "normalize": False, "max_length": 12}
-    for k, options in enumerate(({}, {"pooling": "cls"}, {"normalize": False}, last)):
-        folder = tmp_path / str(k) / "out"
-        assert save_sentence_transformer(model, tokenizer, folder, **options) == folder
-        assert_rounding(vectors_by_hand(folder), ours(model, tokenizer, **options), POOLED)
-        assert [path.name for path in folder.parent.iterdir()] == ["out"]
-        assert not (folder / "README.md").exists()
+def ours(model, tokenizer, pooling="mean"):
+    vectors = encode_sentences(model, tokenizer, TEXTS, pooling=pooling)[:, 0]
+    return vectors / vectors.norm(dim=1, keepdim=True)
 
 
 @pytest.mark.numeric
@@ -106,12 +94,10 @@ def test_merged_lora_and_a_trained_head_beside(tmp_path):
 @pytest.mark.numeric
 def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):
     tokenizer, folder = make_tokenizer(), tmp_path / "out"
-    save_sentence_transformer(make_encoder(0), tokenizer, folder, card="# a card\n")
-    assert (folder / "README.md").read_text() == "# a card\n"
-    save_sentence_transformer(make_encoder(1), tokenizer, folder, pooling="cls", normalize=False)
-    assert not (folder / "README.md").exists() and not (folder / "2_Normalize").exists()
+    save_sentence_transformer(make_encoder(0), tokenizer, folder)
+    save_sentence_transformer(make_encoder(1), tokenizer, folder, pooling="cls")
     wanted = vectors_by_hand(folder)
-    assert_rounding(wanted, ours(make_encoder(1), tokenizer, "cls", False), POOLED)
+    assert_rounding(wanted, ours(make_encoder(1), tokenizer, "cls"), POOLED)
     (tmp_path / "empty").mkdir()
     save_sentence_transformer(make_encoder(), tokenizer, tmp_path / "empty")
     monkeypatch.setattr(type(tokenizer), "save_pretrained", lambda *_, **__: 1 / 0)
@@ -126,18 +112,16 @@ def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):
     importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers is not installed"
 )
 @pytest.mark.parametrize("family", sorted(CONFIGS))
-@pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("cls", False)])
-def test_sentence_transformers_gives_our_vectors(family, pooling, normalize, tmp_path, caplog):
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_sentence_transformers_gives_our_vectors(family, pooling, tmp_path, caplog):
     from sentence_transformers import SentenceTransformer
 
     save_base(family, tmp_path / "base")
     model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
-    for length in (None, 12):
-        options = {"pooling": pooling, "normalize": normalize, "max_length": length}
-        save_sentence_transformer(model, tokenizer, tmp_path / "out", **options)
-        with caplog.at_level(logging.WARNING, "sentence_transformers"):
-            loaded = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-            found = loaded.encode(TEXTS, convert_to_tensor=True)
-        assert not [record for record in caplog.records if record.name.startswith("sentence_transformers")]
-        assert_rounding(found, ours(model, tokenizer, **options), POOLED)
-        assert loaded.max_seq_length == read(tmp_path / "out" / "sentence_bert_config.json")["max_seq_length"]
+    save_sentence_transformer(model, tokenizer, tmp_path / "out", pooling=pooling)
+    with caplog.at_level(logging.WARNING, "sentence_transformers"):
+        loaded = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+        found = loaded.encode(TEXTS, convert_to_tensor=True)
+    assert not [record for record in caplog.records if record.name.startswith("sentence_transformers")]
+    assert_rounding(found, ours(model, tokenizer, pooling), POOLED)
+    assert loaded.max_seq_length == read(tmp_path / "out" / "sentence_bert_config.json")["max_seq_length"]

@@ -37,7 +37,8 @@ from hf_xalign.mapping.anchors.cover import (
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
-from hf_xalign.modeling.xalign.tuner import find_top, speaking
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.xalign.tuner import find_top
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +221,7 @@ def make_anchors(
     if min(max_words, sentences_per_word) < 1:
         raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: they are at least 1")
     with ExitStack() as stack:
-        stack.enter_context(speaking(model, lang))
+        stack.enter_context(language_context(model, lang))
         texts = as_sequence(sentences, text_column)
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
         check_vocabulary(tokenizer, [" ".join(s) for s in counted.split(np.arange(min(200, len(counted))))], lang)

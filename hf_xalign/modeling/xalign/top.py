@@ -10,7 +10,7 @@ from torch import nn
 
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.languages import Language, language_number, number_languages, row_numbers
+from hf_xalign.modeling.languages import Language, LanguageAware, number_languages, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
 
@@ -156,7 +156,7 @@ class TransformerTop(nn.Module):
         return mapped if self.gate is None else vectors + self.gate * (mapped - vectors)
 
 
-class TopLayer(XAlignLayer):
+class TopLayer(XAlignLayer, LanguageAware):
     """The module on top, called by a hook on the stack of layers; pooler and task head come after it.
 
     Word vectors (`word_spans`) take the place of the encoder's output when it has run to its end: a pooler cannot read
@@ -169,7 +169,6 @@ class TopLayer(XAlignLayer):
         super().__init__()
         self.xalign_top = nn.ModuleDict()
         self._configs: dict[str, XAlignConfig] = {}
-        self._language: str | None = None
         self._call: dict[str, Any] = {}
         self._stack = (stack,)  # not as a child, which would give the encoder's weights a second name
         self._handles = [
@@ -219,13 +218,10 @@ class TopLayer(XAlignLayer):
         for handle in self._handles:
             handle.remove()
 
-    def set_language(self, language: str | None) -> None:
-        """The language of texts from here on; see [`set_language`]."""
-        if language is not None:
-            for config in self._active_configs():
-                if config.languages:
-                    language_number(language, language_numbers(config), _OWNER)
-        self._language = language
+    @property
+    def language_maps(self) -> list[dict[str, int]]:
+        """Numbers of the languages of each active module that has maps per language."""
+        return [language_numbers(config) for config in self._active_configs() if config.languages]
 
     def transform(
         self,

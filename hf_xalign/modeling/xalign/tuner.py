@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,7 +19,6 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.language_embeddings import in_language
 from hf_xalign.modeling.xalign.bottleneck import BottleneckLayer, NormBottleneckLayer, XAlignLayer
 from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAlignPeftType
 from hf_xalign.modeling.xalign.top import TopLayer
@@ -207,60 +204,6 @@ def remove_top(model: PreTrainedModel) -> None:
     if hasattr(backbone, TOP_NAME):
         getattr(backbone, TOP_NAME).remove()
         delattr(backbone, TOP_NAME)
-
-
-class LanguageAware:
-    """A model that itself has maps for each language, as a mapped encoder has; [`set_language`] finds it by this."""
-
-    _language: str | None
-
-    def set_language(self, language: str | None) -> None:
-        """The language of texts from here on; see [`set_language`]."""
-        raise NotImplementedError
-
-
-def set_language(model: nn.Module, language: str | None) -> None:
-    """Say which language the following texts are in, for modules that have a map for each.
-
-    Args:
-        model: an encoder, task model or `PeftModel` with such a module, or a mapped encoder.
-        language: its code, the pivot's for text that is to stay as it is, None to unset.
-
-    Raises:
-        InputError: the module has no map for it; or there is no such module.
-    """
-    owner = _owner_of_maps(model)
-    if owner is None:
-        raise InputError(f"set_language({language!r}): this model has no maps for single languages")
-    owner.set_language(language)
-
-
-@contextlib.contextmanager
-def speaking(model: nn.Module, language: str | None) -> Iterator[None]:
-    """Within the block texts are in `language`; nothing happens with a model that does not tell languages apart.
-
-    Raises:
-        InputError: the module has no map for it, or the encoder no language embedding.
-    """
-    owner = _owner_of_maps(model)
-    with in_language(model, language):
-        if owner is None or language is None:
-            yield
-            return
-        before = owner._language
-        owner.set_language(language)
-        try:
-            yield
-        finally:
-            owner.set_language(before)
-
-
-def _owner_of_maps(model: nn.Module) -> TopLayer | LanguageAware | None:
-    """The layer on top, where its active module has a map for each language; or a mapped encoder."""
-    top = find_top(model)
-    if top is not None and any(config.languages for config in top._active_configs()):
-        return top
-    return next((module for module in model.modules() if isinstance(module, LanguageAware)), None)
 
 
 def _stack_name(model: PreTrainedModel) -> str:

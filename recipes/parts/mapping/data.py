@@ -29,7 +29,8 @@ from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors,
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.xalign.tuner import backbone_of, speaking
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, pairs_of
@@ -110,7 +111,7 @@ def check_spoken(model: PreTrainedModel, languages: Iterable[str]) -> None:
         InputError: naming the language.
     """
     for language in languages:
-        with speaking(model, language):
+        with language_context(model, language):
             pass
 
 

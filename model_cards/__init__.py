@@ -1,4 +1,4 @@
-"""Model cards: a README.md made from a run's record, one template, and a part of it for each method."""
+"""Model cards: render a README.md from a run's record with one template and a part for each method."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the card's template shows, every value ready to stand in Markdown.
+"""Values of the card's template, formatted as Markdown.
 
-Beyond what `hf_xalign.record` lays out, a record of pre-training has `losses` {before, after}, each {language: loss}.
+In addition to the layout of `hf_xalign.record`, a record of pre-training has `losses`: {before, after}, each
+{language: loss}.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from hf_xalign.model_cards.metadata import (
 from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
-_OWN_KIND = "XALIGN"  # hf_xalign.modeling.xalign.tuner's, which takes seconds to import
-# What `data` of a record may hold, as the card calls it.
+_OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to import
+# Keys of the record's `data`, and their names on the card.
 _DATA = {
     "train": "training",
     "dictionary": "training dictionary",
@@ -43,7 +44,7 @@ _DISTANCES = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
 
 
 def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
-    """The template's values."""
+    """Return the values of the template."""
     times, git, preset = record["times"], record["git"], record["preset"]
     columns, found = score_columns(record), score_rows(record)
     metrics = {metric for _, metric, *_ in found}
@@ -91,7 +92,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
 
 
 def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """(language, metric, before, after) of the intervals of lexicon induction's P@1, in percent, as text."""
+    """Return (language, metric, before, after) of P@1 intervals of lexicon induction, in percent, as text."""
     stages = record.get("intervals") or {}
     rows = []
     for language, found in stages.get("after", {}).items():
@@ -107,7 +108,7 @@ def _bounds(pair: Sequence[float] | None) -> str:
 
 
 def _intervals(record: Mapping[str, Any]) -> str:
-    """[`interval_rows`] as a table; empty without any."""
+    """Return [`interval_rows`] as a table, empty without rows."""
     rows = [
         (code(language, table=True), code(metric, table=True), *rest)
         for language, metric, *rest in interval_rows(record)
@@ -116,7 +117,7 @@ def _intervals(record: Mapping[str, Any]) -> str:
 
 
 def _base(record: Mapping[str, Any]) -> str:
-    """What training, or fitting maps, began with."""
+    """Return the encoder that training or mapping started from."""
     base = record["base_model"]
     if from_scratch(record):
         return "an encoder with random weights"
@@ -127,12 +128,12 @@ def _base(record: Mapping[str, Any]) -> str:
 
 
 def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template says of an adapter: its kind, the encoder it is for, the languages that have a map."""
+    """Return the adapter's kind, its encoder, and the languages with a map."""
     adapter, base = record.get("adapter"), record["base_model"]
     if not adapter:
         return {"adapter": ""}
     codes, pivot = adapter.get("languages") or [], adapter.get("pivot")
-    # The pivot may have a map too, but another language shows better what the call is for.
+    # The pivot may have a map too, but another language is the better example.
     example = min(codes, key=lambda name: name == record["languages"]["pivot"], default=None)
     return {
         "adapter": code(adapter["peft_type"]),
@@ -147,7 +148,7 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
-    """What the template says of maps: their files, and where no adapter stands for them how they are used."""
+    """Return the files of the maps, and the values of the snippet that uses them."""
     maps = record.get("maps")
     if not maps:
         return {"maps": ""}
@@ -173,7 +174,7 @@ def _base_literal(base: Mapping[str, Any]) -> str:
 
 
 def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What only pre-training has: losses on held-out text, the languages of its text, derivation and dictionary."""
+    """Return the values of pre-training: held-out losses, languages, derivation and dictionary."""
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
     stages = record.get("losses") or {"before": {}, "after": {}}
@@ -200,7 +201,7 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes(stages: Mapping[str, Any]) -> list[tuple[str, Any, Any, float]]:
-    """(language, before, after, change) of the losses; the change is 0 where one of both is missing."""
+    """Return (language, before, after, change) of the losses; the change is 0 if either is missing."""
     found = []
     for language, after in stages["after"].items():
         before = stages["before"].get(language)
@@ -209,7 +210,7 @@ def _changes(stages: Mapping[str, Any]) -> list[tuple[str, Any, Any, float]]:
 
 
 def _worse(record: Mapping[str, Any]) -> list[str]:
-    """Scores that are lower after than before, and losses that are higher, as they are shown."""
+    """Return scores that dropped and losses that rose, as text."""
     found = [
         f"{code(language)} {code(metric)} {row[-1]}"
         for language, metric, *row in score_rows(record)
@@ -220,7 +221,7 @@ def _worse(record: Mapping[str, Any]) -> list[str]:
 
 
 def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
-    """(what it shows, file) of the pictures that a card knows, in one order whatever the folder's is."""
+    """Return (caption, file) of the pictures that a card shows, in a fixed order."""
     names = set(names)
     found = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
     for match in filter(None, map(_DISTANCES.fullmatch, sorted(names))):
@@ -241,7 +242,7 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _links(links: Mapping[str, Any]) -> str:
-    """A table with one row a language."""
+    """Return a table with one row for each language."""
     names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
     rows = [
         (code(language, table=True), *(figure(statistics.get(name)) for name in names))

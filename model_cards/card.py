@@ -1,7 +1,7 @@
-"""The model card (README.md) of a run, from its record alone: the same record gives the same card.
+"""Render the model card (README.md) of a run from its record alone: the same record gives the same card.
 
-Whatever comes from the user (names of models, data, settings) is shown as code or escaped, so that it can be neither
-Markdown, HTML nor front matter. Paths are cut to what means something on another machine.
+User input (names of models, data, settings) is shown as code or escaped, so it cannot become Markdown, HTML or front
+matter. Paths are shortened to the part that makes sense on another machine.
 """
 
 from __future__ import annotations
@@ -22,17 +22,27 @@ from hf_xalign.model_cards.metadata import card_data
 from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import to_plain, write_text
 
-# Methods with a part of their own, `method_<name>.md`, which extends the template.
+# Methods with their own part, `method_<name>.md`, which extends the template.
 _PARTS = ("align_mlm", "fao", "mao", "mapping", "ppa")
 
 
 def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictures: Iterable[str] = ()) -> str:
-    """The card as Markdown with YAML front matter.
+    """Render the card as Markdown with YAML front matter.
 
     Args:
-        record: A run's record, as `hf_xalign.record.read_record` gives it or before it was written.
-        repo_id: The Hub repository that the model goes to, named in the loading snippet.
-        pictures: Names of the files beside the card; it shows `curve.png` and `distances_*.png` among them.
+        record: run's record, from `hf_xalign.record.start_record` or `read_record`.
+        repo_id: Hub repository of the model, named in the loading snippet.
+        pictures: names of files next to the card; `curve.png` and `distances_*.png` are shown.
+
+    Example:
+        >>> from hf_xalign.record import start_record
+        >>> data = [{"source": "embedded:de", "language": "de"}]
+        >>> record = start_record(
+        ...     method="fao", preset="mao", base_model="embedded", languages=["de"], seed=0, settings={},
+        ...     train_data=data, eval_data=data, argv=["recipes/fao.py"],
+        ... )
+        >>> "# multilingual-e5-small aligned with fao (de)" in render_card(record)
+        True
     """
     record = to_plain(record)
     record = {**record, **{name: portable(record[name]) for name in ("command", "settings", "data")}}
@@ -46,7 +56,7 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
 
 
 def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, repo_id: str | None = None) -> Path:
-    """Write the card, with the pictures of `folder`, as its `README.md`, whole or not at all; returns its path."""
+    """Write the card as `README.md` of `folder`, with its pictures, atomically; return the path."""
     folder = Path(folder)
     pictures = [path.name for path in folder.glob("*.png")]
     return write_text(folder / "README.md", render_card(record, repo_id=repo_id, pictures=pictures))

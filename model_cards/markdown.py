@@ -1,4 +1,4 @@
-"""Values as Markdown: shown as they are, so that none can become markup, code, front matter or a machine's path."""
+"""Format values as Markdown, escaped so that none becomes markup, code, front matter or a local path."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# A path from the root of a machine, alone or behind `de=` or `--output_dir=`.
+# An absolute path, alone or after `de=` or `--output_dir=`.
 _MACHINE_PATH = re.compile(r"((?:[^/\\=\s]+=)*)(?:/|[A-Za-z]:[\\/]).*", re.DOTALL)
 
 
 def line(value: Any) -> str:
-    """Text on one line, without control characters."""
+    """Return text on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
 
 
 def text(value: Any) -> str:
-    """Text that shows as it is in a Markdown line or table cell."""
+    """Escape text for a Markdown line or table cell."""
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line(value), quote=False))
 
 
 def code(value: Any, *, table: bool = False) -> str:
-    """An inline code span; in a table a pipe must be escaped, and only there."""
+    """Return an inline code span; a pipe is escaped in a table, and only there."""
     shown = line(value) or " "
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     space = " " if "`" in shown else ""
@@ -30,7 +30,7 @@ def code(value: Any, *, table: bool = False) -> str:
 
 
 def fence(content: str, language: str) -> str:
-    """A code block whose fence is longer than any run of backticks in it."""
+    """Return a code block, with a fence longer than any run of backticks in it."""
     content = "\n".join(
         "".join(c if c.isprintable() or c == "\t" else " " for c in row) for row in content.splitlines()
     )
@@ -39,12 +39,12 @@ def fence(content: str, language: str) -> str:
 
 
 def literal(value: str) -> str:
-    """A Python string literal that stays inside its code block."""
+    """Return a Python string literal that cannot end its code block."""
     return '"' + line(value).replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\x60") + '"'
 
 
 def figure(value: Any) -> str:
-    """A number, or whatever else a statistic may be, as a table cell."""
+    """Format a statistic as a table cell."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -53,17 +53,14 @@ def figure(value: Any) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> str:
-    """A Markdown table, empty without rows; the last `numbers` columns are right-aligned."""
+    """Return a Markdown table, empty without rows; the last `numbers` columns are right-aligned."""
     rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
     lines = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
 def portable(value: Any) -> Any:
-    """`value` with every machine's path in it cut down: to `recipes/...` where it leads there, else to its last name.
-
-    Relative paths, Hub ids and addresses stay as they are. Lists and mappings are gone through.
-    """
+    """Shorten every absolute path in a nested value to `recipes/...`, or else to its last name."""
     if isinstance(value, Mapping):
         return {key: portable(item) for key, item in value.items()}
     if isinstance(value, list):

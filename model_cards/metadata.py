@@ -1,4 +1,4 @@
-"""The card's front matter: fields that the Hub documents; values that it would refuse are left out."""
+"""Front matter of the card: fields that the Hub documents, without values that it would refuse."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, wha
 from hf_xalign.tables import is_count
 
 EMBEDDED_TWIN = "intfloat/multilingual-e5-small"
-# What a method learns from, of what `data` of a record may hold.
+# Keys of the record's `data` that a method learns from.
 _LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _LAYER = re.compile(r"(.+), layer (-?\d+)")
-# Of encoders that the recipes' configs begin with and their like, in lower case, as their own cards give it.
+# Licences of common encoders, by lower-case Hub id, from their cards.
 _LICENSES = {
     "ai4bharat/indic-bert": "mit",
     "bert-base-multilingual-cased": "apache-2.0",
@@ -35,7 +35,7 @@ _LICENSES = {
 
 
 def card_data(record: Mapping[str, Any]) -> ModelCardData:
-    """The metadata of a run's model."""
+    """Return the metadata of a run's model."""
     results = eval_results(record)
     adapter, maps = record.get("adapter"), record.get("maps")
     base = _base_on_hub(record)
@@ -59,7 +59,7 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
 
 
 def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
-    """One result a language and score; the data it was taken on is the source of that language, or the only one."""
+    """Return one result for each language and score, with the evaluation data of that language."""
     pivot, task_model = record["languages"]["pivot"], record.get("task")
     results = []
     for language, scores in record["scores"]["after"].items():
@@ -90,7 +90,7 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
 
 
 def license_of(record: Mapping[str, Any]) -> str | None:
-    """The record's licence, or the base model's, which the weights are under too; None where neither is known."""
+    """Return the record's licence, or the base model's; None if neither is known."""
     if record["license"]:
         return line(record["license"])
     base = _origin(record)
@@ -100,7 +100,7 @@ def license_of(record: Mapping[str, Any]) -> str | None:
 
 
 def task_of(metric: str) -> str:
-    """What a metric scores."""
+    """Return the task that a metric scores."""
     tasks = {
         "bli_": "bilingual lexicon induction",
         "embedding_": "alignment of word embeddings",
@@ -110,7 +110,7 @@ def task_of(metric: str) -> str:
 
 
 def title(record: Mapping[str, Any]) -> str:
-    """The model's name, for people."""
+    """Return the title of the card."""
     base = record["base_model"]
     name = EMBEDDED_TWIN if base["name"] == "embedded" else base["name"].rstrip("/\\")
     name = "new encoder" if from_scratch(record) else os.path.basename(name)
@@ -121,37 +121,37 @@ def title(record: Mapping[str, Any]) -> str:
 
 
 def is_map(record: Mapping[str, Any]) -> bool:
-    """Whether maps were learnt, and nothing trained; the preset then names how."""
+    """Return whether the run learned maps; then the preset names the method."""
     return record["method"] == "mapping"
 
 
 def from_scratch(record: Mapping[str, Any]) -> bool:
-    """Whether pre-training began with random weights."""
+    """Return whether pre-training started from random weights."""
     return record["method"] == "align_mlm" and record["base_model"]["name"] == "new"
 
 
 def method_name(record: Mapping[str, Any]) -> str:
-    """The method's short name."""
+    """Return the short name of the method."""
     return record["preset"] if is_map(record) else record["method"]
 
 
 def slug(name: str) -> str:
-    """Letters, digits, dots and dashes of a name."""
+    """Reduce a name to letters, digits, dots and dashes."""
     return re.sub(r"[^\w.-]+", "-", line(name), flags=re.ASCII).strip("-.")
 
 
 def _languages(record: Mapping[str, Any]) -> list[str]:
-    """ISO 639 codes: the Hub takes neither regions and scripts nor codes of private use, as a derived language has."""
+    """Return ISO 639 codes: the Hub takes no regions, scripts or private codes (as of derived languages)."""
     codes = (*record["languages"]["others"], record["languages"]["pivot"])
     plain = (re.split("[-_]", code)[0] for code in codes if not re.search(r"(^|-)x-", code))
     return list(dict.fromkeys(code for code in plain if re.fullmatch("[a-z]{2,3}", code)))
 
 
 def _base_on_hub(record: Mapping[str, Any]) -> str | None:
-    """Hub id of the model that this one is made of.
+    """Return the Hub id of the base model.
 
-    The embedded encoder is not on the Hub. Whole encoders come of its twin by two changes of weights; adapters and
-    maps do not fit the twin's own weights, so they do not name it.
+    The embedded encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
+    the twin's weights, so they name no base.
     """
     if from_scratch(record):
         return None
@@ -162,7 +162,7 @@ def _base_on_hub(record: Mapping[str, Any]) -> str | None:
 
 
 def _origin(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The base model; of a task model on an encoder made here, which is not on the Hub, that encoder's own."""
+    """Return the base model, or the base of a task model's local encoder."""
     base, encoder = record["base_model"], (record.get("task") or {}).get("encoder")
     return encoder["base_model"] if encoder and not base["hub_id"] else base
 
@@ -186,7 +186,7 @@ def _hub_name(name: str | None) -> str | None:
 
 
 def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping[str, Any]:
-    """The source that a score was taken on."""
+    """Return the evaluation data of a score."""
     data = record["data"]
     if metric.startswith("embedding_"):
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
@@ -197,5 +197,5 @@ def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping
 
 
 def _config_of(source: Mapping[str, Any]) -> str | None:
-    """The dataset's configuration, where its name in the record has one: `de=owner/name:config`."""
+    """Return the configuration in a dataset's name, as in `de=owner/name:config`."""
     return source["source"].partition(f"{source['hub_id']}:")[2] or None if source["hub_id"] else None

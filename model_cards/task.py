@@ -1,11 +1,11 @@
-"""What the card of a task model says beside other cards: its task, the languages without training, its encoder's past.
+"""Card values of a task model: the task, its zero-shot languages, and how its encoder was made.
 
 A task model's record has `task`: `kind` (token, sequence or questions), `metric` (the headline), `labels`, `pair`
-(whether two texts are read), `head`, `frozen` (`encoder`, `embeddings` or null), `train_languages`, `zero_shot`,
-`encoder` and `module` (how these were made: null or {method, preset, languages, base_model}, of a module also name and
-hub_id), `language_rows` ({language: row} of an encoder with language embeddings, or null), `maps` (languages that a
-map is chosen by, or null), and `continual` ({alpha, regularizer_weight, pairs_per_example}, or false). Its `languages`
-are `pivot`, the first that was trained on, and the others.
+(whether texts come in pairs), `head`, `frozen` (`encoder`, `embeddings` or null), `train_languages` and `zero_shot`.
+`encoder` and `module` hold how these were made: null or {method, preset, languages, base_model}, for a module also
+name and hub_id. `language_rows` is {language: row} of the language embeddings, or null; `maps` lists the languages
+with a map, or is null. `continual` is {alpha, regularizer_weight, pairs_per_example}, or false. The record's
+`languages` are `pivot`, the first training language, and the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AUTO_CLASSES = {
     "questions": "AutoModelForQuestionAnswering",
 }
 _WHAT = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
-# The metrics' names on the Hub; which F1 it is stands in the metric's own name.
+# Names of metrics on the Hub, which has one name for every F1.
 _ON_HUB = {"accuracy": "accuracy", "span_f1": "f1", "token_f1": "f1", "qa_f1": "f1", "exact_match": "exact_match"}
 _METRICS = {
     "accuracy": "`accuracy` is the share of {items} with the right label",
@@ -39,25 +39,25 @@ _METRICS = {
 
 
 def what(record: Mapping[str, Any]) -> str:
-    """What a task model does."""
+    """Return what a task model does."""
     return _WHAT[record["task"]["kind"]]
 
 
 def hub_metric(metric: str) -> str:
-    """The Hub's name of a metric."""
+    """Return the Hub's name of a metric."""
     return _ON_HUB.get(metric, metric)
 
 
 def needs_library(record: Mapping[str, Any]) -> bool:
-    """Whether a task model loads by this library alone: with a module, or of its own kind."""
+    """Return whether a task model loads only with this library."""
     return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
 
 
 def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of `task.md`, beside those of every card."""
+    """Return the values of `task.md`, in addition to those of every card."""
     task = record["task"]
     scores, bounds = record["scores"]["after"], record["intervals"]["after"]
-    # A language that has no training text shows best what the choice of one is for.
+    # A zero-shot language is the best example of choosing a language.
     example = next(iter(task["zero_shot"]), task["train_languages"][0])
     rows = [
         (
@@ -87,7 +87,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "needs_library": needs_library(record),
         "maps": ", ".join(map(code, task["maps"] or ())),
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
-        "spoken": literal(_known(example, task["maps"] or task["language_rows"])),
+        "example_lang": literal(_known(example, task["maps"] or task["language_rows"])),
         "continual": task["continual"],
         "task_scores": table(("language", "training", "metric", "score", "95% interval"), rows, numbers=2),
         "headline": code(task["metric"]),
@@ -96,20 +96,20 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(language: str, known: Any) -> str:
-    """A language that the model knows, this one if it can be."""
+    """Return this language if the model knows it, else the first one that it knows."""
     return language if not known or language in known else next(iter(known))
 
 
 def _past(made: Mapping[str, Any] | None) -> str:
-    """How an encoder or a module was made, as the end of a sentence about it; empty where that is not known."""
+    """Return how an encoder or a module was made, as part of a sentence; empty if unknown."""
     if not made:
         return ""
     languages = made["languages"]
     others, base = ", ".join(map(code, languages["others"])), made["base_model"]
     name = "the encoder embedded in hf_xalign" if base["name"] == "embedded" else code(_short(base))
-    lined_up = f", which lined {others} up with {code(languages['pivot'])}" if others else ""
+    aligned = f", which aligned {others} with {code(languages['pivot'])}" if others else ""
     preset = f" (preset {code(made['preset'])})" if made["preset"] else ""
-    return f"made from {name} by {code(made['method'])}{preset}{lined_up}"
+    return f"made from {name} by {code(made['method'])}{preset}{aligned}"
 
 
 def _module(module: Mapping[str, Any] | None) -> str:
@@ -120,5 +120,5 @@ def _module(module: Mapping[str, Any] | None) -> str:
 
 
 def _short(base: Mapping[str, Any]) -> str:
-    """A model's name without a path of this machine."""
+    """Return a model's name without a local path."""
     return base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"]

@@ -8,9 +8,9 @@ import importlib
 import pytest
 
 MODULES = [
+    "hf_xalign.config",
     "hf_xalign.data.batches.pairs",
     "hf_xalign.data.encoding",
-    "hf_xalign.config",
     "hf_xalign.data.parallel",
     "hf_xalign.data.words",
     "hf_xalign.evaluation.alignment_error",
@@ -23,7 +23,9 @@ MODULES = [
     "hf_xalign.links.align",
     "hf_xalign.links.neural",
     "hf_xalign.losses",
+    "hf_xalign.model_cards.card",
     "hf_xalign.modeling.languages",
+    "hf_xalign.modeling.loading",
     "hf_xalign.statistics.bootstrap",
     "hf_xalign.statistics.comparison",
     "hf_xalign.statistics.significance",

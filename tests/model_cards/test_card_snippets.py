@@ -85,12 +85,12 @@ def test_adapter(adapter, on_hub):
     plain = AutoModel.from_pretrained("tiny/adapter")
     if adapter is LANGUAGES:
         set_language(plain, "bn")
-        with pytest.raises(InputError, match="this module has maps for bn, de, en"):
+        with pytest.raises(InputError, match="has maps for bn, de, en"):
             set_language(found["model"], "fr")
         set_language(found["model"], "en")
         assert torch.equal(found["model"](**text).last_hidden_state, untouched)
         set_language(found["model"], None)
-        with pytest.raises(InputError, match="name the language of the text"):
+        with pytest.raises(InputError, match=r"set_language\(model"):
             found["model"](**text)
     assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
 

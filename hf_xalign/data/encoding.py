@@ -117,6 +117,35 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], w
         )
 
 
+def token_ids(
+    tokenizer: PreTrainedTokenizerBase, batch: dict[str, list], column: str, rows: Sequence[int], where: str
+) -> list[list[int]]:
+    """Encode a column of texts or word lists without special tokens and without truncation.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        batch: columns of a batch of rows.
+        column: name of the column.
+        rows: numbers of the rows, for messages.
+        where: name of the dataset, for messages.
+
+    Raises:
+        InputError: a cell is missing.
+    """
+    cells = batch[column]
+    if None in cells:
+        row = rows[cells.index(None)]
+        raise InputError(f"{where}, row {row}: the column {column} is empty. Fill it, or remove the row.")
+    return tokenizer(
+        cells,
+        is_split_into_words=isinstance(cells[0], list),
+        add_special_tokens=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
+    ).input_ids
+
+
 def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:

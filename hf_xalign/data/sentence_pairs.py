@@ -11,7 +11,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import check_vocabulary, special_frame
+from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.errors import InputError
 
@@ -137,16 +137,7 @@ def encode_sentence_pairs(
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns: dict[str, list] = {}
         for side in ("source", "target"):
-            for row, text in zip(rows, batch[side], strict=True):
-                if text is None:
-                    raise InputError(f"row {row}: the column {side} is empty. Fill it, or remove the row.")
-            columns[f"{side}_ids"] = tokenizer(
-                batch[side],
-                add_special_tokens=False,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,
-            ).input_ids
+            columns[f"{side}_ids"] = token_ids(tokenizer, batch, side, rows, "the dataset")
         sizes = list(zip(*(map(len, columns[f"{side}_ids"]) for side in ("source", "target")), strict=True))
         columns["length"] = [sum(pair) for pair in sizes]
         columns["shorter"] = [min(pair) for pair in sizes]

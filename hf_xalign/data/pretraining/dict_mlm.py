@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from hf_xalign.data.pretraining.masking import IGNORED, example_draws
-from hf_xalign.errors import InputError
 
 _STREAM = 2  # random stream of the labels; masks use stream 0, the order of PPA's sides 1
 
@@ -70,16 +69,3 @@ def dict_mlm_labels(
     relabelled = labels.copy()
     relabelled[hidden] = tokens
     return relabelled
-
-
-def check_dict_probability(probability: float) -> None:
-    """Check that this is a probability.
-
-    Raises:
-        InputError: it is below 0 or above 1.
-    """
-    if not 0 <= probability <= 1:
-        raise InputError(
-            f"dict_probability={probability}: the probability that a label is the translation is from 0 to 1 (0.5 in "
-            "the paper)"
-        )

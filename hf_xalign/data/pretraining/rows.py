@@ -12,7 +12,7 @@ from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import check_vocabulary, special_frame, word_tokenizer
+from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids, word_tokenizer
 from hf_xalign.data.limits import position_limit
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
@@ -200,10 +200,8 @@ def _monolingual(
         check_vocabulary(tokenizer, texts, f"the corpus of {language}")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        _no_empty_cells(batch[column], rows, f"the corpus of {language}", column)
-        texts = [text for text in batch[column] if text]
         pieces, numbers = [], []
-        for ids in _token_ids(encoder, texts, by_words):
+        for ids in token_ids(encoder, batch, column, rows, f"the corpus of {language}"):
             for number, start in enumerate(range(0, len(ids), room)):
                 pieces.append(ids[start : start + room])
                 numbers.append(number)
@@ -250,8 +248,7 @@ def _bilingual(
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns: dict[str, list] = {}
         for k, side in enumerate(("target", "source")):
-            _no_empty_cells(batch[side], rows, "the sentence pairs", side)
-            columns[f"ids_{k}"] = _token_ids(tokenizer, batch[side], False)
+            columns[f"ids_{k}"] = token_ids(tokenizer, batch, side, rows, "the sentence pairs")
             columns[f"size_{k}"] = [len(ids) for ids in columns[f"ids_{k}"]]
         return columns
 
@@ -347,26 +344,6 @@ def _rows(
         new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages]),
         desc=f"Packing {'+'.join(languages)}",
     )
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list, by_words: bool) -> list[list[int]]:
-    """Return the token ids of each text, without special tokens."""
-    if not texts:
-        return []
-    return tokenizer(
-        texts,
-        is_split_into_words=by_words,
-        add_special_tokens=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    ).input_ids
-
-
-def _no_empty_cells(cells: list, rows: list[int], what: str, column: str) -> None:
-    for row, cell in zip(rows, cells, strict=True):
-        if cell is None:
-            raise InputError(f"{what}, row {row}: the column {column} is empty. Fill it, or remove the row.")
 
 
 def _array(dataset: Dataset, column: str) -> np.ndarray:

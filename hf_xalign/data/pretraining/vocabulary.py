@@ -18,6 +18,11 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+# "▁" marks the start of each word, and no piece crosses a blank.
+SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
+    [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+)
+
 _TEXTS_A_BATCH = 1000
 
 
@@ -39,7 +44,7 @@ def train_tokenizer(
     Raises:
         InputError: there is no text, or `vocab_size` is too small for special tokens and characters.
     """
-    bos, pad, eos, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
     characters: set[str] = set()
     for text in texts:
@@ -65,11 +70,21 @@ def train_tokenizer(
         tokenizer = Tokenizer(models.Unigram())
         trainer = trainers.UnigramTrainer(unk_token=unk, **options)
     tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
-    )
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
     tokenizer.train_from_iterator(texts, trainer)
+    return roberta_tokenizer(tokenizer, specials, max_length)
+
+
+def roberta_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:
+    """Give a tokenizer RoBERTa's templates: `<s> A </s>` and `<s> A </s></s> B </s>`.
+
+    Args:
+        tokenizer: tokenizer with `SPLIT_AT_BLANKS` as its pre-tokenizer.
+        specials: its special tokens `<s> <pad> </s> <unk> <mask>`, in this order.
+        max_length: the tokenizer's `model_max_length`.
+    """
+    bos, pad, eos, unk, mask = specials
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[bos, "$A", eos],
         pair=[bos, "$A", eos, eos, "$B", eos],

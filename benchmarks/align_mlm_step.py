@@ -1,4 +1,4 @@
-"""What ALIGN-MLM's cosine term costs on top of a step of plain MLM.
+"""Time the cosine term of ALIGN-MLM against a step of plain MLM.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/align_mlm_step.py             # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/align_mlm_step.py --trial

@@ -1,4 +1,4 @@
-"""What continual alignment costs on top of a step of plain fine-tuning, and what is saved by its two passes.
+"""Time a step of continual alignment against plain fine-tuning, and its two passes against one.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py                # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py --steps 3 --repeats 1                   # a trial

@@ -1,18 +1,23 @@
-"""What alignment does to tasks in other languages: slot filling and parts of speech, many seeds, honest marks.
+"""Measure how alignment changes slot filling and tagging in other languages, over many seeds.
 
-    python benchmarks/downstream.py --data DATA --output_dir runs/downstream             # hours on 2 cores, resumable
+    python benchmarks/downstream.py --data DATA --output_dir runs/downstream             # hours; resumable
     python benchmarks/downstream.py --data DATA --output_dir runs/trial --seeds 0 --languages de es --tasks pos \\
-        --max_train_pairs 40 --max_train_examples 60 --max_eval_examples 20 --epochs 1                  # a trial run
+        --max_train_pairs 40 --max_train_examples 60 --max_eval_examples 20 --epochs 1                  # a trial
 
 DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
 `pos/ud.LANG.pud.jsonl`, `slots/en.train.jsonl`, `slots/LANG.test.jsonl` and `slots/labels.json`.
 
-Systems: the raw encoder; FAO; FAO, and continual alignment while the task is trained; MAO's linear maps, frozen
-between encoder and head; centred rotation (Procrustes), likewise. Each is trained on English and tested on all
-languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). Everything is
-done by the recipes, and what is finished is not done again; the last steps of a task are `recipes/compare.py`, with
-the raw encoder as baseline, and `recipes/distances.py` on the models of the first seed, which are kept (half a
-gigabyte each; the others are not).
+The systems:
+
+- the raw encoder;
+- FAO, alone and with continual alignment during task training;
+- MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head.
+
+Each is trained on English and tested on all
+languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). The
+recipes do all the work, and finished runs are skipped. Each task ends with `recipes/compare.py`, with the raw encoder
+as baseline, and with `recipes/distances.py` on the models of the first seed. Only these models are kept (half a
+gigabyte each).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""What a training step of FAO costs, against the bare encoder and against two other ways to write it.
+"""Time a training step of FAO against the bare encoder and against two other implementations.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py                      # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py --steps 4 --repeats 1 --skip_memory     # a trial run
     python benchmarks/fao_step.py --device cuda --bf16 --steps 50
 
 The settings are those of recipes/configs/fao_embedded.yaml, in float32 unless `--bf16`. No variant takes an optimizer
-step, all start from the same slightly moved weights (at f = f0 the regulariser would be 0), and all but the bare
-encoder must find the same loss on every batch, or the benchmark stops. A paired repeat runs every variant on one batch
-of the trainer's own order, one after the other, shuffled; a ratio is taken within a repeat, and the median reported,
-because other work on the machine then slows both sides of it. CPU time says more where there is such work.
+step. All start from the same slightly moved weights, because at f = f0 the regularizer would be 0. All but the bare
+encoder must compute the same loss on every batch, or the benchmark stops.
+
+A repeat runs every variant on one batch of the trainer's own order, shuffled. Ratios are taken within a repeat and the
+median is reported, so that other work on the machine slows both sides. On a busy machine CPU time says more.
 
 - `bare`: forward and backward of the encoder on the batch's tokens, the floor;
 - `copy`, `cache`: `FAOTrainer.training_step` with a frozen copy as reference, and with cached vectors;

@@ -28,7 +28,7 @@ MEMORY_STEPS = 2
 
 @dataclass
 class Setup:
-    """What the variants share; each loads an encoder of its own."""
+    """Settings that the variants share; each loads its own encoder."""
 
     load: Callable[[], PreTrainedModel]
     tokenizer: PreTrainedTokenizerBase
@@ -155,7 +155,7 @@ def loops(setup: Setup) -> Variant:
 
 
 def script(setup: Setup) -> Variant:
-    """As published scripts have it: tokenise in the step, train everything, leave the reference in the graph."""
+    """Follow published scripts: tokenise in the step, train everything, leave the reference in the graph."""
     model = setup.load().to(torch.device(setup.device)).train()
     disable_dropout(model)
     reference = copy.deepcopy(model).eval()

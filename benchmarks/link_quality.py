@@ -1,4 +1,4 @@
-"""How good are the word links? Alignment error rate of every aligner on hand-made links.
+"""Measure the alignment error rate of every aligner on hand-made links.
 
     python benchmarks/link_quality.py --gold GOLD.jsonl --bitext BITEXT.jsonl [--model embedded]
 

@@ -1,8 +1,8 @@
-"""What MAO's cached modules cost and gain beside FAO: time, memory and word retrieval on the same pairs.
+"""Compare MAO's cached modules with FAO: time, memory and word retrieval on the same pairs.
 
-    python benchmarks/mao_against_fao.py --output runs/mao_against_fao.json            # half an hour on 2 cores
-    python benchmarks/mao_against_fao.py --repeats 1 --max_train_pairs 40 --max_eval_pairs 40            # a trial run
-    python benchmarks/mao_against_fao.py --bare     # neither evaluates nor saves while it trains, whatever its config
+    python benchmarks/mao_against_fao.py --output runs/mao_against_fao.json            # half an hour
+    python benchmarks/mao_against_fao.py --repeats 1 --max_train_pairs 40 --max_eval_pairs 40            # a trial
+    python benchmarks/mao_against_fao.py --bare     # no evaluation or saving during training
     python benchmarks/mao_against_fao.py --mao_configs recipes/configs/mao_linear_embedded.yaml my_module.yaml
 
 The recipes run as they are, without `accelerate launch`, each in a process of its own and in turns (FAO, MAO, FAO,
@@ -194,7 +194,7 @@ def table(runs: dict[str, list[Run]]) -> str:
 
 
 def aims(runs: dict[str, list[Run]]) -> str:
-    """What each module should reach, as Markdown."""
+    """Format the aims of each module as Markdown."""
     lines = ["| configuration | what | figure | aim | |", "|---|---|---|---|---|"]
     for name in list(runs)[1:]:
         found = runs[name]

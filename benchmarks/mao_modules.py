@@ -1,13 +1,13 @@
-"""How well each of MAO's modules aligns the embedded encoder, by either objective, over several seeds.
+"""Score each of MAO's modules on the embedded encoder, with both objectives and several seeds.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mao_modules.py                             # hours on 2 cores, resumable
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mao_modules.py --max_train_pairs 40 --max_eval_pairs 40 --seeds 0
     python benchmarks/mao_modules.py --modules linear --set learning_rate=1e-3 --output runs/slower_linear.json
 
-One process loads and links the embedded text, scores the untouched encoder, and then trains one module after the other
+One process loads and links the embedded text, scores the untouched encoder, and then trains one module after another
 on the same frozen encoder, each by its preset; the encoder's weights must be the same bits after every run, or the
-benchmark stops. Every run goes to the JSON file of `--output` as it ends. The same call goes on from that file, and a
-file of other pairs or settings is refused.
+benchmark stops. Every run goes to the JSON file of `--output` as it ends. The same call resumes from that file, and
+refuses a file of other pairs or settings.
 
 The score is word retrieval in float32, mean subword: of a plain forward, and ("words") of the view that the module is
 trained in, where a sentence is a sequence of words. Gains are over the untouched encoder, whose word vectors are the
@@ -140,7 +140,7 @@ def score(corpus: WordCorpus, *, word_view: bool) -> Scores:
 
 
 def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
-    """What the file holds, or the start of a new one.
+    """Load the results file, or start a new one.
 
     Args:
         path: the JSON file.

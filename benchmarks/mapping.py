@@ -1,4 +1,4 @@
-"""What the mapping room costs: anchors, RCSLS and lexicon induction, each against a baseline in the same run.
+"""Time anchors, RCSLS and lexicon induction, each against a baseline in the same run.
 
     python benchmarks/mapping.py            # half an hour on 2 cores
     python benchmarks/mapping.py --trial    # small sizes, to see that it runs

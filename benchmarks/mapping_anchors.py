@@ -1,4 +1,4 @@
-"""What anchors cost, against the bare forward passes and against one word at a time.
+"""Time anchors against the bare forward passes and against one word at a time.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_anchors.py                          # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_anchors.py --max_sentences 400 --repeats 1      # a trial run
@@ -54,7 +54,7 @@ TOLERANCE = 1e-4
 
 
 class Seconds(NamedTuple):
-    """How long something took."""
+    """Wall and CPU seconds."""
 
     wall: float
     cpu: float

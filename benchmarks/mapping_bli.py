@@ -1,12 +1,13 @@
-"""How long ranking the target vocabulary takes, against scikit-learn, faiss and NumPy, and whether lists are equal.
+"""Time the ranking of a target vocabulary against scikit-learn, faiss and NumPy, and compare the lists.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_bli.py                    # 1,500 queries, 50,000 words x 384
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_bli.py --targets 10000    # a trial run
 
-Every contender gets raw float32 rows, as they come from an encoder, and returns the ten best target words of each
-query: normalisation and index building are part of its time. By cosine there is scikit-learn (`pip install
-scikit-learn`), once with its cosine and once with its Euclidean search over unit rows, which gives the same order,
-and faiss (`pip install faiss-cpu`) with its exact inner-product index; what is not installed is left out. By CSLS,
+Every contender gets raw float32 rows of an encoder and returns the ten best target words of each query. Normalisation
+and index building are part of its time. Cosine
+is compared with scikit-learn (`pip install scikit-learn`), by its cosine search and by its Euclidean search over unit
+rows, which gives the same order. It is also compared with the exact inner-product index of faiss (`pip install
+faiss-cpu`). Missing packages are skipped. By CSLS,
 with the queries as the neighbourhood, there is the whole matrix in NumPy. All run in turns, and the ratios to ours are
 taken within each round, so that a busy machine slows all of them; CPU seconds say more there than wall seconds.
 """
@@ -87,7 +88,7 @@ def numpy_csls(asked: np.ndarray, words: np.ndarray, k: int = 10) -> np.ndarray:
 
 
 def contenders() -> dict[str, tuple[Ranking, str]]:
-    """Who runs, and with which of ours it is compared."""
+    """Return {contender: (function, name of our search to compare with)}."""
     found = {name: (ours(name), name) for name in ("cosine", "csls")}
     if importlib.util.find_spec("sklearn"):
         found["scikit-learn, cosine"] = sklearn_cosine, "cosine"

@@ -1,4 +1,4 @@
-"""How long RCSLS takes, against a plain NumPy transcription of the published algorithm, and whether the losses agree.
+"""Time RCSLS against a plain NumPy version of the published algorithm, and compare the losses.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_rcsls.py                  # 20,000 x 384, 5,000 pairs, minutes
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_rcsls.py --candidates 4000 --pairs 1000    # a trial run

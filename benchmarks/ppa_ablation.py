@@ -1,9 +1,11 @@
-"""What PPA's two terms are good for: the whole, without MoCo, without TLM, and with MLM in its place, over seeds.
+"""Ablate PPA's two terms over seeds: full, without MoCo, without TLM, and with MLM instead of TLM.
 
-    OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_ablation.py --tatoeba FOLDER         # an hour or two on 2 cores
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_ablation.py --tatoeba FOLDER         # hours
     OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_ablation.py --tatoeba FOLDER --encoder reinitialised
+
     OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_ablation.py --max_steps 3 --seeds 0 --set max_train_pairs=40 \\
-        max_eval_pairs=40 per_device_train_batch_size=8 queue_size=16 --output runs/trial.json            # a trial run
+        max_eval_pairs=40 per_device_train_batch_size=8 queue_size=16 --output runs/trial.json            # a trial
+
     python benchmarks/ppa_ablation.py --show runs/ppa_ablation_raw.json
 
 Encoder, text and settings are those of recipes/configs/ppa_embedded.yaml and of `--set`. The encoder is taken as it is
@@ -14,8 +16,8 @@ run starts from this encoder and takes the same number of optimizer steps: `--ma
 number of steps makes variants compare, where a limit by the clock would give fewer to what runs while the machine is
 busy; it is kept with the runs.
 
-Every run goes to the JSON file of `--output` as it ends. The same call goes on from that file, and a file of other
-text or settings is refused.
+Every run goes to the JSON file of `--output` as it ends. The same call resumes from that file, and refuses a
+file of other text or settings.
 
 The score is sentence retrieval by cosine in float32, mean of both directions, of [CLS] and of mean pooling: on the
 held-out text, and on Tatoeba where `--tatoeba` names a folder with a LANG.jsonl (columns `en` and `xx`) for each
@@ -156,7 +158,7 @@ def train(
 
 
 def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
-    """What the file holds, or the start of a new one.
+    """Load the results file, or start a new one.
 
     Raises:
         InputError: it is of another setup.
@@ -235,7 +237,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def aims(found: dict[str, Any]) -> str:
-    """What `full` must reach on this encoder, its mean gains over seeds, and whether it does, as Markdown.
+    """Format the aims of `full` on this encoder and its mean gains over seeds as Markdown.
 
     Raw: no [CLS] score may fall, no Tatoeba score of Bengali either, and mean pooling by 0.5 at most. Reinitialised:
     two languages must gain 20, in one way of scoring at least.

@@ -1,4 +1,4 @@
-"""What an optimizer step of PPA costs against the bare passes that it needs, and what its MLM head saves.
+"""Time an optimizer step of PPA against the bare passes that it needs, and its MLM head against transformers'.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_step.py                                    # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_step.py --shape base --only step --steps 3
@@ -61,7 +61,7 @@ MEMORY_PASSES = 2
 
 
 class Seconds(NamedTuple):
-    """How long something took."""
+    """Wall and CPU seconds."""
 
     wall: float
     cpu: float

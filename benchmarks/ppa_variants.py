@@ -1,4 +1,4 @@
-"""What `ppa_step.py` times: PPA's step and the bare passes that it needs, and two MLM heads on one encoder."""
+"""Variants of `ppa_step.py`: PPA's step, the bare passes that it needs, and two MLM heads on one encoder."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Step:
         return loss.detach()
 
     def step(self, batch: Batch) -> Tensor:
-        """What the trainer does in an optimizer step, but for the optimizer."""
+        """Run the trainer's optimizer step without the optimizer."""
         self.trainer._step_keys = []
         counts = self.trainer._get_num_items_in_batch([batch], self.device)
         loss = self.trainer.training_step(self.wrapped, batch, counts)

@@ -1,4 +1,4 @@
-"""How long exact CSLS retrieval takes, against one bare matrix product of the same size, and how much memory it needs.
+"""Time exact CSLS retrieval against one bare matrix product of the same size, and measure its memory.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py               # 50,000 x 50,000 x 384, minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py --n 10000     # a trial run
@@ -71,8 +71,8 @@ def dense_check(source: Tensor, target: Tensor, k: int = 10) -> tuple[float, flo
     """Compare with dense float64 CSLS.
 
     Returns:
-        Share of answers whose exact score is below the best one by more than float32 rounding (1e-6), the largest such
-        difference of any answer, and how often the most frequent *cosine* neighbour is one (how strong hubs are).
+        Share of answers whose exact score is below the best one by more than float32 rounding (1e-6). The largest such
+        difference. How often the most frequent *cosine* neighbour is one, the strength of hubs.
     """
     found = nearest_neighbours(source, target, k=k)
     source, target = (torch.nn.functional.normalize(side.double(), dim=1) for side in (source, target))

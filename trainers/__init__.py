@@ -1,4 +1,4 @@
-"""How each method trains: a config and a `Trainer` subclass a method."""
+"""One config and one `Trainer` subclass per method."""
 
 from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
@@ -13,7 +13,6 @@ from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
-from hf_xalign.trainers.shared.presets import PresetConfig
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 from hf_xalign.trainers.task import TaskTrainer
@@ -33,7 +32,6 @@ __all__ = [
     "NonFiniteLossError",
     "PPAConfig",
     "PPATrainer",
-    "PresetConfig",
     "TaskConfig",
     "TaskTrainer",
     "WordAlignmentConfig",

@@ -1,4 +1,4 @@
-"""Pre-training on several languages at once, with or without a dictionary that lines up their word embeddings."""
+"""Pre-train on several languages, with or without a dictionary that aligns their word embeddings."""
 
 from __future__ import annotations
 
@@ -23,30 +23,47 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
 
 
 class AlignMLMTrainer(AlignmentTrainer):
-    """L = L_MLM + alpha L_ALIGN, or MLM, XLM or DICT-MLM alone (ALIGN-MLM section 3; METHODS section 4).
+    """Trainer of ALIGN-MLM, L = L_MLM + alpha L_ALIGN, and of MLM, XLM and DICT-MLM (ALIGN-MLM section 3).
 
-    L_MLM is a mean over the hidden tokens of the whole optimizer step and all processes; L_ALIGN, minus the mean
-    cosine of the dictionary entries' input embeddings, counts once a step. Evaluation is of L_MLM alone, with masks
-    that are the same each time, and of the share of entries whose embeddings are nearest neighbours.
+    L_MLM is a mean over the masked tokens of the whole optimizer step and all processes. L_ALIGN is minus the mean
+    cosine of the dictionary entries' input embeddings and counts once per step. Evaluation reports L_MLM with fixed
+    masks, and the share of entries whose embeddings are nearest neighbours.
 
     Args:
-        model: the encoder, changed in place; its MLM head, a new one where its checkpoint has none, is trained too.
+        model: the encoder, changed in place. Its MLM head is trained too, a new one if its checkpoint has none.
         args: the settings.
         train_dataset: rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
-        entries: the dictionary, for `dict_mlm` and `align_mlm`; saved with every checkpoint.
-        eval_dataset: rows of held-out text, of the same kind.
-        test_entries: int64 (n, 2), the pairs of tokens whose alignment evaluation measures.
-        candidates: int64 (m,), the tokens that each is looked for among; by default those of `test_entries`.
+        entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
+        eval_dataset: encoded rows of held-out text.
+        test_entries: int64 (n, 2), token pairs whose alignment is evaluated.
+        candidates: int64 (m,), candidate tokens of that evaluation. Default: the tokens of `test_entries`.
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
     Raises:
-        InputError: settings, encoder, tokenizer and dictionary that do not go together.
+        InputError: settings that do not fit encoder, tokenizer or dictionary.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> from hf_xalign.data.pretraining.rows import encode_pretraining
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> text = {"en": ["the cat sleeps"], "de": ["die katze schläft"]}
+        >>> corpora = {language: Dataset.from_dict({"text": rows}) for language, rows in text.items()}
+        >>> rows = encode_pretraining(corpora, tokenizer, config, block_size=8).dataset
+        >>> entries = TokenEntries(np.array([[5, 8], [6, 9]]), origin="the example")
+        >>> args = AlignMLMConfig(max_steps=1, report_to="none", save_strategy="no")
+        >>> encoder = BertModel(config, add_pooling_layer=False)
+        >>> trainer = AlignMLMTrainer(encoder, args, train_dataset=rows, entries=entries, processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "align-mlm", "cross-lingual-alignment"]
@@ -83,7 +100,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
         if not args.needs_entries and entries is not None:
             raise InputError(
-                f"objective={args.objective} does not look at a dictionary: leave entries out, or choose dict_mlm or "
+                f"objective={args.objective} does not look at a dictionary: leave entries out, or use dict_mlm or "
                 "align_mlm"
             )
         if entries is not None:
@@ -122,7 +139,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Hidden tokens of one batch."""
+        """Count the masked tokens of one batch."""
         return [len(batch["mlm_labels"])]
 
     def compute_loss(
@@ -132,9 +149,9 @@ class AlignMLMTrainer(AlignmentTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
         [hidden_tokens] = self.step_counts(inputs, num_items_in_batch)
-        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        # DDP averages gradients over processes, but the counts cover all of them.
         share = self.args.world_size / hidden_tokens.clamp(min=1)
         total, output = self._hidden_words(model, inputs)
         loss = total * share
@@ -143,14 +160,14 @@ class AlignMLMTrainer(AlignmentTrainer):
             assert self._entry_ids is not None
             with torch.autocast(loss.device.type, enabled=False):
                 cosine = entry_cosine(self._embeddings(model), self._entries_of_step(self._entry_ids), sparse=True)
-            # The term is the step's, so that each micro-batch takes a part of it, by its hidden tokens.
+            # The term counts once per step: each micro-batch takes a share by its number of masked tokens.
             align = cosine * len(inputs["mlm_labels"]) * share
             self.log_term("align", align)
             loss = loss + self.args.alpha * align
         return (loss, output) if return_outputs else loss
 
     def _hidden_words(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """Sum of the hidden tokens' cross entropies, and what the encoder gave."""
+        """Return the sum of the masked tokens' cross entropies, and the encoder's output."""
         languages = {"token_type_ids": inputs["token_type_ids"]} if "token_type_ids" in inputs else {}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **languages)
         head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(model), HEAD_NAME))["words"]
@@ -164,7 +181,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         return self.accelerator.unwrap_model(model).get_input_embeddings().weight
 
     def _entries_of_step(self, entries: torch.Tensor) -> torch.Tensor:
-        """The entries that this optimizer step looks at: the same in all its micro-batches, on every process."""
+        """Draw the entries of this optimizer step: the same in all its micro-batches, on every process."""
         count = self.args.entries_per_step
         if count is None or count >= len(entries):
             return entries
@@ -175,7 +192,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Scores and checkpoints ----
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
-        """L_MLM a language and in all, the perplexity of it, and the alignment of `test_entries` where there are."""
+        """Return L_MLM per language and in all, its perplexity, and the alignment of `test_entries` if given."""
         losses, loss = self.losses(dataset)
         metrics = {f"{language}_loss": value for language, value in losses.items()}
         metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
@@ -183,7 +200,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         return metrics if alignment is None else metrics | {"alignment": alignment}
 
     def alignment(self) -> float | None:
-        """Share of `test_entries` whose embeddings find each other; None where there are none."""
+        """Return the share of `test_entries` whose embeddings are nearest neighbours, or None without entries."""
         if self.test_entries is None:
             return None
         model = self.accelerator.unwrap_model(self.model)
@@ -191,7 +208,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     @torch.no_grad()
     def losses(self, dataset: Dataset) -> tuple[dict[str, float], float]:
-        """L_MLM of each language of held-out rows, and of all; the same tokens are hidden each time."""
+        """Return L_MLM of each language, and of all; the same tokens are masked each time."""
         collator = cast(PretrainingCollator, self.data_collator).for_evaluation()
         model = self.accelerator.unwrap_model(self.model)
         training = model.training
@@ -216,7 +233,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        # The trained head takes the place of the one that the checkpoint began with.
+        # The trained head replaces that of the original checkpoint.
         head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))["words"]
         self._carried = cast(MaskedLMHead, head).put_into(self._carried)
         super()._save(output_dir, state_dict)
@@ -229,7 +246,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             if not np.array_equal(saved.ids, self.entries.ids):
                 raise InputError(
                     f"{resume_from_checkpoint} was trained with another dictionary: give the same file, share and "
-                    "seed, or the entries that lie in that folder"
+                    "seed, or load the entries from that folder"
                 )
         super()._load_from_checkpoint(resume_from_checkpoint, model)
 

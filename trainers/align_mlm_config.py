@@ -1,4 +1,4 @@
-"""Settings of pre-training by MLM, XLM, DICT-MLM or ALIGN-MLM, and the published ones as a preset."""
+"""Settings of pre-training with MLM, XLM, DICT-MLM or ALIGN-MLM, with the published ones as a preset."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
 from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
-from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
 
 _PAPER: dict[str, Any] = {
     "alpha": 10.0,
@@ -38,14 +38,13 @@ _OURS: dict[str, Any] = {
 
 
 @dataclass
-class AlignMLMConfig(PresetConfig):
-    """Settings of [`AlignMLMTrainer`]; a field left at None takes the preset's value.
+class AlignMLMConfig(AlignmentConfig):
+    """Settings of [`AlignMLMTrainer`]; fields left at None take the preset's value.
 
     Presets:
 
-    - `ours` (default): for small models and short runs, a larger learning rate and a warm-up that is a share of the
-      run.
-    - `paper`: ALIGN-MLM's settings (its appendix); it runs 500,000 steps, which `max_steps` says.
+    - `ours` (default): for small models and short runs. A larger learning rate, warm-up over a share of the run.
+    - `paper`: the settings of ALIGN-MLM's appendix; set `max_steps=500000` for its number of steps.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
@@ -55,42 +54,35 @@ class AlignMLMConfig(PresetConfig):
     objective: Literal["mlm", "xlm", "dict_mlm", "align_mlm"] = own(
         "align_mlm",
         "Objective",
-        "mlm (on the text of all languages); xlm (and TLM on parallel sentences); dict_mlm (labels are translated by "
-        "a dictionary); align_mlm (and cosine of the dictionary's input embeddings).",
+        "mlm: masked tokens in text of all languages. xlm: mlm, and TLM on parallel sentences. dict_mlm: labels are "
+        "translated with a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
     )
     alpha: float = by_preset("Objective", "align_mlm: weight of the cosine term.")
     entries_per_step: int | None = own(
-        None, "Objective", "align_mlm: entries that a step looks at, drawn at random. Default: all."
+        None, "Objective", "align_mlm: number of entries drawn at random for each step. Default: all."
     )
     translation_probability: float = by_preset(
-        "Objective", "dict_mlm: that the label of a hidden token with a translation is the translation."
+        "Objective", "dict_mlm: probability that a translation replaces the label of a masked token that has one."
     )
-    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are hidden.")
-    dropout: bool = own(True, "Objective", "The encoder's own dropout during training.")
-
-    def __post_init__(self) -> None:
-        self.check_preset()
-        self.fill_from_preset()
-        self.check_settings()
-        super().__post_init__()
+    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are masked.")
+    dropout: bool = own(True, "Objective", "Use the encoder's dropout during training.")
 
     @property
     def needs_entries(self) -> bool:
-        """Whether the objective looks words up in a dictionary."""
+        """True if the objective uses a dictionary."""
         return self.objective in ("dict_mlm", "align_mlm")
 
     @property
     def has_language_embeddings(self) -> bool:
-        """Whether the encoder is told the language of each token, as XLM and DICT-MLM are."""
+        """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
 
     def check_settings(self) -> None:
-        """Refuse finished settings that are no choice of their field, or that do not go together.
+        """Refuse values, or combinations of values, that cannot be trained.
 
         Raises:
-            InputError: naming the field and the way out.
+            InputError: names the field and how to fix it.
         """
-        self.check_choices()
         if self.alpha < 0:
             raise InputError(f"alpha={self.alpha}: at least 0")
         if self.entries_per_step is not None and self.entries_per_step < 1:
@@ -100,24 +92,23 @@ class AlignMLMConfig(PresetConfig):
         check_shares(self.mlm_probability, 0.8, 0.1)
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train, before any compute is spent.
+        """Refuse an encoder or a tokenizer that these settings cannot train.
 
         Raises:
-            InputError: several GPUs in one process; adapters or a head on the encoder; no language embeddings where
-                the objective has them; a tokenizer without mask token, or with more tokens than the encoder.
+            InputError: names the encoder's or the tokenizer's fault and how to fix it.
         """
         check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config") or model.base_model is not model:
-            raise InputError(f"pre-training takes the encoder alone, and this is a {type(model).__name__}")
+            raise InputError(f"{type(model).__name__}: pre-training takes a bare encoder, without adapter or head")
         if self.has_language_embeddings and language_ids(model.config) is None:
             raise InputError(
-                f"objective={self.objective} tells the encoder the language of each token, and this one has no "
-                "language embeddings: call hf_xalign.modeling.add_language_embeddings first"
+                f"objective={self.objective} needs the language of each token, and this encoder has no language "
+                "embeddings: call hf_xalign.modeling.add_language_embeddings first"
             )
         check_vocabulary(model, tokenizer)
 
     def formula(self) -> str:
-        """The objective in force, as plain text."""
+        """Return the objective as plain text."""
         mlm = "mean over hidden tokens of -log p(token | sentence)"
         return {
             "mlm": mlm,

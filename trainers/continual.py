@@ -1,4 +1,4 @@
-"""Fine-tuning on a task while linked words of two languages are held together (continual learning)."""
+"""Fine-tune on a task while keeping linked words of two languages aligned (continual learning)."""
 
 from __future__ import annotations
 
@@ -27,37 +27,54 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import first_model
 from hf_xalign.trainers.task import TaskTrainer
 
-# Keeps the pairs' generator apart from the others that the same seed starts.
+# Separates the pairs' random numbers from others of the same seed.
 _STREAM = 7
-# What the encoder reads of the pairs.
+# Inputs of the encoder among a batch's pairs.
 _FED = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class ContinualTrainer(TaskTrainer):
-    """L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3; METHODS section 5).
+    """Trainer of L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3).
 
-    L_task is a mean over the labelled items of the whole optimizer step, L_align and L_reg are divided by its links
-    (or each by its own words). The sentence pairs pass through the encoder within the model's forward over the task's
-    examples ([`second_pass`]), and are a stream of their own ([`PairedSampler`]): the task's examples, their order and
-    their dropout are as they would be without them. Pairs are always shuffled, and are grouped by length and sampled
-    by language as the task's examples are. Evaluation is the task's alone.
+    L_task is a mean over the labelled items of the whole optimizer step. L_align and L_reg are divided by its links,
+    or each by its own words. The sentence pairs pass through the encoder within the model's forward over the task's
+    examples ([`second_pass`]). They do not change the examples, their order or their dropout ([`PairedSampler`]).
+    Evaluation scores the task alone.
 
     Args:
-        model: the task model, as for `TaskTrainer`; as a rule from an encoder that FAO aligned.
+        model: the task model, usually from an encoder that FAO aligned.
         args: the settings.
         task: the task.
         train_dataset: the task's training text, or encoded rows.
-        pairs: word-linked pairs of [`~hf_xalign.align_words`], or of `encode_pairs`.
-        reference: f0, the encoder before any alignment; frozen here, never changed.
-        eval_dataset: language -> evaluation text.
-        processing_class: the model's fast tokenizer, which is the reference's too.
+        pairs: word-linked pairs from [`~hf_xalign.align_words`], or pairs from `encode_pairs`.
+        reference: the encoder before any alignment, which computes f0; it is frozen.
+        eval_dataset: evaluation text by language.
+        processing_class: the fast tokenizer of model and reference.
         kwargs: passed to `Trainer`.
 
     Raises:
-        InputError: settings, models and text that do not go together.
+        InputError: settings that do not fit models or text.
+
+    Example:
+        >>> from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
+        >>> from hf_xalign.tasks import LabelSet, SequenceTask
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> rows = {"text_a": ["the cat", "the cat sleeps"], "label": ["no", "yes"], "line": [1, 2]}
+        >>> text = [Examples("train.jsonl", "en", Dataset.from_dict(rows))]
+        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
+        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> trainer = ContinualTrainer(
+        ...     BertForSequenceClassification(config), ContinualConfig(max_steps=1, report_to="none"),
+        ...     task=SequenceTask(LabelSet.of(["no", "yes"])), train_dataset=text, pairs=pairs,
+        ...     reference=BertModel(config), processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "continual", "cross-lingual-alignment"]
@@ -93,7 +110,7 @@ class ContinualTrainer(TaskTrainer):
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
-                f"{model.config.hidden_size}: give the encoder that the model's was aligned from"
+                f"{model.config.hidden_size}: give the model's encoder before alignment"
             )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
         self._pivot = _pivot_of(pairs, model, reference)
@@ -124,7 +141,7 @@ class ContinualTrainer(TaskTrainer):
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, self._pivot)]
         self._passes = (-1, 0)
-        # Off the model, so that neither the optimizer nor a checkpoint has it.
+        # Not part of the model: neither the optimizer nor a checkpoint may include it.
         self._reference = [cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)]
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
@@ -146,7 +163,7 @@ class ContinualTrainer(TaskTrainer):
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Labelled items, links and regularised words of one batch."""
+        """Count the labelled items, links and regularized words of one batch."""
         names = ("links", "kept_words")
         return [self.task.count_items(batch), *(len(batch[name]) if (name := PAIR + n) in batch else 0 for n in names)]
 
@@ -157,8 +174,8 @@ class ContinualTrainer(TaskTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
-        # DDP averages gradients over processes; the counts are of all of them, so the sums are wanted back.
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
+        # DDP averages gradients over processes, but the counts cover all of them.
         shares = self.args.world_size / self.step_counts(inputs, num_items_in_batch).clamp(min=1)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
@@ -169,12 +186,12 @@ class ContinualTrainer(TaskTrainer):
             output = model(**self.task.training_inputs(batch))
         if fed and not states:
             raise RuntimeError(
-                f"{type(model).__name__} did not pass the sentence pairs on: a compiled model, or another wrapper "
-                "that leaves hooks out, cannot be trained continually; train without it"
+                f"{type(model).__name__} did not pass the sentence pairs on: continual training needs forward hooks, "
+                "which a compiled model or another wrapper skips; train without it"
             )
         loss = self.task.loss(output, batch) * shares[0]
         self.log_term("task", loss)
-        # Every process logs every term, also where its examples came without a pair.
+        # Every process logs every term, even if its examples came without a pair.
         align = regularizer = torch.zeros_like(loss)
         if states:
             align, regularizer = self._alignment(states[0], pairs)
@@ -185,7 +202,7 @@ class ContinualTrainer(TaskTrainer):
         return (loss, output) if return_outputs else loss
 
     def _pass_seed(self) -> int:
-        """Of the pairs' dropout: step, micro-batch and process make it, so that a resumed run has it again."""
+        """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""
         step, number = self._passes
         now = self.state.global_step
         self._passes = (now, number + 1 if step == now else 0)
@@ -195,7 +212,7 @@ class ContinualTrainer(TaskTrainer):
     def _alignment(
         self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sums over links of the distance of their words, and over pivot words of that to f0."""
+        """Sum the distances of linked words, and those of pivot words to f0."""
         words = self._pooled(hidden_states, pairs, "token")
         reference, own = self._reference[0], {}
         if self._reference_row is not None:
@@ -217,21 +234,21 @@ class ContinualTrainer(TaskTrainer):
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:
-    """The language of the pairs' target side, where an encoder has language embeddings.
+    """Return the pairs' target language if an encoder has language embeddings, else None.
 
     Raises:
-        InputError: it is not said, or there are several; or an encoder does not know a language of the pairs.
+        InputError: `target_lang` is missing or has several languages, or an encoder lacks a language of the pairs.
     """
-    told = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
-    if not told:
+    known = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
+    if not known:
         return None
     pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
     if len(pivots) != 1:
         raise InputError(
             f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'not there'}: an encoder with language "
-            "embeddings must be told one, so give pairs of hf_xalign.align_words, which are not encoded yet"
+            "embeddings needs one, so give pairs from hf_xalign.align_words, which are not encoded yet"
         )
-    for inputs in told:
+    for inputs in known:
         for language in (*pairs.unique("source_lang"), *pivots):
             inputs.columns(language)
     return pivots[0]

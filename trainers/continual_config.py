@@ -1,4 +1,4 @@
-"""Settings of fine-tuning on a task while the languages are kept aligned, and the published ones as presets."""
+"""Settings of fine-tuning on a task while keeping languages aligned, with the published ones as presets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hf_xalign.data.batches.pairs import LinkedTokens
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.trainers.shared.presets import by_preset, own
+from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
 _PAPER: dict[str, Any] = {
@@ -25,17 +25,17 @@ _PAPER: dict[str, Any] = {
 
 @dataclass
 class ContinualConfig(TaskConfig):
-    """Settings of [`ContinualTrainer`](hf_xalign.trainers.continual.ContinualTrainer).
+    """Settings of [`ContinualTrainer`]; fields left at None take the preset's value.
 
-    A field left at None takes the preset's value. Presets:
+    Presets:
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
-    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with terms that are means over words and
-      dimensions: with vectors of d numbers it pulls linked words together d times less than `continual`, and pivot
-      words to f0 about d / 100 times less.
+    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with means over words and dimensions. With
+      vectors of size d it pulls linked words together d times less than `continual`, and pivot words to f0 about
+      d / 100 times less.
 
-    The terms are divided by what a step holds. By default its pairs are of like length, so that a link of a short
-    sentence weighs more than one of a long sentence; `train_sampling_strategy=random` draws them as the papers do.
+    The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link of a short
+    sentence weighs more than one of a long sentence. Set `train_sampling_strategy=random` to draw as the papers do.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -44,58 +44,61 @@ class ContinualConfig(TaskConfig):
     }
 
     preset: str = own("continual", "Objective", "Published variant: continual or efimov.")
-    alpha: float = by_preset("Objective", "Weight of the alignment objective, L_align + w L_reg.")
-    regularizer_weight: float = by_preset("Objective", "w, of the distance to f0 within that.")
+    alpha: float = by_preset("Objective", "Weight of the alignment loss, L_align + w L_reg.")
+    regularizer_weight: float = by_preset("Objective", "w, the weight of L_reg, the distance to f0.")
     reduction: Literal["links", "words"] = by_preset(
-        "Objective", "Both terms divided by the number of links; or each a mean over its own words."
+        "Objective", "links: divide both terms by the number of links. words: average each over its own words."
     )
     mean_over_dims: bool = by_preset("Objective", "Divide squared distances by the vector size.")
     pairs_per_example: float = own(
-        0.5, "Objective", "Sentence pairs that come with an example of the task; 0.5 is 16 for a batch of 32."
+        0.5, "Objective", "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32."
     )
-    pairs_dropout: bool = own(True, "Objective", "Dropout in the pass over the sentence pairs too.")
+    pairs_dropout: bool = own(True, "Objective", "Use dropout for the sentence pairs too.")
     layers: list[int] | None = own(None, "Objective", "Aligned layers. Default: the last.")
-    pooling: Pooling = own("mean", "Objective", "Which subwords make a word's vector.")
-    linked_tokens: LinkedTokens = own("all", "Objective", "What is linked; all is words, [CLS] and [SEP].")
-    max_pair_length: int = own(128, "Data", "Tokens a sentence of a pair; links of words beyond are dropped.")
+    pooling: Pooling = own("mean", "Objective", "Subwords that make a word's vector: first, last or mean.")
+    linked_tokens: LinkedTokens = own("all", "Objective", "Tokens that are linked; all means words, [CLS] and [SEP].")
+    max_pair_length: int = own(
+        128, "Data", "Maximum tokens per sentence of a pair; links of words beyond it are dropped."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_choices()
         if self.head == "tagger":
-            raise InputError("head=tagger reads a frozen encoder, which leaves nothing to keep aligned: head=linear")
+            raise InputError(
+                "head=tagger reads a frozen encoder, so there is nothing to keep aligned: use head=linear"
+            )
         if self.torch_compile:
             raise InputError("torch_compile=true: a compiled model need not pass the sentence pairs on; leave it out")
-        # Torch: a module that is checkpointed twice in one forward marks its parameters ready twice.
+        # A module that is checkpointed twice in one forward marks its parameters ready twice in DDP.
         recomputed = self.gradient_checkpointing_kwargs if self.gradient_checkpointing else None
         if self.world_size > 1 and isinstance(recomputed, dict) and recomputed.get("use_reentrant"):
             raise InputError(
-                "gradient_checkpointing_kwargs: use_reentrant=true does not go with several processes here, where the "
-                "encoder runs twice in a forward: leave it out"
+                "gradient_checkpointing_kwargs: use_reentrant=true fails in several processes, because the encoder "
+                "runs twice in a forward: leave it out"
             )
         if self.alpha < 0 or self.regularizer_weight < 0:
-            raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: at least 0")
+            raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: must be at least 0")
         if self.pairs_per_example <= 0:
             raise InputError(
-                f"pairs_per_example={self.pairs_per_example}: more than 0; without pairs it is plain fine-tuning"
+                f"pairs_per_example={self.pairs_per_example}: must be positive; recipes/finetune.py needs no pairs"
             )
         self.layers = self.layers or [-1]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """As for every task; and the encoder can be aligned.
+        """Refuse a model or a tokenizer that these settings cannot train.
 
         Raises:
-            InputError: naming the setting and the way out.
+            InputError: names the setting and how to fix it.
         """
         super().check_model(model, tokenizer)
         layer_index(self.layers or [-1], model.config.num_hidden_layers)
         if hasattr(model, "peft_config"):
-            raise InputError("continual alignment trains the encoder itself; this model has a module on a frozen one")
+            raise InputError("continual alignment trains the encoder itself; a PeftModel freezes it")
         if self.freeze_encoder:
             raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
 
     def formula(self) -> str:
-        """The objective in force, as plain text."""
+        """Return the objective as plain text."""
         over = "(1 / links) sum over links" if self.reduction == "links" else "mean over links"
         kept = "(1 / links) sum over" if self.reduction == "links" else "mean over"
         power = "^2 / dim" if self.mean_over_dims else "^2"

@@ -1,4 +1,4 @@
-"""FAO: fine-tune the whole encoder until linked words of two languages meet, while the pivot stays where it was."""
+"""FAO: fine-tune the encoder so that linked words of two languages get similar vectors."""
 
 from __future__ import annotations
 
@@ -15,26 +15,40 @@ from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import first_model
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer, encoded, pair_collator
 
 
 class FAOTrainer(WordAlignmentTrainer):
-    """Fine-tuning alignment objective (Cao et al. 2020; MAO eq. 1-3; CONTINUAL eq. 1; ROTATE eq. 7-10).
+    """Trainer of the fine-tuning alignment objective (Cao et al. 2020; MAO eq. 1-3; CONTINUAL eq. 1; ROTATE eq. 7-10).
 
-    The loss of [`WordAlignmentTrainer`], with f the pooled subwords in `layers` of the encoder that is tuned, and f0
-    those of the encoder that the run began with.
+    The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder, f0
+    its vector in the encoder before training.
 
     Args:
-        model: the encoder, from `hf_xalign.modeling.checkpoint.load_encoder` or any `AutoModel`; or a `PeftModel`.
+        model: the encoder, or a `PeftModel` around one.
         args: the settings.
         train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
-        eval_dataset: word-linked pairs.
+        eval_dataset: word-linked pairs, scored by word retrieval.
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
     Raises:
-        InputError: no `word_ids`, no links, or settings that the model cannot have.
+        InputError: a slow tokenizer, pairs without links, or settings that do not fit the model.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
+        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> args = FAOConfig(max_steps=1, report_to="none", save_strategy="no")
+        >>> trainer = FAOTrainer(BertModel(config), args, train_dataset=pairs, processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "fao", "cross-lingual-alignment"]
@@ -88,7 +102,7 @@ class FAOTrainer(WordAlignmentTrainer):
                     folder=args.cache_dir,
                 )
         if args.objective == "infonce" and args.projection_dim:
-            # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it; never exported.
+            # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.
             model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
         super().__init__(
             model,
@@ -99,7 +113,7 @@ class FAOTrainer(WordAlignmentTrainer):
             data_collator=pair_collator(args, processing_class, cached),
             **kwargs,
         )
-        # Made before any checkpoint is resumed: f0 is the encoder that the run began with.
+        # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
         self.reference = frozen_copy(self.model) if args.needs_reference and not cached and not peft else None
 
     def _project(self, vectors: torch.Tensor) -> torch.Tensor:

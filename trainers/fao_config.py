@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
-from hf_xalign.trainers.shared.checks import check_fao
-from hf_xalign.trainers.shared.presets import by_preset, own
+from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO_SCHEDULE, WordAlignmentConfig
 
 _MAO: dict[str, Any] = {
@@ -31,19 +32,19 @@ _MAO: dict[str, Any] = {
 
 @dataclass
 class FAOConfig(WordAlignmentConfig):
-    """Settings of [`FAOTrainer`]; a field left at None takes the preset's value.
+    """Settings of [`FAOTrainer`]; fields left at None take the preset's value.
 
-    Presets (METHODS: which paper or script each is):
+    Presets (the papers are in METHODS):
 
-    - `mao`: the MAO paper's FAO. Last subword of the last layer, all pivot words regularised.
+    - `mao`: the MAO paper's FAO. Last subword of the last layer, all pivot words regularized.
     - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.
-    - `cao_code`: Cao's published script. The *frozen* pivot word is the target; terms are means over words and
-      dimensions; one batch of each language in a step.
-    - `efimov`: CONTINUAL's published code. As `continual` with means over words and dimensions. (That code also drops
-      links between identical words: set `drop_identical` in the recipe, or in `align_words`.)
+    - `cao_code`: Cao's published script. The target is the frozen pivot word, terms are means over words and
+      dimensions, and every step has the same number of pairs of each language.
+    - `efimov`: CONTINUAL's published code. `continual` with means over words and dimensions. That code also drops
+      links between identical words: set `drop_identical` in the recipe, or in `align_words`.
     - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
-      linked words regularised. ROTATE's *source is English*: in `src2tgt` English moves and the other language is
-      regularised, `tgt2src` is the other way round.
+      linked words regularized. In `src2tgt` English moves and the other language is regularized; `tgt2src` does the
+      reverse.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -93,16 +94,20 @@ class FAOConfig(WordAlignmentConfig):
     reference: Literal["copy", "cache"] = own(
         "copy",
         "Model",
-        "f0: a frozen copy (copy), or its vectors computed once and memory-mapped (cache). A PEFT model needs "
-        "neither: its adapters are switched off.",
+        "Where f0 comes from: a frozen copy of the encoder (copy), or its vectors, computed once and memory-mapped "
+        "(cache). A PeftModel switches its adapters off instead.",
     )
-    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Model", "Of cached vectors.")
-    freeze_embeddings: bool = own(False, "Model", "Keep the word embeddings as they are.")
-    freeze_layers: int = own(0, "Model", "Keep the first n layers, and the embeddings, as they are.")
-    dropout: bool = own(True, "Model", "Dropout in the tuned model.")
+    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Model", "Data type of cached vectors.")
+    freeze_embeddings: bool = own(False, "Model", "Do not train the word embeddings.")
+    freeze_layers: int = own(0, "Model", "Do not train the first n layers and the embeddings.")
+    dropout: bool = own(True, "Model", "Use dropout in the tuned model.")
 
     def check_settings(self) -> None:
-        """As for every method; and InfoNCE has one layer, and a folder for a cache goes with one."""
+        """Refuse combinations of settings that cannot be trained.
+
+        Raises:
+            InputError: names the field and how to fix it.
+        """
         super().check_settings()
         if self.objective == "infonce" and len(self.layers or []) != 1:
             raise InputError("objective=infonce compares the words of one layer: give one layer")
@@ -112,10 +117,26 @@ class FAOConfig(WordAlignmentConfig):
             )
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """As for every method; and the layers are there, and can be frozen as told."""
+        """Refuse an encoder or a tokenizer that these settings cannot train.
+
+        Raises:
+            InputError: unknown layers, layers that cannot be frozen, or freezing or caching with a `PeftModel`.
+        """
         super().check_model(model, tokenizer)
-        check_fao(model, self)
+        index = layer_index(self.layers, model.config.num_hidden_layers)
+        peft = hasattr(model, "peft_config")
+        if peft and (self.freeze_embeddings or self.freeze_layers):
+            raise InputError("freeze_embeddings, freeze_layers: only for a whole encoder, a PEFT model's is frozen")
+        if peft and self.reference == "cache":
+            raise InputError("reference=cache: a PeftModel computes f0 without its adapters, use reference=copy")
+        if self.freeze_layers:
+            encoder_layers(model)
+            if not 0 < self.freeze_layers < max(index):
+                raise InputError(
+                    f"freeze_layers={self.freeze_layers}: the aligned layer of this {type(model).__name__} is number "
+                    f"{max(index)}, and something below it must be trained"
+                )
 
     def word_vector(self) -> str:
-        """The pooling and the layers."""
+        """Return how a word's vector f is made, as plain text."""
         return f"{super().word_vector()}, layers {', '.join(map(str, self.layers))}"

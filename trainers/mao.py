@@ -1,4 +1,4 @@
-"""MAO: train a small module on a frozen encoder until linked words of two languages meet."""
+"""MAO: train a small module on a frozen encoder so that linked words get similar vectors."""
 
 from __future__ import annotations
 
@@ -20,29 +20,43 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.trainers.mao_config import MAOConfig
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import first_model
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer, encoded, pair_collator
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 
 
 class MAOTrainer(WordAlignmentTrainer):
-    """Modified alignment objective (MAO section 4): L_align on the output of a small module, the encoder frozen.
+    """Trainer of the modified alignment objective (MAO section 4): L_align on the output of a small module.
 
-    The module is made on `model` from the settings, or `model` is a `PeftModel` that has one. Where everything that
-    is trained lies on top of the encoder, the encoder runs once over the corpus and the module trains from the word
-    vectors it left on disk; the loss is the same as without that cache.
+    The settings describe the module, or `model` is a `PeftModel` that has one. A module on top of the frozen encoder
+    trains from word vectors that the encoder computes once and keeps on disk; the loss is the same without that cache.
 
     Args:
         model: the encoder, changed in place, or a `PeftModel`.
         args: the settings.
         train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
-        eval_dataset: word-linked pairs.
+        eval_dataset: word-linked pairs, scored by word retrieval.
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
     Raises:
-        InputError: no `word_ids`, no links, settings that the model cannot have, or a cache that cannot be used.
+        InputError: a slow tokenizer, pairs without links, or settings that do not fit the model or the pairs.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
+        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> encoder = BertModel(config, add_pooling_layer=False)
+        >>> args = MAOConfig(max_steps=1, report_to="none", save_strategy="no")
+        >>> trainer = MAOTrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "mao", "cross-lingual-alignment"]
@@ -132,7 +146,7 @@ class MAOTrainer(WordAlignmentTrainer):
         args: MAOConfig,
         tokenizer: PreTrainedTokenizerBase,
     ) -> tuple[CachedVectors, Dataset]:
-        """The frozen encoder's vectors of all words that the loss and the module look at."""
+        """Cache the frozen encoder's vectors of all words that the loss and the module read."""
         cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
@@ -173,25 +187,25 @@ class MAOTrainer(WordAlignmentTrainer):
 
 
 def _own_maps(model: PreTrainedModel, args: MAOConfig) -> bool:
-    """Whether each language has a map of its own: in the module that `model` has, or that the settings make."""
+    """Return True if each language has its own map, in the model's module or by the settings."""
     if not hasattr(model, "peft_config"):
         return args.per_language != "none"
     return bool(getattr(cast(Any, model).active_peft_config, "languages", None))
 
 
 def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] | None) -> None:
-    """Refuse a `PeftModel` that the settings or the pairs do not fit: its module, not the settings', is trained.
+    """Refuse a `PeftModel` that does not fit the settings or the pairs: its own module is trained.
 
     Raises:
-        InputError: nothing in it is trained, a cache of vectors that training changes, another pooling, or a language
-            without a map.
+        InputError: nothing is trained, a cache of vectors that training changes, another pooling, or a language
+            without map.
     """
     module = cast(Any, model).active_peft_config
     own = isinstance(module, XAlignConfig)
     on_top = own and module.adapters is None
     if not any(parameter.requires_grad for parameter in cast(nn.Module, model).parameters()):
         raise InputError(
-            "every weight of this PeftModel is frozen: load it by PeftModel.from_pretrained(..., is_trainable=True)"
+            "every weight of this PeftModel is frozen: load it with PeftModel.from_pretrained(..., is_trainable=True)"
         )
     if len(cast(Any, model).active_adapters) > 1:
         names = ", ".join(cast(Any, model).active_adapters)
@@ -199,7 +213,7 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
     if args.batch_of == "links" and not on_top:
         raise InputError(
             "batch_of=links: this PeftModel trains inside the encoder, which would run over two sentences for "
-            "each link; use preset=adapter, whose batches and schedule are made for that, or batch_of=pairs"
+            "each link; use preset=adapter, or batch_of=pairs"
         )
     if (args.feature_cache or args.cache_dir) and not on_top:
         raise InputError(
@@ -215,15 +229,15 @@ def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] |
 
 
 def _mapped(model: PreTrainedModel) -> list[str]:
-    """The languages that a `PeftModel`'s module has a map for, and the pivot."""
+    """Return the languages that a `PeftModel`'s module has maps for, and the pivot."""
     return list(language_numbers(cast(Any, model).active_peft_config))
 
 
 def _check_scored(pairs: Dataset, known: list[str]) -> None:
-    """Refuse held-out pairs that could not be scored, now and not after the training.
+    """Refuse held-out pairs that could not be scored after training.
 
     Raises:
-        InputError: a language without a map, or no column that says the pivot's.
+        InputError: a language has no map, or the pairs have no `target_lang`.
     """
     unknown = sorted(set(_languages(pairs)[0]) - set(known))
     if unknown:
@@ -234,11 +248,11 @@ def _check_scored(pairs: Dataset, known: list[str]) -> None:
 
 
 def _languages(dataset: Dataset) -> tuple[list[str], str]:
-    """All languages of the pairs, and their pivot."""
+    """Return all languages of the pairs, and their pivot."""
     if "target_lang" not in dataset.column_names:
         raise InputError(
-            "per_language: the pairs have no column target_lang, so their pivot is not known; give word-linked pairs, "
-            "which have one, and not encoded ones"
+            "per_language: the pairs have no column target_lang, which names the pivot; give word-linked pairs, not "
+            "encoded ones"
         )
     pivots = set(dataset.unique("target_lang"))
     if len(pivots) > 1:

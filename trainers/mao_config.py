@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.trainers.shared.presets import by_preset, own
+from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO_SCHEDULE, WordAlignmentConfig
 
 # The objective of MAO section 4: L_align alone, between last subwords of the last layer.
@@ -46,9 +46,8 @@ def _table6(module: dict[str, Any], batch: int, learning_rate: float) -> dict[st
     return {**module, "per_device_train_batch_size": batch, "learning_rate": learning_rate}
 
 
-# Ours: the contrast instead of the distance, mean of subwords, a start that changes nothing, and learning rates that
-# move it. At these the distance alone would draw all vectors into one point; the regulariser (which InfoNCE leaves
-# out) keeps the pivot's where they are.
+# Ours: a contrast instead of the distance, the mean of subwords, an identity start, and learning rates that move it.
+# At these rates the distance alone would draw all vectors into one point; the regularizer keeps the pivot's in place.
 _OWN: dict[str, Any] = {
     **_PUBLISHED,
     "objective": "infonce",
@@ -67,17 +66,17 @@ _OWN: dict[str, Any] = {
 
 @dataclass
 class MAOConfig(WordAlignmentConfig):
-    """Settings of [`MAOTrainer`]; a field left at None takes the preset's value.
+    """Settings of [`MAOTrainer`]; fields left at None take the preset's value.
 
     Presets:
 
-    - `linear`, `transformer`, `adapter`: ours. InfoNCE (with `objective=l2` the distance and the regulariser), an
-      identity start and learning rates for it, six epochs of the linear map (on batches of links drawn from the
-      whole corpus), five of the transformer layer, one of adapters.
+    - `linear`, `transformer`, `adapter`: ours. InfoNCE from an identity start; with `objective=l2` the distance and
+      the regularizer. The linear map trains for six epochs on batches of links drawn from the whole corpus, the
+      transformer layer for five epochs, adapters for one.
     - `mbert_linear`, `mbert_transformer`, `mbert_adapter`, `xlmr_transformer`, `distilbert_linear`,
-      `distilbert_transformer`, `distilbert_adapter`, `albert_linear`, `albert_transformer`: the MAO paper's Table 6, a
-      random start, last subwords, batches of sentence pairs. At those learning rates most of them stay next to their
-      random start: look at the score of the untrained module.
+      `distilbert_transformer`, `distilbert_adapter`, `albert_linear`, `albert_transformer`: the MAO paper's Table 6. A
+      random start, last subwords, batches of sentence pairs. At the paper's learning rates most of them stay close to
+      their random start: compare with the score of the untrained module.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -85,7 +84,7 @@ class MAOConfig(WordAlignmentConfig):
             **_OWN,
             "top": "linear",
             "adapters": "none",
-            # Links of the whole corpus seldom share a sentence, and the few that do are worth contrasting.
+            # Links of the whole corpus seldom share a sentence, and the few that do are useful negatives.
             "negatives": "all",
             "regularized_words": "linked",
             "batch_of": "links",
@@ -122,73 +121,74 @@ class MAOConfig(WordAlignmentConfig):
         "albert_transformer": _table6(_TRANSFORMER, 32, 1e-8),
     }
 
-    preset: str = own("linear", "Objective", f"Ours or published variant: {', '.join(PRESETS)}.")
+    preset: str = own("linear", "Objective", f"Our settings or a published variant: {', '.join(PRESETS)}.")
     objective: Literal["l2", "infonce"] = by_preset(
         "Objective",
-        "l2: the paper's distance; infonce: word-level InfoNCE over the words of both languages in the batch (across "
-        "processes; under accumulation, within each micro-batch).",
+        "l2: the paper's distance. infonce: word-level InfoNCE over the words of both languages in the micro-batch, "
+        "across processes.",
     )
-    temperature: float = by_preset("Objective", "Of InfoNCE.")
+    temperature: float = by_preset("Objective", "Temperature of InfoNCE.")
     negatives: Literal["all", "other_sentences"] = by_preset(
-        "Objective", "InfoNCE's candidates: all words of the batch, or none but the linked one of a word's own pair."
+        "Objective",
+        "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair.",
     )
     peft_type: str = own(
-        "xalign", "Module", "What is trained: xalign (the fields here), or a PEFT method (lora, ...)."
+        "xalign", "Module", "Trained module: xalign (set by the fields below), or a PEFT method such as lora."
     )
     peft_options: dict | None = own(
-        None, "Module", 'Settings of another PEFT method, as JSON: {"r": 8, "target_modules": ["query", "value"]}.'
+        None, "Module", 'Settings of the PEFT method, as JSON: {"r": 8, "target_modules": ["query", "value"]}.'
     )
     top: Literal["linear", "transformer", "none"] = by_preset("Module", "Module on top of the encoder.")
     adapters: Literal["none", "pfeiffer", "adapterhub", "houlsby"] = by_preset(
         "Module", "Bottleneck adapters in every layer."
     )
     init: Literal["identity", "random"] = by_preset(
-        "Module", "Start from what changes nothing, or from random weights as published."
+        "Module", "Start from the identity, or from random weights as published."
     )
     linear_bias: bool = own(
-        False, "Module", "The linear map adds a vector. One that all languages share gets no gradient from l2."
+        False, "Module", "Add a bias to the linear map. A bias that all languages share gets no gradient from l2."
     )
-    orthogonal: bool = own(False, "Module", "The linear map of each language is a rotation; needs per_language.")
+    orthogonal: bool = own(False, "Module", "Make the linear map of each language a rotation; needs per_language.")
     per_language: Literal["none", "all", "others"] = own(
         "none",
         "Module",
-        "One linear map for all languages; one for each (all); one for each but the pivot, which stays as it is "
-        "(others). The language of a text must then be said when the model is used.",
+        "none: one linear map for all languages. all: one per language. others: one per language except the pivot. "
+        "A model with several maps needs the language of its input.",
     )
-    num_heads: int = own(8, "Module", "Attention heads of the transformer.")
-    context: bool = own(True, "Module", "The transformer sees a word's sentence, or the word alone (the public copy).")
-    feedforward_size: int = own(2048, "Module", "Width of the transformer's feed-forward block.")
-    dropout: float = by_preset("Module", "Dropout in the transformer; there is none in the frozen encoder.")
-    reduction_factor: int = own(8, "Module", "Hidden size over an adapter's inner size.")
+    num_heads: int = own(8, "Module", "Attention heads of the transformer layer.")
+    context: bool = own(True, "Module", "Let the transformer attend to the sentence; false: to the word alone.")
+    feedforward_size: int = own(2048, "Module", "Width of the transformer layer's feed-forward block.")
+    dropout: float = by_preset("Module", "Dropout in the transformer layer; the frozen encoder has none.")
+    reduction_factor: int = own(8, "Module", "Hidden size divided by an adapter's inner size.")
     batch_of: Literal["pairs", "links"] = by_preset(
-        "Data", "A batch is drawn from sentence pairs, or from the links of the whole corpus."
+        "Data", "Draw a batch from sentence pairs, or from the links of the whole corpus."
     )
     feature_cache: bool | None = own(
         None,
         "Data",
-        "Run the frozen encoder once and keep its word vectors on disk. Default: where all that is trained is on top.",
+        "Run the frozen encoder once and keep its word vectors on disk. Default: if the module is on top of it.",
     )
-    cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data", "Of the kept vectors.")
+    cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data", "Data type of cached vectors.")
 
     @property
     def own_module(self) -> bool:
-        """Whether our module is trained, and not another PEFT method."""
+        """True if peft_type is xalign, not another PEFT method."""
         return self.peft_type.lower() == "xalign"
 
     @property
     def on_top(self) -> bool:
-        """Whether all that is trained lies on top of the encoder, whose word vectors then never change."""
+        """True if the module is on top of the encoder, whose word vectors then never change."""
         return self.own_module and self.adapters == "none"
 
     def check_settings(self) -> None:
-        """As the base's; and refuse modules that cannot be made, and a cache of vectors that training changes.
+        """Refuse modules that cannot be made, and a cache of vectors that training changes.
 
         Raises:
-            InputError: naming the field and the way out.
+            InputError: names the field and how to fix it.
         """
         super().check_settings()
         if self.own_module and self.peft_options:
-            raise InputError("peft_options are for another peft_type; the fields of xalign have names of their own")
+            raise InputError("peft_options are for another peft_type; xalign is set by the fields of this config")
         if self.peft_type.upper() not in PEFT_TYPE_TO_CONFIG_MAPPING:
             known = sorted(str(getattr(kind, "value", kind)).lower() for kind in PEFT_TYPE_TO_CONFIG_MAPPING)
             near = difflib.get_close_matches(self.peft_type.lower(), known, n=1)
@@ -199,17 +199,17 @@ class MAOConfig(WordAlignmentConfig):
             cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()], PromptLearningConfig
         ):
             raise InputError(
-                f"peft_type={self.peft_type} puts tokens of its own before a sentence, so its words are no longer "
-                "where the links have them; use xalign, lora or ia3"
+                f"peft_type={self.peft_type} adds tokens of its own before a sentence, which shifts its words away "
+                "from the links; use xalign, lora or ia3"
             )
         if not self.own_module and (idle := self._of_own_module()):
             raise InputError(
-                f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} has its peft_options"
+                f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} is set by peft_options"
             )
         if self.feature_cache and not self.on_top:
             raise InputError(
-                "feature_cache=true: what is trained inside the encoder's layers changes the word vectors in every "
-                "step; leave it out, or train a module on top alone (adapters=none)"
+                "feature_cache=true: a module inside the encoder's layers changes the word vectors in every step; "
+                "leave it out, or train a module on top alone (adapters=none)"
             )
         if self.cache_dir and not (self.on_top and self.feature_cache is not False):
             raise InputError("cache_dir: this run has no cache, so leave it out")
@@ -222,10 +222,10 @@ class MAOConfig(WordAlignmentConfig):
             changing = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
             raise InputError(
                 f"batch_of=links: {changing} changes the encoder, which would run over two sentences for each link; "
-                "use preset=adapter, whose batches and schedule are made for that, or batch_of=pairs"
+                "use preset=adapter, or batch_of=pairs"
             )
         if self.per_language != "none" and self.top != "linear":
-            raise InputError(f"per_language={self.per_language}: only the linear map can be one for each language")
+            raise InputError(f"per_language={self.per_language}: only the linear map can differ between languages")
         if self.orthogonal and self.per_language == "none":
             raise InputError(
                 "orthogonal=true: one rotation for all languages changes no distance and no cosine; give per_language"
@@ -233,32 +233,36 @@ class MAOConfig(WordAlignmentConfig):
         self.peft_config(languages=["a"] if self.per_language != "none" else None, pivot=None)
 
     def _of_own_module(self) -> list[str]:
-        """The settings, as given and not by preset, that make our module something else."""
+        """List the settings that differ from the preset's module."""
         preset = self.PRESETS[self.preset]
         usual = {"linear_bias": False, "orthogonal": False, "per_language": "none"}
         usual.update({name: preset[name] for name in ("top", "adapters")})
         return [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """As the base's; and refuse a module that does not fit the encoder."""
+        """Refuse an encoder or a tokenizer that these settings cannot train, or that the module does not fit.
+
+        Raises:
+            InputError: names the setting and how to fix it.
+        """
         super().check_model(model, tokenizer)
         if hasattr(model, "peft_config"):
             return
-        # On an encoder without weights, so that the module's own rules are asked and nothing is changed.
+        # On an encoder without weights, so that the module's own checks run and nothing is changed.
         with torch.random.fork_rng(), torch.device("meta"):
             empty = type(model)(model.config)
         self.add_module(empty, languages=["a"] if self.per_language != "none" else None, pivot=None)
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
-        """Put the module on an encoder, which is changed; a random start is the seed's, whatever was drawn before.
+        """Add the module to an encoder, in place; a random start depends on the seed alone.
 
         Args:
             model: the encoder.
-            languages: as for [`MAOConfig.peft_config`].
-            pivot: likewise.
+            languages: languages with their own map, with `per_language`.
+            pivot: the language without map, with `per_language=others`.
 
         Raises:
-            InputError: it does not go on this encoder.
+            InputError: the module does not fit the encoder.
         """
         config = self.peft_config(languages, pivot)
         try:
@@ -269,19 +273,19 @@ class MAOConfig(WordAlignmentConfig):
             if isinstance(error, InputError):
                 raise
             raise InputError(
-                f"peft_type={self.peft_type} cannot be put on {type(model).__name__}: {error} (what PEFT asks for is "
-                'given in peft_options, such as {"target_modules": ["query", "value"]})'
+                f"peft_type={self.peft_type} cannot be put on {type(model).__name__}: {error} (set what PEFT "
+                'asks for in peft_options, such as {"target_modules": ["query", "value"]})'
             ) from error
 
     def peft_config(self, languages: list[str] | None, pivot: str | None) -> PeftConfig:
-        """What PEFT makes the module from.
+        """Return the module's PEFT config.
 
         Args:
-            languages: languages with a map of their own, with `per_language`.
-            pivot: the language without one, with `per_language=others`.
+            languages: languages with their own map, with `per_language`.
+            pivot: the language without map, with `per_language=others`.
 
         Raises:
-            InputError: options that the PEFT method does not have, or that do not go together.
+            InputError: unknown or contradictory options of the PEFT method.
         """
         if self.own_module:
             return XAlignConfig(
@@ -312,7 +316,7 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(f"peft_options: {self.peft_type} refuses them: {error}") from error
 
     def word_vector(self) -> str:
-        """What the vector f of a word is: the module's, from the frozen encoder's last layer."""
+        """Return how a word's vector f is made, as plain text."""
         if not self.own_module:
             return f"{self.pooling} subword of the last layer, with {self.peft_type}"
         if self.top == "linear":

@@ -1,4 +1,4 @@
-"""PPA: contrast sentences with their translations, and predict hidden tokens from both."""
+"""PPA: contrast sentences with their translations, and predict masked tokens from both."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum,
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
 
 logger = logging.getLogger(__name__)
 
@@ -37,23 +36,37 @@ _MOMENTUM_FILE = "momentum.safetensors"
 
 
 class PPATrainer(AlignmentTrainer):
-    """L = L_MoCo + L_TLM on the query encoder (PPA sections 2.1 and 2.2; METHODS section 6).
+    """Trainer of PPA, L = L_MoCo + L_TLM on the query encoder (PPA sections 2.1 and 2.2; METHODS section 6).
 
-    L_MoCo is a mean over pairs and L_TLM one over hidden tokens, both over the whole optimizer step and all
-    processes. The queue and the momentum encoder advance once an optimizer step, over the keys of all of it.
+    L_MoCo is a mean over pairs and L_TLM a mean over masked tokens, both over the whole optimizer step and all
+    processes. The queue and the momentum encoder advance once per optimizer step.
 
     Args:
         model: the encoder, changed in place.
         args: the settings.
-        train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or what
-            `encode_sentence_pairs` makes of it.
+        train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
+            `encode_sentence_pairs`.
         eval_dataset: parallel text, scored by sentence retrieval.
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
     Raises:
-        InputError: settings, encoder or tokenizer that do not go together, no pair left by the filters, or more pairs
-            in an optimizer step than the queue holds.
+        InputError: settings that do not fit encoder or tokenizer, or no pair left after filtering.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pairs = Dataset.from_dict({"source": ["die katze", "katze schläft"], "target": ["the cat", "cat sleeps"],
+        ...     "source_lang": ["de"] * 2, "target_lang": ["en"] * 2})
+        >>> args = PPAConfig(max_steps=1, report_to="none", save_strategy="no", queue_size=64, min_tokens=1)
+        >>> encoder = BertModel(config, add_pooling_layer=False)
+        >>> trainer = PPATrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "ppa", "cross-lingual-alignment"]
@@ -72,7 +85,7 @@ class PPATrainer(AlignmentTrainer):
         ),
     }
     args: PPAConfig
-    # What the filters kept and dropped, by language; empty where the pairs came encoded.
+    # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
     pair_counts: dict[str, PairCounts]
 
     def __init__(
@@ -95,8 +108,8 @@ class PPATrainer(AlignmentTrainer):
                 )
         if args.contrast == "moco" and args.queue_size > len(train_dataset):
             logger.warning(
-                "queue_size=%d is more than the %d pairs of the corpus: keys of an epoch ago stay in it; a quarter of "
-                "the pairs is a good size",
+                "queue_size=%d is more than the %d pairs of the corpus: the queue keeps keys of the previous epoch; a "
+                "quarter of the pairs is a good size",
                 args.queue_size,
                 len(train_dataset),
             )
@@ -104,8 +117,8 @@ class PPATrainer(AlignmentTrainer):
             disable_dropout(model)
         freeze(model, embeddings=args.freeze_embeddings)
         freeze_unused(model, model.config.num_hidden_layers)
-        # A submodule of the encoder, so that the optimizer, DDP and the checkpoints have it. Every process draws the
-        # same weights, because the momentum encoder copies them before DDP makes them the same.
+        # A submodule of the encoder, so that optimizer, DDP and checkpoints include it. Every process draws the same
+        # weights, because the momentum encoder copies them before DDP synchronizes them.
         heads = nn.ModuleDict()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(args.seed)
@@ -137,10 +150,10 @@ class PPATrainer(AlignmentTrainer):
         )
         self.momentum: MomentumEncoder | None = None
         self.queue: KeyQueue | None = None
-        # Keys and pairs of the optimizer step's micro-batches so far; None where there is no step to collect for.
+        # Keys and pairs of the optimizer step's micro-batches so far; None outside of a step.
         self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
         if args.contrast == "moco":
-            # Before any checkpoint is resumed, and before accelerate wraps the encoder's forward.
+            # Made before a checkpoint is loaded, and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
                 self.model, heads["sentence"], pooling=args.sentence_pooling, dropout=args.key_dropout
             ).to(args.device)
@@ -150,7 +163,7 @@ class PPATrainer(AlignmentTrainer):
             self.add_callback(_AdvanceQueue(self))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """The Trainer's, with groups of their own for a new MLM head, at `head_learning_rate`."""
+        """Create the optimizer; a new MLM head gets its own groups with `head_learning_rate`."""
         given = self.optimizer is not None
         optimizer = super().create_optimizer(model)
         if given or not self._new_head:
@@ -166,7 +179,7 @@ class PPATrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Pairs and hidden tokens of one batch."""
+        """Count the pairs and the masked tokens of one batch."""
         return [len(batch["pairs"]), len(batch["mlm_labels"]) if "mlm_labels" in batch else 0]
 
     def compute_loss(
@@ -176,7 +189,7 @@ class PPATrainer(AlignmentTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
         pairs, hidden_tokens = self.step_counts(inputs, num_items_in_batch)
         terms: dict[str, torch.Tensor] = {}
         output = None
@@ -194,7 +207,7 @@ class PPATrainer(AlignmentTrainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """Forward and backward of one micro-batch; in parts of `chunk_size` pairs where that is set."""
+        """Run forward and backward of one micro-batch, in chunks of `chunk_size` pairs if that is set."""
         if self.args.chunk_size is None:
             return super().training_step(model, inputs, num_items_in_batch)
         model.train()
@@ -210,8 +223,7 @@ class PPATrainer(AlignmentTrainer):
                     if k < len(chunks) - 1:
                         self.accelerator.backward(words[k])
                         words[k] = words[k].detach()
-        # The last chunk's words go backward with its contrast, because DDP averages the gradients of every parameter
-        # in one backward pass.
+        # The last chunk's words share a backward pass with its contrast, because DDP averages all gradients in one.
         terms = iter(words)
         contrast = cached_backward(
             partial(self._both_sides, model),
@@ -232,9 +244,9 @@ class PPATrainer(AlignmentTrainer):
     def _words(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], hidden_tokens: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        """TLM or MLM: this batch's part of the mean over the step's hidden tokens, and what the encoder gave."""
+        """Return this batch's share of the mean over the step's masked tokens, and the encoder's output."""
         settling = self._new_head and self.state.global_step < self.args.head_settling * self.state.max_steps
-        # DDP wants a gradient for every weight, and without a contrast there is no other.
+        # DDP needs a gradient for every weight, and without a contrast there is no other.
         with torch.no_grad() if settling and self.args.contrast != "none" else nullcontext():
             output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
         states = output.last_hidden_state
@@ -246,7 +258,7 @@ class PPATrainer(AlignmentTrainer):
                 inputs["mlm_labels"],
                 embeddings.detach() if settling else embeddings,
             )
-        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        # DDP averages gradients over processes, but the counts cover all of them.
         return total * self.args.world_size / hidden_tokens.clamp(min=1), output
 
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -273,7 +285,7 @@ class PPATrainer(AlignmentTrainer):
         return loss.sum() * self.args.world_size / pairs
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Projected vectors (pairs, 2, size) of both sides, by the query encoder."""
+        """Project both sides with the query encoder, (pairs, 2, size)."""
         sides = [
             self._sentences(model, inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"])
             for side in ("", "key_")
@@ -293,12 +305,12 @@ class PPATrainer(AlignmentTrainer):
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 
     def advance(self) -> None:
-        """Move the momentum encoder and the queue on by one optimizer step: same keys, same order on every process."""
+        """Update queue and momentum encoder after an optimizer step, with the same keys in order on every process."""
         assert self.momentum is not None and self.queue is not None and self._step_keys is not None
         keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
         pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))
         self._step_keys = None
-        # By their number, so that the queue does not depend on how a step was split.
+        # Sorted by pair, so that the queue does not depend on how the step was divided.
         order = torch.argsort(pairs, stable=True)
         self.queue.enqueue(keys[order], pairs[order])
         self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
@@ -317,7 +329,7 @@ class PPATrainer(AlignmentTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         if self.args.words != "none":
-            # The trained head takes the place of the one that the checkpoint began with.
+            # The trained head replaces that of the original checkpoint.
             self._carried = cast(MaskedLMHead, self._head("words")).put_into(self._carried)
         super()._save(output_dir, state_dict)
 
@@ -333,7 +345,7 @@ class PPATrainer(AlignmentTrainer):
 
 
 class _AdvanceQueue(TrainerCallback):
-    """Collects the keys of each optimizer step, and advances after it, before anything is logged or saved."""
+    """Collect the keys of each optimizer step and advance after it, before anything is logged or saved."""
 
     def __init__(self, trainer: PPATrainer):
         self._trainer = trainer
@@ -346,7 +358,7 @@ class _AdvanceQueue(TrainerCallback):
 
 
 def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, torch.Tensor]]:
-    """A batch of [`PPACollator`] in batches of so many pairs, padded as the whole; of MLM, of twice as many sides."""
+    """Split a batch of [`PPACollator`] into chunks of `pairs` pairs, without changing the padding."""
     count = len(inputs["pairs"])
     for start in range(0, count, pairs):
         part = slice(start, start + pairs)

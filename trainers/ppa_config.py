@@ -1,4 +1,4 @@
-"""Settings of PPA, and the published variant as a preset."""
+"""Settings of PPA, with the published variant as a preset."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.key_queue import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
-from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
+from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
+from hf_xalign.trainers.shared.checks import check_no_head, check_one_gpu, check_padding, check_vocabulary
 
 _PAPER: dict[str, Any] = {
     "contrast": "moco",
@@ -59,15 +59,15 @@ _OURS: dict[str, Any] = {
 
 
 @dataclass
-class PPAConfig(PresetConfig):
-    """Settings of [`PPATrainer`]; a field left at None takes the preset's value.
+class PPAConfig(AlignmentConfig):
+    """Settings of [`PPATrainer`]; fields left at None take the preset's value.
 
     Presets:
 
-    - `ours` (default): as the paper's, with keys and queries of length 1, no negative that is the same pair's key of
-      an epoch before, a queue that starts empty, and sentences from 3 tokens on. An encoder without MLM head, which
-      the paper has none of, is spared what a new one sends back before it knows a token (`head_settling`).
-    - `paper`: PPA's settings (its section 3.2), 2 million pairs take 5 epochs there.
+    - `ours` (default): the paper's settings with changes. Keys and queries have length 1, earlier keys of the same
+      pair are no negatives, the queue starts empty, and sentences have at least 3 tokens. A new MLM head first trains
+      alone (`head_settling`), because its first gradients would harm the encoder.
+    - `paper`: the settings of PPA's section 3.2, which trains 2 million pairs for 5 epochs.
 
     The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
     """
@@ -77,66 +77,59 @@ class PPAConfig(PresetConfig):
     preset: str = own("ours", "Objective", "Published variant: ours or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(
         "Objective",
-        "Sentence contrast: moco (keys of a momentum encoder, a queue of negatives), in_batch (both sides by the "
-        "encoder itself, the other pairs of the micro-batch on all processes as negatives: accumulation does not add "
-        "to them, chunk_size lets the batch be larger), none.",
+        "Sentence contrast. moco: keys of a momentum encoder and a queue of negatives. in_batch: both sides by the "
+        "encoder itself; the negatives are the other pairs of the micro-batch on all processes (chunk_size allows "
+        "larger batches). none: no contrast.",
     )
     words: Literal["tlm", "mlm", "none"] = by_preset(
-        "Objective", "Hidden words: tlm (in the concatenated pair), mlm (in the two sides apart), none."
+        "Objective", "Masked tokens: tlm (in the concatenated pair), mlm (in each side alone) or none."
     )
-    sentence_pooling: SentencePooling = by_preset("Objective", "Sentence vector: cls, the first token, or mean.")
+    sentence_pooling: SentencePooling = by_preset("Objective", "Sentence vector: cls (the first token) or mean.")
     normalize: Normalize = by_preset(
-        "Objective", "Length 1 before the projection, as published, or after it, so that logits are cosines."
+        "Objective", "Normalize vectors before the projection, as published, or after it: logits are then cosines."
     )
     projection_dim: int = by_preset("Objective", "Size of a projected sentence vector.")
-    temperature: float = by_preset("Objective", "Of the contrast.")
-    queue_size: int = by_preset("Objective", "moco: keys in the queue.")
-    queue_start: QueueStart = by_preset("Objective", "moco: the queue starts empty or with random keys.")
+    temperature: float = by_preset("Objective", "Temperature of the contrast.")
+    queue_size: int = by_preset("Objective", "moco: number of keys in the queue.")
+    queue_start: QueueStart = by_preset("Objective", "moco: start the queue empty or with random keys.")
     momentum: float = by_preset("Objective", "moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.")
     same_pair_negatives: bool = by_preset(
-        "Objective", "Earlier keys of the same pair count as negatives (published), or are left out."
+        "Objective", "moco: use earlier keys of the same pair as negatives, as published."
     )
     chunk_size: int | None = own(
         None,
         "Objective",
-        "in_batch: pairs whose activations are in memory at a time (GradCache); one forward pass more, and a batch "
-        "of any size. Default: the whole batch.",
+        "in_batch: number of pairs whose activations are in memory at a time (GradCache). Allows a batch of any "
+        "size for one more forward pass. Default: the whole batch.",
     )
-    key_dropout: bool = own(False, "Objective", "moco: dropout in the key encoder too.")
-    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are hidden.")
+    key_dropout: bool = own(False, "Objective", "moco: use dropout in the key encoder too.")
+    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are masked.")
     head_learning_rate: float = by_preset(
-        "Objective", "Learning rate of a new MLM head (one that comes along has the encoder's)."
+        "Objective", "Learning rate of a new MLM head; a pre-trained head has the encoder's."
     )
     head_settling: float = by_preset(
         "Objective",
-        "Share of the run in which a new MLM head learns alone, and hidden tokens do not yet change the encoder.",
+        "Share of the run in which a new MLM head trains alone: masked tokens do not change the encoder yet.",
     )
     freeze_embeddings: bool = own(
-        False, "Objective", "Train all but the word embeddings: half the time and memory of a large vocabulary."
+        False, "Objective", "Do not train the word embeddings, which halves time and memory with a large vocabulary."
     )
-    dropout: bool = own(True, "Objective", "The encoder's own dropout during training.")
-    min_tokens: int = by_preset("Data", "Drop pairs with a side of fewer tokens.")
-    max_tokens: int = by_preset("Data", "Drop pairs with more tokens on both sides together.")
+    dropout: bool = own(True, "Objective", "Use the encoder's dropout during training.")
+    min_tokens: int = by_preset("Data", "Drop pairs if a side has fewer tokens.")
+    max_tokens: int = by_preset("Data", "Drop pairs if both sides together have more tokens.")
     language_sampling: LanguageSampling = by_preset(
-        "Data", "Languages by their share of the pairs, or in equal numbers in each step."
+        "Data", "proportional: by each language's share of the pairs. each: equal numbers in every step."
     )
-
-    def __post_init__(self) -> None:
-        self.check_preset()
-        self.fill_from_preset()
-        self.check_settings()
-        super().__post_init__()
 
     def check_settings(self) -> None:
-        """Refuse finished settings that are no choice of their field, or that do not go together.
+        """Refuse values, or combinations of values, that cannot be trained.
 
         Raises:
-            InputError: naming the field and the way out.
+            InputError: names the field and how to fix it.
         """
-        self.check_choices()
-        self.refuse_unused("PPA's score is of sentences, not of words: leave it out", "eval_pooling")
+        self.refuse_unused("PPA's score is of sentences, not words: leave it out", "eval_pooling")
         if self.contrast == "none" and self.words == "none":
-            raise InputError("contrast=none and words=none leave no objective: switch one of them on")
+            raise InputError("contrast=none and words=none leave no objective: set one of them")
         if not 0 <= self.momentum <= 1:
             raise InputError(f"momentum={self.momentum}: from 0 (the key encoder is the query encoder) to 1")
         if self.temperature <= 0:
@@ -157,35 +150,19 @@ class PPAConfig(PresetConfig):
             raise InputError(f"head_learning_rate={self.head_learning_rate}: at least 0")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder, a tokenizer or a batch that these settings cannot train, before any compute is spent.
+        """Refuse an encoder, a tokenizer or a batch that these settings cannot train.
 
         Raises:
-            InputError: adapters, a head or language embeddings on the encoder; several GPUs in one process; a
-                tokenizer without padding or mask token, without a template for two sentences, or with more tokens
-                than the encoder; pairs longer than the encoder takes; more pairs in an optimizer step than the queue
-                holds.
+            InputError: names the encoder's, the tokenizer's or the batch's fault and how to fix it.
         """
         check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config"):
             raise InputError(
                 "PPA trains the encoder itself: give the encoder, not a PeftModel (merge its adapter first)"
             )
-        if model.base_model is not model:
-            raise InputError(
-                f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model"
-            )
+        check_no_head(model)
         refuse_language_embeddings(model, "PPA")
-        self._check_tokenizer(model, tokenizer)
-        step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
-        if self.contrast == "moco" and step > self.queue_size:
-            raise InputError(
-                f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
-                "processes), which the queue must hold: make it larger, or the batch smaller"
-            )
-
-    def _check_tokenizer(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        if tokenizer.pad_token_id is None:
-            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        check_padding(tokenizer)
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)
         if longest > (limit := position_limit(model.config)):
@@ -195,9 +172,15 @@ class PPAConfig(PresetConfig):
             )
         if self.words != "none":
             check_vocabulary(model, tokenizer)
+        step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
+        if self.contrast == "moco" and step > self.queue_size:
+            raise InputError(
+                f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
+                "processes), which the queue must hold: make it larger, or the batch smaller"
+            )
 
     def formula(self) -> str:
-        """The objective in force, as plain text."""
+        """Return the objective as plain text."""
         head = {
             "before": "W2 ReLU(W1 h / |h|)",
             "after": "W2 ReLU(W1 h), divided by its length",

@@ -1,8 +1,8 @@
-"""Fine-tuning on a task in one language (or several), scored on many."""
+"""Fine-tune on a task in one or several languages, and score on many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,28 +20,43 @@ from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import freeze_encoder
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.model_init import first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
 from hf_xalign.trainers.task_config import TaskConfig
 
 
 class TaskTrainer(AlignmentTrainer):
-    """L = -log p(label), a mean over labelled words or examples of the whole optimizer step and all processes.
+    """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
     Args:
-        model: the task model, of [`~hf_xalign.tasks.load_task_model`].
+        model: the task model, from [`~hf_xalign.tasks.load_task_model`].
         args: the settings.
         task: the task.
-        train_dataset: the training text of each language; or rows that the task has encoded.
-        eval_dataset: language -> evaluation text.
+        train_dataset: training text of each language, or rows that the task has encoded.
+        eval_dataset: evaluation text by language.
         processing_class: the model's fast tokenizer.
         kwargs: passed to `Trainer`.
 
     Attributes:
-        language_inputs: what the model is told of languages.
+        language_inputs: the model's language-ID inputs.
 
     Raises:
-        InputError: settings, model, tokenizer and text that do not go together.
+        InputError: settings that do not fit model, tokenizer or text.
+
+    Example:
+        >>> from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+        >>> from hf_xalign.tasks import LabelSet, SequenceTask
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> model = BertForSequenceClassification(BertConfig(vocab_size=11, num_labels=2, **size))
+        >>> task = SequenceTask(LabelSet.of(["no", "yes"]))
+        >>> rows = {"text_a": ["the cat", "the cat sleeps"], "label": ["no", "yes"], "line": [1, 2]}
+        >>> text = [Examples("train.jsonl", "en", Dataset.from_dict(rows))]
+        >>> args = TaskConfig(max_steps=1, report_to="none")
+        >>> trainer = TaskTrainer(model, args, task=task, train_dataset=text, processing_class=tokenizer)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        1
     """
 
     args: TaskConfig
@@ -76,7 +91,7 @@ class TaskTrainer(AlignmentTrainer):
         if args.early_stopping_patience is not None and not {*self.train_languages} & {*self._encoded}:
             raise InputError(
                 f"early_stopping_patience needs evaluation text in {' or '.join(self.train_languages)}, the language "
-                "of training: what is tested on must not choose the checkpoint"
+                "of training: a language that is only tested must not select the checkpoint"
             )
         if not args.dropout:
             disable_dropout(model)
@@ -85,7 +100,7 @@ class TaskTrainer(AlignmentTrainer):
             freeze_encoder(model)
         cast(nn.Module, model).to(args.device)
         train = task.prepare(model, train, cast(int, processing_class.pad_token_id))
-        # The model is saved whole: no weight of the checkpoint that its encoder came from is carried along.
+        # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
         super().__init__(
             model,
@@ -93,7 +108,7 @@ class TaskTrainer(AlignmentTrainer):
             train_dataset=train,
             eval_dataset=cast(Any, eval_dataset),
             processing_class=processing_class,
-            data_collator=self._collator(cast(int, processing_class.pad_token_id)),
+            data_collator=task.collator(cast(int, processing_class.pad_token_id)),
             **kwargs,
         )
 
@@ -104,13 +119,10 @@ class TaskTrainer(AlignmentTrainer):
             examples, tokenizer, self.language_inputs, max_length=args.max_length, training=training
         )
 
-    def _collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]]:
-        return self.task.collator(pad_token_id)
-
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Labelled items of one batch."""
+        """Count the labelled items of one batch."""
         return [self.task.count_items(batch)]
 
     def compute_loss(
@@ -120,10 +132,10 @@ class TaskTrainer(AlignmentTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
         counts = self.step_counts(inputs, num_items_in_batch)
         output = model(**self.task.training_inputs(inputs))
-        # DDP averages gradients over processes; the count is of all of them, so the sum is wanted back.
+        # DDP averages gradients over processes, but the count covers all of them.
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
         return (loss, output) if return_outputs else loss
@@ -133,11 +145,11 @@ class TaskTrainer(AlignmentTrainer):
     def score(
         self, evaluation: Mapping[str, Examples] | None = None, *, desc: str | None = None
     ) -> dict[str, TaskScores]:
-        """The scores of every evaluation language, with those of each example.
+        """Score every evaluation language, with the scores of each example.
 
         Args:
-            evaluation: language -> text; by default the trainer's `eval_dataset`.
-            desc: label of the progress bars, or None for none.
+            evaluation: evaluation text by language. Default: the trainer's `eval_dataset`.
+            desc: label of the progress bars; None shows none.
         """
         encoded = self._encoded
         if evaluation is not None and evaluation is not self.eval_dataset:
@@ -155,9 +167,9 @@ class TaskTrainer(AlignmentTrainer):
         )
 
     def _metrics(self, dataset: Any) -> dict[str, float]:
-        """`<lang>_<metric>` of each language and metric; `<metric>`, the headline's mean over languages.
+        """Return `<lang>_<metric>` for each language and metric, and the headline's mean over languages.
 
-        `selection` is the mean over the languages that are trained on, where there is text of them.
+        `selection` is the headline's mean over the languages of training, if they have evaluation text.
         """
         scores = {language: found.totals() for language, found in self.score(dataset).items()}
         metrics = {f"{language}_{name}": value for language, found in scores.items() for name, value in found.items()}

@@ -18,8 +18,8 @@ from hf_xalign.recipes.parts.pictures import Pictures
 from hf_xalign.recipes.parts.report import compare, estimate, fill_words, finish, read_other, same_pairs
 from hf_xalign.record import phase, start_record, write_record
 from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import check_output_dir, resolve_resume
-from hf_xalign.trainers.shared.presets import PresetConfig
 from hf_xalign.trainers.shared.tracking import track_record
 
 AnyCorpus = TypeVar("AnyCorpus", bound=Corpus)
@@ -43,7 +43,7 @@ class Run(Generic[AnyCorpus]):
         InputError: the output folder holds another run, or `compare_with` and `push_to_hub` cannot be followed.
     """
 
-    def __init__(self, method: str, data: TextArguments, args: PresetConfig, trainer_class: type[AlignmentTrainer]):
+    def __init__(self, method: str, data: TextArguments, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]):
         self.data, self.args, self.trainer_class = data, args, trainer_class
         self.resume = resume_choice(args)
         self.folder = Path(args.output_dir)

@@ -22,7 +22,6 @@ from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared.search import search
 from hf_xalign.trainers.task_config import TaskConfig
 
 EACH_STEP = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -111,7 +110,7 @@ def test_continual(tmp_path, monkeypatch):
         {
             "pairs_per_example=0": {"pairs_per_example": 0},
             "torch_compile=true: a compiled model need not pass": {"torch_compile": True},
-            "use_reentrant=true does not go": {"two": True, **reentrant},
+            "use_reentrant=true fails in several processes": {"two": True, **reentrant},
             "freeze_encoder=true leaves nothing": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "preset=contin": {"preset": "contin"},
@@ -196,23 +195,24 @@ def test_search(tmp_path, monkeypatch):
         trainer.hyperparameter_search(n_trials=1, **settings)
 
     def search_in(change):
+        trainer = searcher(tmp_path, make_encoder)
         with monkeypatch.context() as patch:
             change(patch)
-            search(lambda trial: pytest.fail("made"))
+            trainer.hyperparameter_search()
 
     assert_each_refused(
         searched,
         {
-            "give the trainer model_init": {"model_init": None},
+            "make the trainer with model_init": {"model_init": None},
             "backend=ray: only optuna": {"backend": "ray"},
-            "Say direction=maximize or minimize": {"compute_objective": len},
+            "needs direction=maximize or direction=minimize": {"compute_objective": len},
             "FAOConfig has no setting learning_rte": {"hp_space": lambda trial: {"learning_rte": 0.1}},
-            "preset has given the other settings": {"hp_space": lambda trial: {"preset": "cao_code"}},
+            "preset cannot be searched": {"hp_space": lambda trial: {"preset": "cao_code"}},
         },
     )
     assert_refused(
         {
-            "no model": (lambda: searcher(tmp_path, None), "model is None: give one, or model_init"),
+            "no model": (lambda: searcher(tmp_path, None), "model is None: give a model, or model_init"),
             "optuna": (lambda: search_in(lambda p: p.setitem(sys.modules, "optuna", None)), r"hf_xalign\[search\]"),
             "processes": (lambda: search_in(lambda p: p.setenv("WORLD_SIZE", "2")), "storage"),
         }

@@ -29,7 +29,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
         "pooling": (settings(pooling="max"), "choose one of first, last, mean"),
         "layers": (settings(objective="infonce", layers=[-2, -1]), "one layer"),
         "norm": (settings(preset="rotate_src2tgt", mean_over_dims=True), "squared_l2"),
-        "sampling": (settings(train_sampling_strategy="batch_rebalance"), "choose group_by_length"),
+        "sampling": (settings(train_sampling_strategy="batch_rebalance"), "choose one of group_by_length"),
     }
     for own in ({"reference_dtype": "bfloat16"}, {"cache_dir": "x"}):
         ((name, value),) = own.items()

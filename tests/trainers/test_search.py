@@ -15,13 +15,13 @@ from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
 from support.search import searcher
 from support.tiny import make_encoder, make_links
+from transformers import TrainerCallback
 
 import hf_xalign.recipes
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig, FAOTrainer
-from hf_xalign.trainers.shared.search import search
 
 RECIPES = Path(hf_xalign.recipes.__file__).parent
 SWEEP = yaml.safe_load((RECIPES / "sweeps" / "fao.yaml").read_text())
@@ -84,6 +84,13 @@ def optuna():
     found.logging.set_verbosity(before)
 
 
+def space(trial):
+    return {
+        "learning_rate": trial.suggest_categorical("learning_rate", [1e-12, 1e-2]),
+        "freeze_layers": trial.suggest_categorical("freeze_layers", [0, 1]),
+    }
+
+
 def make_study(optuna, *trials, prune=None):
     """A study whose trials have these learning rates and frozen layers; `prune`: {trial: step at which it is over}."""
 
@@ -97,30 +104,25 @@ def make_study(optuna, *trials, prune=None):
     return study
 
 
-def maker(folder, made, **settings):
-    def make_trainer(trial):
-        trial_settings = {
-            "eval_strategy": "steps",
-            "eval_steps": 3,
-            "max_steps": 6,
-            "learning_rate": trial.suggest_categorical("learning_rate", [1e-12, 1e-2]),
-            "freeze_layers": trial.suggest_categorical("freeze_layers", [0, 1]),
-            "objective": "infonce",
-            **settings,
-        }
-        trainer = searcher(folder / str(trial.number), None, make_encoder(), make_links(24), **trial_settings)
-        made.append(sum(p.numel() for p in trainer.model.parameters() if p.requires_grad))
-        return trainer
+def searched(folder, seen=None, n_trials=2, study=None, seed=0, direction=None, **settings):
+    """Search a learning rate and frozen layers; `seen` collects the number of trained weights of each trial."""
 
-    return make_trainer
+    class Count(TrainerCallback):
+        def on_train_begin(self, args, state, control, model, **kwargs):
+            seen.append(sum(p.numel() for p in model.parameters() if p.requires_grad))
+
+    steps = {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 6, "objective": "infonce"}
+    callbacks = [] if seen is None else [Count()]
+    trainer = searcher(folder, make_encoder, data=make_links(24), callbacks=callbacks, **{**steps, **settings})
+    return trainer.hyperparameter_search(space, n_trials=n_trials, study=study, seed=seed, direction=direction)
 
 
 def test_each_trial_is_prepared_by_its_own_settings(optuna, tmp_path):
-    made = []
+    seen = []
     study = make_study(optuna, (1e-12, 0), (1e-2, 1), (1e-12, 0))
-    best = search(maker(tmp_path, made), n_trials=3, study=study)
+    best = searched(tmp_path, seen, n_trials=3, study=study)
     assert best.run_summary is study
-    assert made[0] == made[2] > made[1]  # what is frozen is up to the trial
+    assert seen[0] == seen[2] > seen[1]  # the trial decides what is frozen
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
     for trial in study.trials:
         assert list(trial.intermediate_values) == [0, 3, 6]
@@ -132,13 +134,12 @@ def test_each_trial_is_prepared_by_its_own_settings(optuna, tmp_path):
 
 
 def test_the_sampler_is_seeded(optuna, tmp_path):
-    best = search(maker(tmp_path, [], max_steps=1), n_trials=2, seed=7, direction="minimize")
+    best = searched(tmp_path, seed=7, direction="minimize", max_steps=1)
     same = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7))
     expected = []
     for _ in range(2):
         trial = same.ask()
-        trial.suggest_categorical("learning_rate", [1e-12, 1e-2]), trial.suggest_categorical("freeze_layers", [0, 1])
-        expected.append(trial.params)
+        expected.append(space(trial))
         same.tell(trial, 0.0)
     assert [trial.params for trial in best.run_summary.trials] == expected
     assert best.run_summary.direction.name == "MINIMIZE"
@@ -148,37 +149,29 @@ def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monk
     original = FAOTrainer.training_step
 
     def training_step(self, *args, **kwargs):
-        if self.args.output_dir.endswith("/1"):
+        if self.args.output_dir.endswith("run-1"):
             raise NonFiniteLossError("NaN")
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(FAOTrainer, "training_step", training_step)
     study = make_study(optuna, (1e-2, 0), (1e-2, 0), (1e-2, 0), prune={0: 3})
-    best = search(maker(tmp_path, []), n_trials=3, study=study)
+    best = searched(tmp_path, n_trials=3, study=study)
     assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL", "COMPLETE"]
     assert list(study.trials[0].intermediate_values) == [0, 3]
     assert best.run_id == "2"
     with pytest.raises(InputError, match="none of 1 trials"):
-        search(maker(tmp_path / "more", []), n_trials=1, study=make_study(optuna, (1e-2, 0), prune={0: 0}))
+        searched(tmp_path / "more", n_trials=1, study=make_study(optuna, (1e-2, 0), prune={0: 0}))
 
 
-def test_each_trial_is_a_wandb_run_of_its_own(optuna, tmp_path):
+def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_path_factory):
     pytest.importorskip("wandb")
+    _, runs = runs_of(tmp_path_factory)
     with offline(tmp_path):
         study = make_study(optuna, (1e-12, 0), (1e-2, 1))
-        search(maker(tmp_path, [], report_to=["wandb"]), n_trials=2, study=study)
-    runs = {run.config["output_dir"]: run.config["learning_rate"] for run in read_runs(tmp_path)}
-    assert runs == {str(tmp_path / "0"): 1e-12, str(tmp_path / "1"): 1e-2}
-
-
-def test_each_trial_is_a_trackio_run_of_its_own(optuna, tmp_path, tmp_path_factory):
-    _, runs = runs_of(tmp_path_factory)
-    study = make_study(optuna, (1e-12, 0), (1e-2, 1))
-    search(maker(tmp_path, [], report_to=["trackio"], project="search"), n_trials=2, study=study)
+        searched(tmp_path, report_to=["wandb", "trackio"], project="search", study=study)
+    found = {run.config["output_dir"]: run.config["learning_rate"] for run in read_runs(tmp_path)}
+    assert found == {str(tmp_path / "run-0"): 1e-12, str(tmp_path / "run-1"): 1e-2}
     assert sorted(run.config["learning_rate"] for run in runs("search")) == [1e-12, 1e-2]
-
-
-# ---- As transformers has it ----
 
 
 @pytest.mark.parametrize("takes_trial", [True, pytest.param(False, marks=pytest.mark.slow)])

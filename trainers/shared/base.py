@@ -1,9 +1,10 @@
-"""What every alignment trainer shares: batches, loss scaling, safe checkpoints, retrieval scores."""
+"""Base class of every trainer: batches, loss scaling, safe checkpoints, retrieval scores."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -13,8 +14,14 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
-from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.trainer_utils import BestRun, IntervalStrategy, TrainOutput, rotate_checkpoints
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers.trainer_utils import (
+    BestRun,
+    IntervalStrategy,
+    TrainOutput,
+    number_of_arguments,
+    rotate_checkpoints,
+)
 
 from hf_xalign.data.batches.epochs import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
@@ -32,16 +39,35 @@ from hf_xalign.trainers.shared.checkpoints import (
     resolve_resume,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.model_init import ModelInit
 from hf_xalign.trainers.shared.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
 
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
+ModelInit = Callable[..., PreTrainedModel]
+
+
+def first_model(model: PreTrainedModel | None, args: AlignmentConfig, model_init: ModelInit | None) -> PreTrainedModel:
+    """Return `model`, or the result of `model_init` if it is None.
+
+    Raises:
+        InputError: both are None.
+    """
+    if model is not None:
+        return model
+    if model_init is None:
+        raise InputError("model is None: give a model, or model_init, a function that returns one")
+    return make_model(model_init, args)
+
+
+def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) -> PreTrainedModel:
+    """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
+    set_seed(args.seed)
+    return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
 class AlignmentTrainer(HubTrainer):
-    """A `Trainer` for word-linked sentence pairs.
+    """Base class of all trainers.
 
     A method overrides `compute_loss`, divides each term by its count over the whole optimizer step
     (`num_items_in_batch`, see [`count_items`]) and reports it with [`log_term`].
@@ -53,16 +79,16 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language.
         processing_class: the fast tokenizer.
-        kwargs: passed to `Trainer`; `model_init`, a function that makes a model, is what a search begins each trial
-            with, and makes this trainer's where `model` is None.
+        kwargs: passed to `Trainer`. `model_init` is a function that returns a model for each trial of a search; it
+            also makes this trainer's model if `model` is None.
     """
 
     # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
-    # of micro-batches. (None, the default, guesses from the model's signature and the batch's keys.)
+    # of micro-batches. (The default None guesses from the model's signature and the batch's keys.)
     loss_is_scaled_for_ga = True
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
-    # Whether training begins from random weights, so that the scores before it are not those of the untouched encoder.
+    # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
@@ -70,7 +96,7 @@ class AlignmentTrainer(HubTrainer):
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keeps the arguments, for trainers like this one."""
+        """Keep the arguments, from which a search makes its trainers."""
         trainer = super().__new__(cls)
         trainer.made_with = (args, kwargs)
         return trainer
@@ -85,9 +111,9 @@ class AlignmentTrainer(HubTrainer):
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
-        # The Trainer's own use of it is to put another model in the place of the one that was prepared.
+        # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
-        # The weights are carried in memory, small as they are, because the base may be gone when the run ends.
+        # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = list(kwargs.pop("callbacks", None) or [])
         if args.early_stopping_patience is not None:
@@ -113,9 +139,9 @@ class AlignmentTrainer(HubTrainer):
         self._trained = False
 
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
-        """As [`~hf_xalign.trainers.shared.search.search_settings`], which has the Trainer's own arguments.
+        """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
 
-        The Trainer's own puts a bare model into a trainer that was made for another one; here a trial has a trainer.
+        See [`~hf_xalign.trainers.shared.search.search_settings`] for the arguments, which are the Trainer's.
         """
         from hf_xalign.trainers.shared.search import search_settings
 
@@ -140,7 +166,7 @@ class AlignmentTrainer(HubTrainer):
         return self._train_sampler
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        # On a resumed run of several processes, accelerate's wrappers around the sampler hide it from `set_epoch`.
+        # In a resumed run of several processes, accelerate's wrappers hide the sampler from `set_epoch`.
         self._train_sampler.set_epoch(kwargs["epoch"])
         if isinstance(self.data_collator, EpochCollator):
             self.data_collator.set_epoch(kwargs["epoch"])
@@ -149,11 +175,11 @@ class AlignmentTrainer(HubTrainer):
     # ---- Loss ----
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """What the terms of this method's loss are means over, counted in one batch."""
+        """Count the items of one batch that each term of the loss is averaged over."""
         raise NotImplementedError
 
     def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
-        """Items of a whole optimizer step, over its micro-batches and all processes; int64 (terms,)."""
+        """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,)."""
         counts = torch.tensor([self.count_items(batch) for batch in batch_samples], device=device).sum(0)
         if self.args.world_size > 1:
             counts = self.accelerator.reduce(counts, reduction="sum")
@@ -162,12 +188,7 @@ class AlignmentTrainer(HubTrainer):
     def step_counts(
         self, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
     ) -> torch.Tensor:
-        """What [`count_items`] counts, of the optimizer step: int64 (terms,); this batch is all where nothing is said.
-
-        Args:
-            inputs: a batch.
-            num_items_in_batch: as `compute_loss` gets it.
-        """
+        """Return the item counts of the optimizer step, int64 (terms,); without counts, those of this batch alone."""
         if isinstance(num_items_in_batch, torch.Tensor):
             return num_items_in_batch
         return self._get_num_items_in_batch([inputs], self.args.device)
@@ -175,19 +196,19 @@ class AlignmentTrainer(HubTrainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """As the Trainer's, remembering (without waiting for the device) whether the loss was finite."""
+        """Run the Trainer's step, and record without waiting for the device whether the loss was finite."""
         loss = super().training_step(model, inputs, num_items_in_batch)
         self._not_finite |= ~torch.isfinite(loss)
         return loss
 
     def log_term(self, name: str, value: torch.Tensor) -> None:
-        """Add this micro-batch's share of the term `name`; it is logged as `loss/<name>`, a mean over steps."""
+        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps."""
         if not self._term_sums:
             self._terms_since = self.state.global_step
         self._term_sums[name] = self._term_sums.get(name, torch.zeros_like(value.detach())) + value.detach()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, with each term of the loss beside the loss."""
+        """Log, adding each term to a row that has the loss."""
         if "loss" in logs and self._term_sums:
             steps = self.state.global_step - self._terms_since
             for name, total in self._term_sums.items():
@@ -209,7 +230,11 @@ class AlignmentTrainer(HubTrainer):
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
             checkpoint = last_complete_checkpoint(self.args.output_dir)
-            kept = f"the last good checkpoint is {checkpoint}" if checkpoint else "no checkpoint was written before it"
+            kept = (
+                f"the last complete checkpoint is {checkpoint}"
+                if checkpoint
+                else "no checkpoint was written before it"
+            )
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; {kept}. "
                 "Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
@@ -223,12 +248,12 @@ class AlignmentTrainer(HubTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The method's scores of the evaluation set, logged.
+        """Compute and log the method's scores of the evaluation set.
 
-        Every process computes the same scores, so that all take the same decision about early stopping.
+        Every process computes the same scores, so that all decide the same about early stopping.
 
         Returns:
-            `<prefix>_<name>` for each score. Of a method that aligns words or sentences (fractions between 0 and 1):
+            `<prefix>_<name>` for each score. Methods that align words or sentences return fractions between 0 and 1:
             `<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and `_from_pivot`, and
             `retrieval`, the mean over languages.
         """
@@ -241,7 +266,7 @@ class AlignmentTrainer(HubTrainer):
         return metrics
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
-        """What `evaluate` gives, without its prefix."""
+        """Return the scores of `evaluate` without prefix."""
         scores, name = self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
@@ -251,7 +276,7 @@ class AlignmentTrainer(HubTrainer):
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
     def _score(self, dataset: Dataset) -> tuple[Scores, str]:
-        """The scores of each language, and the name of the headline among them."""
+        """Return the scores of each language, and the name of the headline score."""
         scores = score_retrieval(
             self.accelerator.unwrap_model(self.model),
             self.processing_class,
@@ -270,10 +295,10 @@ class AlignmentTrainer(HubTrainer):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """Train; `resume_from_checkpoint=True` goes on from the last checkpoint that was written to its end.
+        """Train; `resume_from_checkpoint=True` resumes from the last complete checkpoint.
 
         Raises:
-            InputError: the output folder holds another run and no flag says what to do with it.
+            InputError: the output folder holds another run, and the settings neither resume nor overwrite it.
             NonFiniteLossError: the loss became NaN or infinite.
         """
         output_dir = self.args.output_dir
@@ -286,7 +311,7 @@ class AlignmentTrainer(HubTrainer):
         elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
-        self._trained, self._term_sums = True, {}  # the sums are of steps outside the run
+        self._trained, self._term_sums = True, {}  # sums of steps outside the run
         result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.args.eval_on_start and self._last_scored() < self.state.global_step:
@@ -297,7 +322,7 @@ class AlignmentTrainer(HubTrainer):
         return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        # Older checkpoints may go only once this one is whole, so rotation waits for the mark.
+        # Older checkpoints may be deleted only when this one is complete, so rotation waits for the mark.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             super()._save_checkpoint(model, trial)
@@ -314,7 +339,7 @@ class AlignmentTrainer(HubTrainer):
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        # The Trainer's own would pickle its arguments; they are kept as JSON, and resuming does not read them.
+        # The Trainer's own method pickles the arguments; resuming does not read them, so JSON is enough.
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)

@@ -1,4 +1,4 @@
-"""Which folders hold a run, and which checkpoints are whole."""
+"""Find the run that a folder holds, its complete checkpoints, and the one to resume from."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hf_xalign.modeling.xalign.insertion import read_adapter_config
 
 logger = logging.getLogger(__name__)
 
-# Written last of all a checkpoint's files: a checkpoint without it was cut off in the middle of being written.
+# Written after all other files of a checkpoint: a checkpoint without it was cut off while being written.
 COMPLETE = "complete"
 _STEP = re.compile(r"checkpoint-(\d+)$")
-# What a finished run leaves in its folder, of an encoder or of an adapter.
+# Files that a finished run leaves in its folder, for an encoder or an adapter.
 _SIGNS = ("results.json", "config.json", "adapter_config.json")
 
 
 def mark_complete(checkpoint: str | os.PathLike) -> None:
-    """Say that every file of `checkpoint`, of every process, is written."""
+    """Mark `checkpoint` as complete: every process has written its files."""
     part = Path(checkpoint) / f"{COMPLETE}.part"
     part.touch()
     os.replace(part, Path(checkpoint) / COMPLETE)
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
-    """The checkpoint of the highest step that was written to its end, or None."""
+    """Return the complete checkpoint of the highest step, or None."""
     complete = {step: path for step, path in _checkpoints(output_dir) if (path / COMPLETE).exists()}
     return str(complete[max(complete)]) if complete else None
 
@@ -44,14 +44,14 @@ def remove_incomplete(output_dir: str | os.PathLike) -> None:
 
 
 def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> str | None:
-    """The checkpoint to go on from.
+    """Return the checkpoint to resume from, or None.
 
     Args:
-        resume: None or False for none; True for the last whole checkpoint of `output_dir`; or a checkpoint's folder.
-        output_dir: the run's folder.
+        resume: True for the last complete checkpoint of `output_dir`, or the folder of a checkpoint.
+        output_dir: folder of the run.
 
     Raises:
-        InputError: there is no such checkpoint, or it was cut off while being written.
+        InputError: the checkpoint does not exist or was cut off while being written.
     """
     if not resume:
         return None
@@ -64,16 +64,16 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
         raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")
     if not (Path(resume) / COMPLETE).exists():
         last = last_complete_checkpoint(Path(resume).parent)
-        whole = f"; the last whole one beside it is {last}" if last else ""
+        whole = f"; the last whole one in its folder is {last}" if last else ""
         raise InputError(f"resume_from_checkpoint={resume}: no checkpoint, or cut off while being written{whole}")
     return str(resume)
 
 
 def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
-    """Refuse to go on with an adapter of other settings than those it was trained with so far.
+    """Refuse to resume an adapter whose settings differ from the checkpoint's.
 
     Raises:
-        InputError: naming what differs.
+        InputError: names the first setting that differs.
     """
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
@@ -83,40 +83,44 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
     if differing:
         first = "peft_type" if "peft_type" in differing else differing[0]
         raise InputError(
-            f"{checkpoint} holds another module: {first} is {there.get(first)} there and {here.get(first)} here. Give "
-            "the settings that the run began with, or another output_dir to begin anew"
+            f"{checkpoint} holds another module: {first} is {there.get(first)} there and {here.get(first)} here. Use "
+            "the settings that the run started with, or another output_dir to start over"
         )
 
 
 def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> None:
     """Refuse to train into a folder that holds another run.
 
+    Args:
+        output_dir: folder of the run.
+        resume: `resume_from_checkpoint` of the run.
+        overwrite: `overwrite_output_dir` of the run.
+
     Raises:
-        InputError: the folder has checkpoints or a saved model, and neither flag says what to do with them; or both
-            flags are given; or there is nothing to resume from.
+        InputError: the folder holds a run and neither flag is set, both are set, or there is no checkpoint.
     """
     folder = Path(output_dir)
     if resume and overwrite:
         raise InputError(
-            "resume_from_checkpoint goes on with a run and overwrite_output_dir loses it: give one of them"
+            "resume_from_checkpoint continues a run and overwrite_output_dir deletes it: give one of them"
         )
     checkpoint = resolve_resume(resume, folder)
     if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return
     if found := signs_of_run(folder):
         raise InputError(
-            f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
-            "resume_from_checkpoint=true to go on with it, or overwrite_output_dir=true to lose it"
+            f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, "
+            "resume_from_checkpoint=true to resume it, or overwrite_output_dir=true to delete it"
         )
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
-    """Names of what says that the folder holds a run, whole or not: checkpoints, a model, an adapter, a record."""
+    """Return the names of files and folders that show a run: checkpoints, a model, an adapter, a record."""
     return sorted(p.name for p in Path(output_dir).glob("*") if p.name in _SIGNS or _STEP.search(p.name))
 
 
 def clear_run(output_dir: str | os.PathLike) -> None:
-    """Delete the run that `output_dir` holds (`overwrite_output_dir`): checkpoints, model, record and card."""
+    """Delete the run in `output_dir`: checkpoints, model, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
     for pattern in (*_SIGNS, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*"):

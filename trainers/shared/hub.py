@@ -1,4 +1,4 @@
-"""How a trainer pushes: by [`hf_xalign.hub.push`], at the end and from checkpoints, so that no pickle leaves home."""
+"""Push from a trainer with [`hf_xalign.hub.push`], which never uploads a pickle."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ logger = logging.getLogger(__name__)
 
 
 class HubTrainer(Trainer):
-    """A `Trainer` whose pushes are those of [`hf_xalign.hub.push`].
+    """`Trainer` that pushes with [`hf_xalign.hub.push`].
 
-    `hub_strategy` says when, as ever. The strategies `checkpoint` and `all_checkpoints` push of a checkpoint what can
-    be loaded, under `last-checkpoint/` or the checkpoint's own name; the state to resume from (optimizer, schedule,
-    random numbers) is pickled and stays home.
+    The strategies `checkpoint` and `all_checkpoints` push the checkpoint's model under `last-checkpoint/` or the
+    checkpoint's name. The state to resume from (optimizer, schedule, random numbers) is pickled and is not pushed.
     """
 
     push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Make the repository, which `push_to_hub=True` does before training.
+        """Create the repository before training, if `push_to_hub=True`.
 
         Raises:
-            InputError: the model is an adapter of a local base model, which could not be pushed.
+            InputError: the model is an adapter of a local base model.
         """
         for config in getattr(self.model, "peft_config", {}).values():
             base = config.base_model_name_or_path
             if is_local(abroad(base)):
                 raise InputError(
-                    f"push_to_hub: the base model, {base}, is no model of the Hub, so nobody else could load the "
-                    "adapter: train from the base's Hub id, or without push_to_hub and push the run's folder later "
-                    "(hf_xalign.hub.push, with base_model=OWNER/NAME)"
+                    f"push_to_hub: the base model, {base}, is no model of the Hub, so nobody else could load it: "
+                    "train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
+                    "base_model=OWNER/NAME"
                 )
         super().init_hf_repo(token, private)
 
@@ -60,22 +59,22 @@ class HubTrainer(Trainer):
         base_model: str | None = None,
         **kwargs: Any,
     ) -> CommitInfo | Future[CommitInfo] | None:
-        """Save the model and push the run's folder; the card is that of its `results.json`, if it has one.
+        """Save the model and push the run's folder, with a card made from its `results.json`.
 
         Args:
-            commit_message: of the commit.
+            commit_message: message of the commit.
             blocking: False pushes in the background and returns a future.
-            token: of the Hub; default `args.hub_token`, or the one that you logged in with.
-            revision: branch; default `args.hub_revision`.
-            private: default `args.hub_private_repo`.
-            base_model: Hub id of the base model, where it was loaded from a folder.
-            kwargs: of `create_model_card`, for a run without `results.json`.
+            token: Hub token. Default: `args.hub_token`, or the login's.
+            revision: branch to push to. Default: `args.hub_revision`.
+            private: create a private repository. Default: `args.hub_private_repo`.
+            base_model: Hub id of a base model that was loaded from a folder.
+            kwargs: arguments of `create_model_card`, for a run without `results.json`.
 
         Returns:
-            The commit, on the main process.
+            The commit on the main process, None on the others.
 
         Raises:
-            InputError: see [`hf_xalign.hub.push`]; nothing was sent then.
+            InputError: [`hf_xalign.hub.push`] refuses the folder; nothing is sent.
         """
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)
@@ -113,7 +112,7 @@ class HubTrainer(Trainer):
             places.append(("last-checkpoint", f"{message}, checkpoint"))
         elif self.args.hub_strategy == HubStrategy.ALL_CHECKPOINTS:
             places.append((Path(checkpoint_folder).name, f"{message}, checkpoint"))
-        # The checkpoint may be rotated away while it waits: pushes in the background go one after the other.
+        # Background pushes wait for each other, and the checkpoint may be rotated away meanwhile.
         copy = Path(tempfile.mkdtemp(prefix=".push-", dir=self._folder))
         for name, path in list_files(checkpoint_folder).items():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +123,7 @@ class HubTrainer(Trainer):
                 for place, text in places:
                     self._push(copy, text, path_in_repo=place)
             except Exception as error:
-                # Training goes on, and nobody looks at what a future raised.
+                # Training continues, and nobody reads a future's exception.
                 logger.error("step %d was not pushed: %s", step, error, exc_info=not isinstance(error, InputError))
             finally:
                 shutil.rmtree(copy, ignore_errors=True)
@@ -136,7 +135,6 @@ class HubTrainer(Trainer):
 
     @property
     def _folder(self) -> Path:
-        """The run's."""
         return Path(cast(str, self.args.output_dir))
 
     def _push(
@@ -164,7 +162,7 @@ class HubTrainer(Trainer):
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the disk has no such names."""
+    """Hard-link a file, or copy it where the disk has no hard links."""
     try:
         os.link(source, target)
     except OSError:

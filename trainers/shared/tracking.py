@@ -1,7 +1,7 @@
-"""What Weights & Biases is told beyond the Trainer's own log: histograms, the record, a table of scores, the model.
+"""Report to Weights & Biases what the Trainer's own log lacks: histograms, the record, a score table, the model.
 
-Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config come by the
-Trainer's own reporting, to W&B as to any other tracker that `report_to` names.
+Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config reach every tracker
+in `report_to` through the Trainer's own callbacks.
 """
 
 from __future__ import annotations
@@ -31,30 +31,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What a record knows only after training; the rest of it is the run's config.
+# Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
-# Word pairs a language that a histogram is of: enough for its 64 bins, a fraction of what an evaluation costs.
+# Word pairs per language in a histogram: enough for its 64 bins, a fraction of the cost of an evaluation.
 _PAIRS = 2000
 _BINS = 64
 
 
 class WandbTracker(WandbCallback):
-    """As transformers' `WandbCallback`, except for the model and two more sets of histograms.
+    """transformers' `WandbCallback` with safe model artifacts and histograms of word distances.
 
-    `WANDB_LOG_MODEL` (`end`, `checkpoint`) logs the model as an artifact, under the same names and aliases. In the
-    artifact is what [`hf_xalign.hub.push`] would send of the folder. (transformers' own callback saves the model by a
-    plain `Trainer`, which pickles the arguments and knows nothing of an encoder whose heads were set aside, and adds
-    whole checkpoint folders, pickled optimizer included.)
+    `WANDB_LOG_MODEL` (`end`, `checkpoint`) logs the model as an artifact with the files that [`hf_xalign.hub.push`]
+    would send. transformers' own artifacts hold pickled arguments and optimizers, and lack the encoder's heads.
 
-    Where the run is scored by word retrieval, the first and the last step have histograms of the distances between
-    linked and between random words of the evaluation set: `distances/<language>_<measure>_<linked or random>`.
+    If word retrieval scores the run, the first and the last step log the distances between linked and between random
+    words of the evaluation set as `distances/<language>_<measure>_<linked or random>`.
 
     Attributes:
-        distances: what they are of, by step.
+        distances: the distances by step, as [`linked_distances`] returns them.
 
     Args:
-        trainer: the trainer that reports.
+        trainer: trainer that reports.
     """
 
     def __init__(self, trainer: AlignmentTrainer):
@@ -65,14 +63,14 @@ class WandbTracker(WandbCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *more: Any, **kwargs: Any
     ) -> None:
-        """Begin the W&B run, and log the distances before the first step."""
+        """Start the W&B run and log the distances."""
         super().on_train_begin(args, state, control, *more, **kwargs)
         self._log_distances(state)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *more: Any, **kwargs: Any
     ) -> None:
-        """Log the distances after the last step, and the model if asked."""
+        """Log the distances, and the model if `WANDB_LOG_MODEL` is set."""
         self._log_distances(state)
         if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:
             with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +78,7 @@ class WandbTracker(WandbCallback):
                 self._log_folder(folder, args, {"final_model": True}, ["final_model"])
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Log the checkpoint's model, with `WANDB_LOG_MODEL=checkpoint`."""
+        """Log the checkpoint's model if `WANDB_LOG_MODEL=checkpoint`."""
         if self._log_model == WandbLogModel.CHECKPOINT and self._initialized and state.is_world_process_zero:
             step = state.global_step
             aliases = [f"epoch_{round(state.epoch or 0.0, 2)}", f"checkpoint_global_step_{step}"]
@@ -112,37 +110,34 @@ class WandbTracker(WandbCallback):
 
 
 def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str, Distances]]] | None:
-    """Distances between linked and between random words of the evaluation set, as the model is now.
+    """Measure distances between linked and between random words of the evaluation set with the current model.
 
     Returns:
-        As [`~hf_xalign.evaluation.distances.word_distances`], of the last layer; None where the evaluation set is no
-        word-linked text, has too few links, or the run's score is no distance of its words.
+        The last layer's distances in the form of [`~hf_xalign.evaluation.distances.word_distances`]. None if the
+        evaluation set has no links or too few, or if the run is not scored by its words.
     """
-    dataset = trainer.eval_dataset
-    if (
-        trainer.args.headline != AlignmentConfig.headline
-        or not isinstance(dataset, Dataset)
-        or not _LINKED.issubset(dataset.column_names)
-    ):
+    dataset, args = trainer.eval_dataset, trainer.args
+    linked = isinstance(dataset, Dataset) and _LINKED.issubset(dataset.column_names)
+    if args.headline != AlignmentConfig.headline or not linked:
         return None
     try:
         return word_distances(
             trainer.accelerator.unwrap_model(trainer.model),
             trainer.processing_class,
             dataset,
-            pooling=trainer.args.eval_pooling,
+            pooling=args.eval_pooling,
             pairs=_PAIRS,
-            batch_size=trainer.args.per_device_eval_batch_size,
-            dtype=torch.bfloat16 if trainer.args.bf16 else None,
+            batch_size=args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if args.bf16 else None,
         )
-    except InputError as error:  # too few links for random pairs: no reason not to train
+    except InputError as error:  # too few links for random pairs must not end a run
         logger.warning("no histograms of distances: %s", error)
         return None
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
-    """Put [`WandbTracker`] in the place of transformers' callback, where `report_to` brought that one."""
-    # Not `pop_callback`, which would also take a subclass that somebody gave.
+    """Replace transformers' W&B callback, if `report_to` added it, by [`WandbTracker`]."""
+    # Not `pop_callback`, which would also take a user's subclass.
     for callback in trainer.callback_handler.callbacks:
         if type(callback) is WandbCallback:
             trainer.remove_callback(callback)
@@ -151,14 +146,14 @@ def use_tracker(trainer: AlignmentTrainer) -> None:
 
 
 def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
-    """Give a finished record to the W&B run of this process, on the main process; without one, do nothing.
+    """Add a finished record to the W&B run of the main process; do nothing without a run.
 
-    What was known before training goes into the run's config under `record`, what came out into its summary under
-    `record`, and the scores into the table `scores`: a row a language and metric, in the record's own units.
+    Settings and data go into the run's config under `record`, results into its summary under `record`. The table
+    `scores` has one row per language and metric.
 
     Args:
-        args: the trainer's.
-        record: as `results.json` has it.
+        args: the trainer's settings.
+        record: content of `results.json`.
     """
     run = _live_run(args)
     if run is None:
@@ -175,14 +170,13 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
 
 
 def finish_run(args: TrainingArguments) -> None:
-    """End the W&B run of this process, if there is one, so that the next trainer begins its own."""
+    """End the W&B run of this process, if there is one, so that the next trainer starts its own."""
     run = _live_run(args)
     if run is not None:
         run.finish()
 
 
 def _live_run(args: TrainingArguments) -> Any:
-    """The W&B run that the trainer reports to, on the main process; None where there is none."""
     if "wandb" not in (args.report_to or []) or args.process_index != 0:
         return None
     import wandb
@@ -191,7 +185,7 @@ def _live_run(args: TrainingArguments) -> Any:
 
 
 def _score_table(scores: Mapping[str, Any]) -> tuple[list[str | int], list[list[Any]]]:
-    """Columns and rows: language, metric, the score at each stage that was scored, and after minus before."""
+    """Return columns and rows: language, metric, the score at each stage, and after minus before."""
     stages = [stage for stage in ("before", "untrained", "after") if scores.get(stage)]
     rows: list[list[Any]] = []
     for language in dict.fromkeys(code for stage in stages for code in scores[stage]):
@@ -200,7 +194,7 @@ def _score_table(scores: Mapping[str, Any]) -> tuple[list[str | int], list[list[
             values = {stage: found.get(metric) for stage, found in own.items()}
             before, after = values.get("before"), values.get("after")
             change = None if before is None or after is None or is_count(metric) else after - before
-            # One type a column, counts and shares alike, or W&B refuses the row.
+            # W&B refuses a column with two types, such as counts and shares.
             numbers = (None if value is None else float(value) for value in (*values.values(), change))
             rows.append([language, metric, *numbers])
     return ["language", "metric", *stages, "change"], rows

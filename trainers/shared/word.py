@@ -1,4 +1,4 @@
-"""What every method on linked words trains by: distances or contrasts of word vectors, and a pull to the reference."""
+"""Trainer for losses on linked words: distances or contrasts of word vectors, and a pull to the reference."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 
 class WordAlignmentTrainer(AlignmentTrainer):
-    """A trainer whose loss is over the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
+    """Trainer for a loss on the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
 
-    L = L_align + w L_reg, with L_align = sum over links ||f(i, s) - f(j, t)||^2 and L_reg = sum over regularised
-    words ||f - f0||^2, divided as `reduction` says by counts over the whole optimizer step and all processes. Or,
-    with `objective="infonce"`, the word-level contrast of [`~hf_xalign.losses.word_infonce`], a mean over both
-    words of every link, plus w L_reg.
+    L = L_align + w L_reg. L_align is the sum over links of ||f(i, s) - f(j, t)||^2. L_reg is the sum over regularized
+    words of ||f - f0||^2. `reduction` says how both are divided by counts over the whole optimizer step and all
+    processes. With `objective="infonce"`, L_align is [`~hf_xalign.losses.word_infonce`], averaged over both words of
+    every link.
 
-    A method says which layers are aligned (`layers`); its batches are those of [`pair_collator`], or it overrides
-    where f and f0 come from.
+    A method sets `layers`. Its batches come from [`pair_collator`], or it overrides where f and f0 come from.
     """
 
     args: WordAlignmentConfig
-    # The aligned layers, as indices into the hidden states.
+    # Aligned layers, as indices into the hidden states.
     layers: list[int]
-    # Whether `link_pairs` are numbers of the corpus and not of the batch.
+    # True if `link_pairs` are row numbers of the corpus, not of the batch.
     _pairs_are_numbered: bool = False
-    # f0 where it is a model of its own; a `PeftModel` has it in itself.
+    # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
 
     def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Links and regularised words of one batch."""
+        """Count the links and the regularized words of one batch."""
         return [len(batch["links"]), len(batch["kept_words"])]
 
     def compute_loss(
@@ -55,7 +54,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """The loss of one micro-batch; its sum over the step and mean over processes is the step's loss."""
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
         words, output = self._word_vectors(model, inputs)
         links, kept = self.step_counts(inputs, num_items_in_batch)
         f0 = self._reference_vectors(model, inputs) if self.args.needs_reference else words[:0]
@@ -77,12 +76,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return (loss, output) if return_outputs else loss
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """Vectors f of every word in use, (words, layers, dim), from one forward over both sides."""
+        """Compute f of all words, (words, layers, dim), in one forward over both sides."""
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
         return self._pool(output, inputs, "token"), output
 
     def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Vectors f0 of the regularised words, (kept words, layers, dim), without gradient."""
+        """Compute f0 of the regularized words, (kept words, layers, dim), without gradient."""
         if "reference" in inputs:
             return inputs["reference"]
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
@@ -90,7 +89,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     @contextlib.contextmanager
     def _frozen_encoder(self, model: nn.Module) -> Iterator[nn.Module]:
-        """The encoder as it was: the frozen copy, or the tuned one with its adapters, and dropout, switched off."""
+        """Yield the untuned encoder: the frozen copy, or the `PeftModel` without adapters and dropout."""
         if self.reference is not None:
             yield self.reference
             return
@@ -117,31 +116,27 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return self.model.config.num_hidden_layers
 
     def _project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """What InfoNCE compares of linked words' vectors, (words, dim) -> (words, any dim); outside autocast."""
+        """Map vectors (words, dim) to what InfoNCE compares, (words, any dim); runs outside autocast."""
         return vectors
 
     def _infonce(self, inputs: dict[str, torch.Tensor], words: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
-        vectors = words[inputs["links"].T.reshape(-1), 0]
-        with torch.autocast(vectors.device.type, enabled=False):
-            return self._contrast(self._project(vectors), inputs["link_pairs"], links)
-
-    def _contrast(self, vectors: torch.Tensor, pairs: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
-        """InfoNCE over the source words, then target words, of all processes' links."""
-        size = len(vectors) // 2
-        source, target = vectors[:size], vectors[size:]
+        """InfoNCE over the links of all processes."""
+        vectors, pairs = words[inputs["links"].T.reshape(-1), 0], inputs["link_pairs"]
         if not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             pairs = pairs * self.args.world_size + self.args.process_index
-        source, target, pairs = gather_rows(source), gather_rows(target), gather_rows(pairs)
-        groups = pairs if self.args.negatives == "other_sentences" else None
-        loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups).sum() / (2 * links)
-        return whole_loss(loss)
+        with torch.autocast(vectors.device.type, enabled=False):
+            source, target = map(gather_rows, self._project(vectors).chunk(2))
+            pairs = gather_rows(pairs)
+            groups = pairs if self.args.negatives == "other_sentences" else None
+            loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups)
+            return whole_loss(loss.sum() / (2 * links))
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)
 
     def _reduce(self, total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        # DDP averages gradients over processes; the counts are of all of them, so the sum is wanted back.
+        # DDP averages gradients over processes, but the counts cover all of them.
         total = total * self.args.world_size
         return total if self.args.reduction == "sum" else total / count
 
@@ -149,7 +144,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 def encoded(
     dataset: Dataset, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: WordAlignmentConfig
 ) -> Dataset:
-    """The training pairs as `encode_pairs` makes them, once for all processes; pairs that are encoded as they are."""
+    """Encode the training pairs once for all processes; pairs that are already encoded are returned as they are."""
     if "source_ids" in dataset.column_names:
         return dataset
     with args.main_process_first(desc="encoding pairs"):
@@ -164,7 +159,7 @@ def encoded(
 def pair_collator(
     args: WordAlignmentConfig, tokenizer: PreTrainedTokenizerBase, reference: CachedVectors | None = None
 ) -> PairCollator:
-    """The collator of a method whose word vectors are pooled from the encoder's token states."""
+    """Return the collator for word vectors that are pooled from the encoder's token states."""
     return PairCollator(
         pad_token_id=tokenizer.pad_token_id,
         pooling=args.pooling,

@@ -1,4 +1,4 @@
-"""Settings that every objective on linked words has, and how a preset fills them."""
+"""Settings of every objective on linked words."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.pairs import LinkedTokens, Side
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.losses import Norm
-from hf_xalign.trainers.shared.checks import check_encoder
-from hf_xalign.trainers.shared.presets import PresetConfig, by_preset, own
+from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
+from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
+from hf_xalign.trainers.shared.checks import check_no_head, check_one_gpu, check_padding
 
 logger = logging.getLogger(__name__)
 
-# What Cao's script does, and the papers that build on it say they follow: Adam (0.9, 0.98), eps 1e-9, no decay, no
-# clipping, linear warm-up over a tenth of the run, then constant.
+# Schedule of Cao's script, which the papers that build on it follow.
 CAO_SCHEDULE: dict[str, Any] = {
     "learning_rate": 5e-5,
     "num_train_epochs": 1.0,
@@ -34,57 +35,65 @@ CAO_SCHEDULE: dict[str, Any] = {
 
 
 @dataclass
-class WordAlignmentConfig(PresetConfig):
-    """Settings of a [`WordAlignmentTrainer`]; a field left at None takes the preset's value.
+class WordAlignmentConfig(AlignmentConfig):
+    """Settings of a [`WordAlignmentTrainer`]; fields left at None take the preset's value."""
 
-    A method subclasses it, names its published variants in `PRESETS` and gives `preset` a default.
-    """
-
-    # Settings that nothing but InfoNCE reads.
+    # Settings that only InfoNCE reads.
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
 
     objective: Literal["l2", "infonce"] = own(
         "l2",
         "Objective",
-        "l2: the papers' distance; infonce: word-level InfoNCE over the words of both languages in the batch (across "
-        "processes; under accumulation, within each micro-batch).",
+        "l2: the papers' distance. infonce: word-level InfoNCE over the words of both languages in the micro-batch, "
+        "across processes.",
     )
     align_target: Literal["tuned", "frozen"] = by_preset(
         "Objective", "Pull the other language's word to the tuned or the frozen pivot word."
     )
     regularizer_weight: float = by_preset(
-        "Objective", "Weight of the distance to f0; 0 leaves it out, as infonce does if nothing is given."
+        "Objective", "Weight of the distance to f0; 0 drops the term, as infonce does by default."
     )
     regularized_side: Side = by_preset(
-        "Objective", "The column kept near f0; the pivot (English) is the target column."
+        "Objective", "Column that is kept near f0; the pivot (English) is the target column."
     )
-    regularized_words: Literal["all", "linked"] = by_preset("Objective", "Which words of that side.")
-    linked_tokens: LinkedTokens = by_preset("Objective", "What is linked; all is words, [CLS] and [SEP].")
-    pooling: Pooling = by_preset("Objective", "Which subwords make a word's vector.")
-    subword_links: bool = own(False, "Objective", "Links are between tokens, not words (CONTINUAL's ablation).")
-    norm: Norm = by_preset("Objective", "Distance of two vectors.")
+    regularized_words: Literal["all", "linked"] = by_preset("Objective", "Words of the regularized side to keep.")
+    linked_tokens: LinkedTokens = by_preset("Objective", "Tokens that are linked; all means words, [CLS] and [SEP].")
+    pooling: Pooling = by_preset("Objective", "Subwords that make a word's vector: first, last or mean.")
+    subword_links: bool = own(False, "Objective", "Link tokens instead of words (CONTINUAL's ablation).")
+    norm: Norm = by_preset("Objective", "Distance between two vectors.")
     reduction: Literal["links", "words", "sum"] = by_preset(
         "Objective",
-        "links: both terms' sums divided by the number of links, the papers' sum under a rescaled learning rate; "
-        "words: each term a mean over its own words, as the scripts have it; sum: the sums.",
+        "links: divide both terms by the number of links, which rescales the papers' sum. words: average each term "
+        "over its own words, as the scripts do. sum: do not divide.",
     )
     mean_over_dims: bool = by_preset("Objective", "Divide squared distances by the vector size, as an MSE loss does.")
-    temperature: float = own(0.1, "Objective", "Of InfoNCE.")
+    temperature: float = own(0.1, "Objective", "Temperature of InfoNCE.")
     negatives: Literal["all", "other_sentences"] = own(
         "all",
         "Objective",
-        "InfoNCE's candidates: all words of the batch, or none but the linked one of a word's own pair.",
+        "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair.",
     )
-    max_length: int = own(128, "Data", "Tokens a sentence; links of words beyond are dropped.")
+    max_length: int = own(128, "Data", "Maximum tokens per sentence; links of words beyond it are dropped.")
     language_sampling: LanguageSampling = by_preset(
-        "Data", "Languages by their share of the pairs, or in equal numbers in each step."
+        "Data", "proportional: by each language's share of the pairs. each: equal numbers in every step."
     )
     cache_dir: str | None = own(
-        None, "Data", "Folder of cached word vectors; one that holds others is refused. Default: in the user's cache."
+        None,
+        "Data",
+        "Folder for cached word vectors; one that holds others is refused. Default: the user's cache.",
     )
 
     def __post_init__(self) -> None:
-        self.check_preset()
+        super().__post_init__()
+        if self.subword_links:
+            self.pooling = "mean"  # a token is its own only subword, so every pooling is the same
+
+    def fill_from_preset(self) -> None:
+        """Give every field at None the preset's value; InfoNCE has no regularizer unless one is given.
+
+        Raises:
+            InputError: InfoNCE with frozen targets.
+        """
         if self.objective is None:
             self.objective = self.PRESETS[self.preset]["objective"]
         if self.objective == "infonce":
@@ -92,51 +101,59 @@ class WordAlignmentConfig(PresetConfig):
                 raise InputError("align_target=frozen goes with objective=l2: infonce contrasts tuned words")
             self.align_target = "tuned"
             self.regularizer_weight = 0.0 if self.regularizer_weight is None else self.regularizer_weight
-        self.fill_from_preset()
-        self.check_settings()
-        if self.subword_links and self.pooling != "mean":
-            self.pooling = "mean"  # a token is its own only subword: every pooling is the same
-        super().__post_init__()
+        super().fill_from_preset()
 
     @property
     def needs_reference(self) -> bool:
-        """Whether f0, the vectors before training, is in the loss."""
+        """True if f0, the vectors before training, is part of the loss."""
         return self.regularizer_weight > 0 or self.align_target == "frozen"
 
     @property
     def reference_words(self) -> Literal["all", "linked"]:
-        """Which words of the regularised side the loss looks at."""
+        """Words of the regularized side that the loss reads."""
         return self.regularized_words if self.needs_reference else "linked"
 
     def check_settings(self) -> None:
-        """Refuse finished settings that are no choice of their field, or that do not go together.
+        """Refuse combinations of settings that cannot be trained.
 
         Raises:
-            InputError: naming the field and the way out.
+            InputError: names the field and how to fix it.
         """
-        self.check_choices()
         if self.mean_over_dims and self.norm == "l2":
-            raise InputError("mean_over_dims=true goes with norm=squared_l2")
-        if self.objective == "l2":  # said and not refused: a configuration's objective may be changed for one run
+            raise InputError("mean_over_dims=true needs norm=squared_l2")
+        if self.objective == "l2":  # a warning: the objective of a config file may be changed for one run
             changed = self.changed()
             for name in [name for name in self.INFONCE if name in changed]:
                 logger.warning("%s=%s has no effect: objective=l2 does not read it", name, changed[name])
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder that these settings cannot train, before any compute is spent.
+        """Refuse an encoder or a tokenizer that these settings cannot train.
 
         Raises:
-            InputError: naming the setting and the way out.
+            InputError: several GPUs in one process, a slow tokenizer, no padding token, no special tokens to link, a
+                model with a head, or an encoder with language embeddings.
         """
-        check_encoder(model, tokenizer, self)
+        check_one_gpu(self.n_gpu, why=" (torch's DataParallel cannot split a batch of word links)")
+        word_tokenizer(tokenizer)
+        check_padding(tokenizer)
+        before, after = special_frame(tokenizer)
+        missing = [] if before or self.linked_tokens == "words" else ["first"]
+        missing += [] if after or self.linked_tokens in ("words", "cls") else ["last"]
+        if missing:
+            raise InputError(
+                f"linked_tokens={self.linked_tokens}: this tokenizer puts no special token "
+                f"{' and none '.join(missing)} in a sentence; use linked_tokens=words"
+            )
+        if not hasattr(model, "peft_config"):
+            check_no_head(model)
+        refuse_language_embeddings(model, "alignment by word links")
 
     def preset_values(self) -> dict[str, Any]:
-        """What the preset sets, as plain JSON."""
-        # InfoNCE has no regulariser, unless one is given.
+        """Return the preset's settings as plain JSON."""
         return super().preset_values() | ({"regularizer_weight": 0.0} if self.objective == "infonce" else {})
 
     def formula(self) -> str:
-        """The objective in force and what f is in it, as plain text."""
+        """Return the objective, and what f is in it, as plain text."""
         power = "^2" if self.norm == "squared_l2" else ""
         power += " / dim" if self.mean_over_dims else ""
         align, keep = {"sum": ("sum", "sum"), "words": ("mean", "mean"), "links": ("mean", "(1 / links) sum")}[
@@ -152,5 +169,5 @@ class WordAlignmentConfig(PresetConfig):
         return f"{whole}; f: {self.word_vector()}"
 
     def word_vector(self) -> str:
-        """What the vector f of a word is, as plain text; a method adds what it makes of the pooled subwords."""
+        """Return how a word's vector f is made, as plain text."""
         return f"{self.pooling} subword"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
-from hf_xalign.modeling.languages import language_number
-from hf_xalign.modeling.rotated import RotatedModel
-from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.modeling.xalign.top import language_numbers
+from hf_xalign.modeling.languages import LanguageAware, language_number
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,7 @@ class LanguageInputs:
     @classmethod
     def of(cls, model: PreTrainedModel) -> LanguageInputs:
         """Read the language inputs from a task model."""
-        adapters: Mapping[str, Any] = getattr(model, "peft_config", {})
-        maps = [language_numbers(one) for one in adapters.values() if isinstance(one, XAlignConfig) and one.languages]
-        maps += [part.config.language_numbers for part in model.modules() if isinstance(part, RotatedModel)]
+        maps = [found for part in model.modules() if isinstance(part, LanguageAware) for found in part.language_maps]
         embeddings = language_ids(model.config)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
         return cls(embeddings, maps[0] if maps else None, segments)

@@ -1,4 +1,4 @@
-"""Vectors and the scores computed from them; nothing else in the library computes a score."""
+"""Scores of word and sentence vectors: retrieval, lexicon induction, distances, drift."""
 
 from hf_xalign.evaluation.drift import vector_drift
 from hf_xalign.evaluation.lexicon import lexicon_induction

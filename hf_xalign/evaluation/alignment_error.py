@@ -12,28 +12,31 @@ Links = Iterable[Sequence[int]]
 def alignment_error_rate(
     predictions: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> dict[str, float]:
-    """Score predicted links A against sure links S and possible links P, counted over all sentence pairs together.
+    """Score predicted links A against sure links S and possible links P, counted over all sentence pairs.
 
         precision = |A ∩ P| / |A|,   recall = |A ∩ S| / |S|,   AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 
     Args:
         predictions: for each sentence pair its links [i, j]; a repeated link counts once.
         sure: for each pair the links that must be found.
-        possible: for each pair the links that may be found. Every sure link is possible too, whether it is listed or
-            not; without this argument the sure links are the possible ones.
+        possible: for each pair the links that may be found. Sure links are always possible, and are the only possible
+            ones by default.
 
     Returns:
-        `precision`, `recall`, `alignment_error_rate` and `f1` (harmonic mean of precision and recall), fractions from
-        0 to 1. Without `possible`, f1 = 1 - AER. When nothing is predicted, precision is 0.
+        `precision` (0 when nothing is predicted), `recall`, `alignment_error_rate` and `f1` (harmonic mean of
+        precision and recall), fractions from 0 to 1. Without `possible`, f1 = 1 - AER.
 
     Raises:
-        InputError: unequal numbers of pairs, a link that is not two indices, or no sure link at all (recall is
-            undefined).
+        InputError: unequal numbers of pairs, a link that is not two indices, or no sure link (recall is undefined).
+
+    Example:
+        >>> alignment_error_rate([[(0, 0), (1, 2)]], sure=[[(0, 0), (1, 1)]], possible=[[(1, 2)]])
+        {'precision': 1.0, 'recall': 0.5, 'alignment_error_rate': 0.25, 'f1': 0.66...}
     """
     for name, column in (("sure", sure), ("possible", possible)):
         if column is not None and len(column) != len(predictions):
             raise InputError(
-                f"{len(predictions)} predictions but {len(column)} rows of {name} links: one row a pair is needed"
+                f"{len(predictions)} predictions but {len(column)} rows of {name} links: one row per pair is needed"
             )
     predicted = _flat(predictions, "predictions")
     must = _flat(sure, "sure")
@@ -52,7 +55,7 @@ def alignment_error_rate(
 
 
 def _flat(rows: Sequence[Links], name: str) -> set[tuple[int, int, int]]:
-    """All links as (sentence pair, i, j)."""
+    """Collect all links as (sentence pair, i, j)."""
     flat = set()
     for row, links in enumerate(rows):
         for link in links:

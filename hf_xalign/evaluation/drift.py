@@ -1,4 +1,4 @@
-"""How far the pivot language moved: alignment should bring the others to it, not it to them."""
+"""Drift of the pivot language: alignment should move the other languages, not the pivot."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         after: float (words, dim), the same words.
 
     Returns:
-        `cosine`, the mean cosine of a word with itself, and `relative_distance`, the mean of ||after - before|| over
-        the mean of ||before||; both for words, unweighted.
+        `cosine`: mean cosine between a word's two vectors. `relative_distance`: mean of ||after - before|| over mean
+        of ||before||.
 
     Raises:
         ValueError: the shapes differ, or there are no words.
+
+    Example:
+        >>> vector_drift(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        {'cosine': 1.0, 'relative_distance': 0.5}
     """
     if before.shape != after.shape or before.ndim != 2 or not len(before):
         raise ValueError(f"need the same words twice: {tuple(before.shape)} and {tuple(after.shape)}")

@@ -26,57 +26,59 @@ def lexicon_induction(
     ks: Sequence[int] = (1, 5, 10),
     similarity: Similarity = "csls",
     k: int = 10,
-    device: str | torch.device | None = None,
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, float | int]:
-    """Precision at K of translating the source words of a test dictionary into the whole target vocabulary.
+    """Compute precision at K of translating a test dictionary's source words into the whole target vocabulary.
 
-    A source word is answered correctly at K when any of its gold translations is among the K target words that are
-    nearest to it. Under CSLS r(x) is taken over all target words and r(y) over all source words, as MUSE and fastText
-    do. Equal scores are ranked in the order of `target_words`.
+    A word is right at K when any of its gold translations is among its K nearest target words. Under CSLS, r(x) is
+    taken over all target words and r(y) over all source words, as MUSE and fastText do. Equal scores are ranked in the
+    order of `target_words`.
 
-    Published figures differ in what they do with words outside the vocabularies, so both ways are returned:
+    Published figures treat words outside the vocabularies in two ways; both are returned:
 
-    - `p@K`, MUSE's (`evaluation/word_translation.py`): an entry counts only if both of its words are in the
-      vocabularies, so the mean is over source words that have a vector and at least one gold with a vector; the others
-      are left out.
-    - `p@K_oov_wrong`, fastText's (`alignment/eval.py`, which has K = 1): the same correct answers, divided by *all*
-      source words of the dictionary, so a source word without a vector, or without any gold that has one, is wrong.
+    - `p@K` as in MUSE (`evaluation/word_translation.py`): an entry counts only if both of its words have a vector.
+    - `p@K_oov_wrong` as in fastText (`alignment/eval.py`): a source word without a vector, or without a gold that has
+      one, is wrong.
 
     The first rises when a vocabulary loses its hard words; the second falls with the coverage. Compare systems on
-    vocabularies of the same text, and give the coverage.
+    vocabularies of the same text, and report the coverage.
 
     Args:
-        source_vectors: (Ns, D) floats, one row for each word, already mapped where there is a map.
+        source_vectors: (Ns, D) floats, one row per word, already mapped to the target space.
         target_vectors: (Nt, D) floats.
         source_words: the Ns words, each once.
-        target_words: the Nt words, each once; every one of them is a candidate.
-        entries: (source word, target word) pairs, several for several translations; a pair given twice counts once.
-            Words are matched letter by letter: with a lower-cased dictionary (MUSE's) make lower-cased vocabularies.
-            [`~hf_xalign.data.dictionary.load_dictionary`] gives (English word, other word): these are the entries of
-            English as the source; for the other direction turn them round, `[(other, en) for en, other in entries]`.
-        ks: the K of the precisions.
+        target_words: the Nt words, each once; all of them are candidates.
+        entries: (source word, target word) pairs; repeat the source word for several translations. Words are matched
+            exactly: lower-case the vocabularies for a lower-cased dictionary (MUSE's).
+            [`~hf_xalign.data.dictionary.load_dictionary`] gives (English word, other word).
+        ks: values of K.
         similarity: "csls" or "cosine".
         k: neighbourhood size of CSLS.
-        device: where to compute; by default where the source vectors lie.
         bootstrap: resamples of the 95% percentile intervals over source words; 0 for none.
-        seed: of the resampling.
+        seed: random seed of the resampling.
 
     Returns:
-        For each K `p@K` and `p@K_oov_wrong`, fractions from 0 to 1, each with the bounds of its interval, `p@K_low`,
-        `p@K_high`, `p@K_oov_wrong_low` and `p@K_oov_wrong_high`.
-        `coverage`: share of the entries of which both words have a vector. `coverage_words`: share of the dictionary's
-        source words that MUSE's way counts. Counts: `entries`, `entries_covered`, `test_words` (the dictionary's
-        source words), `queries` (those counted MUSE's way), `source_vocabulary`, `target_vocabulary`.
+        For each K the fractions `p@K` and `p@K_oov_wrong`, with interval bounds `p@K_low`, `p@K_high`,
+        `p@K_oov_wrong_low` and `p@K_oov_wrong_high`. `coverage`: share of entries with two vectors. `coverage_words`:
+        share of the dictionary's source words that `p@K` counts. Counts: `entries`, `entries_covered`, `test_words`
+        (the dictionary's source words), `queries` (those in `p@K`), `source_vocabulary`, `target_vocabulary`.
 
     Raises:
-        InputError: no entry with both words in the vocabularies, an entry that is not a pair, unequal numbers
-            of words and vectors, a word given twice, a row with NaN or infinity, other dimensions, or an option out of
-            range.
+        InputError: no entry with both words in the vocabularies, an entry that is not a pair, mismatched words and
+            vectors, a repeated word, NaN or infinity in a row, or an option out of range.
+
+    Example:
+        >>> entries = [("Hund", "dog"), ("Hund", "hound"), ("Katze", "cat"), ("Uhu", "owl")]
+        >>> vectors = {"source_vectors": [[1.0, 0.1], [0.1, 1.0]], "target_vectors": [[0.9, 0.2], [0.2, 0.9]]}
+        >>> scores = lexicon_induction(
+        ...     **vectors, source_words=["Hund", "Katze"], target_words=["dog", "cat"], entries=entries, ks=(1,)
+        ... )
+        >>> scores["p@1"], round(scores["p@1_oov_wrong"], 3), scores["coverage"]
+        (1.0, 0.667, 0.5)
     """
     if not ks or min(ks) < 1 or bootstrap < 0:
-        raise InputError(f"ks={tuple(ks)} must be numbers from 1 upwards, and bootstrap={bootstrap} not be negative")
+        raise InputError(f"ks={tuple(ks)} must be at least 1, and bootstrap={bootstrap} not negative")
     source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source, target=target)
     source_row, target_row = _rows(source_words, source, "source"), _rows(target_words, target, "target")
@@ -89,12 +91,11 @@ def lexicon_induction(
     for one, other in covered:
         golds[source_row[one]].add(target_row[other])
     queries = torch.tensor(list(golds), device=source.device)
-    found = nearest(
-        source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source, device=device
-    ).indices.tolist()
+    found = nearest(source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source)
+    lists = found.indices.tolist()
     scores: dict[str, float | int] = {}
     for depth in ks:
-        right = np.array([not gold.isdisjoint(row[:depth]) for gold, row in zip(golds.values(), found)], dtype=float)
+        right = np.array([not gold.isdisjoint(row[:depth]) for gold, row in zip(golds.values(), lists)], dtype=float)
         everything = np.concatenate([right, np.zeros(test_words - len(right))])
         for name, values in ((f"p@{depth}", right), (f"p@{depth}_oov_wrong", everything)):
             scores[name] = float(values.mean())
@@ -113,7 +114,7 @@ def lexicon_induction(
 
 
 def _checked_entries(entries: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
-    """The entries without repetitions."""
+    """Return the entries without repetitions."""
     pairs: dict[tuple[str, str], None] = {}
     for n, entry in enumerate(entries):
         if isinstance(entry, str) or len(entry) != 2:
@@ -123,22 +124,21 @@ def _checked_entries(entries: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _rows(words: Sequence[str], vectors: Tensor, side: str) -> dict[str, int]:
-    """The row of every word."""
+    """Map every word to its row."""
     if len(words) != len(vectors):
-        raise InputError(f"{len(words)} {side} words for {len(vectors)} {side} vectors: one word a row is needed")
+        raise InputError(f"{len(words)} {side} words for {len(vectors)} {side} vectors: one word per row is needed")
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         first = rows.setdefault(word, row)
         if first != row:
             raise InputError(
-                f"{side} words: {word!r} stands in row {first} and row {row}; keep one, the more frequent word's say"
+                f"{side} words: {word!r} is in rows {first} and {row}. Keep one, such as the more frequent one."
             )
     bad = (~norms(vectors).isfinite()).nonzero()
     if len(bad):
         row = int(bad[0, 0])
         raise InputError(
-            f"{side} vectors: row {row} ({words[row]!r}) holds NaN or infinity: check the model or the file that "
-            "gave it"
+            f"{side} vectors: row {row} ({words[row]!r}) contains NaN or infinity. Check the model or file it is from."
         )
     return rows
 
@@ -156,6 +156,6 @@ def _no_entry(pairs: Sequence[tuple[str, str]], source_row: dict[str, int], targ
         parts.append(part)
     return (
         f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {'; '.join(parts)}. "
-        "Entries are (source word, target word): are they the right way round? If so, make vectors from more text, or "
-        "lower-case the vocabularies as dictionaries do"
+        "Check that entries are (source word, target word), compute vectors from more text, or lower-case the "
+        "vocabularies to match the dictionary."
     )

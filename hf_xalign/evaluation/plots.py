@@ -1,6 +1,6 @@
-"""Figures of the evaluation, as PNG. matplotlib is the extra `plots`, imported only when a figure is drawn.
+"""PNG figures. matplotlib is the optional extra `plots`, imported only when a figure is drawn.
 
-Figures are made without pyplot, so that no backend is chosen and no figure registered for the process.
+pyplot is not used: it would choose a backend and register figures for the whole process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-# Okabe and Ito's colours, which stay apart for colour-blind readers; their yellow is too light for a marker on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINKED_COLOUR, RANDOM_COLOUR = _COLOURS[0], _COLOURS[1]
+# Okabe and Ito's palette for colour-blind readers, without yellow, which is too light on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
 _DPI = 150
 
 
 def require_matplotlib() -> None:
-    """Refuse to go on without matplotlib; for a command to call before it computes what it will draw.
+    """Check that matplotlib is installed, for commands to call before they compute what they draw.
 
     Raises:
-        InputError: it is not installed.
+        InputError: matplotlib is not installed.
     """
     try:
         import matplotlib.backends.backend_agg
@@ -41,39 +40,29 @@ def require_matplotlib() -> None:
 def alignment_plot(
     runs: Sequence[TransferRun], path: str | os.PathLike, correlation: Correlation | None = None
 ) -> Path:
-    """Draw alignment against delta, as figure 3 of the ALIGN-MLM paper.
+    """Draw alignment against delta in percent, as figure 3 of the ALIGN-MLM paper.
 
-    A marker for each objective, a colour for each transformation, both in percent.
+    Markers show objectives, colours transformations.
 
     Args:
-        runs: one point each; several of the same objective and transformation may be seeds.
-        path: the PNG file, written whole or not at all.
-        correlation: from [`~hf_xalign.evaluation.transfer.spearman`] on these runs, for the title.
-
-    Returns:
-        `path`.
+        runs: one point each.
+        path: the PNG file, written atomically.
+        correlation: result of [`~hf_xalign.evaluation.transfer.spearman`] on these runs, for the title.
 
     Raises:
-        InputError: no runs, more kinds than there are markers or colours, or matplotlib is not installed.
+        InputError: no runs, more kinds than markers or colours, or matplotlib is not installed.
     """
     if not runs:
         raise InputError("alignment plot: there are no runs to draw")
     marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
-    colour = _assign("transformations", [run.transformation for run in runs], _COLOURS)
+    colour = _assign("transformations", [run.transformation for run in runs], COLOURS)
     figure = new_figure(6.4, 4.0)
     from matplotlib.lines import Line2D
 
     axes = figure.subplots()
     for run in runs:
-        axes.scatter(
-            100 * run.alignment,
-            100 * run.delta,
-            s=60,
-            marker=marker[run.objective],
-            color=colour[run.transformation],
-            edgecolors="black",
-            linewidths=0.5,
-        )
+        kind = {"marker": marker[run.objective], "color": colour[run.transformation]}
+        axes.scatter(100 * run.alignment, 100 * run.delta, s=60, edgecolors="black", linewidths=0.5, **kind)
     axes.set_xlabel("alignment of the input embeddings (%)")
     axes.set_ylabel("supervised minus zero-shot (points)")
     if correlation is not None:
@@ -85,22 +74,19 @@ def alignment_plot(
 
 
 def correlation_title(correlation: Correlation) -> str:
-    """Such as "Spearman's rho = -0.73, p = 0.010 (12 runs)"."""
+    """Format a correlation, such as "Spearman's rho = -0.73, p = 0.010 (12 runs)"."""
     p = f"p = {correlation.p_value:.3f}" if correlation.p_value >= 0.001 else "p < 0.001"
     return f"Spearman's rho = {correlation.rho:.2f}, {p} ({correlation.runs} runs)"
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
-    """Draw the distances of linked and random word pairs, a row a stage and a column a language.
+    """Draw the distances of linked and random word pairs: one row per stage, one column per language.
 
     Args:
-        grid: from [`~hf_xalign.evaluation.distances.distance_grid`].
-        path: the PNG file, written whole or not at all.
+        grid: result of [`~hf_xalign.evaluation.distances.distance_grid`].
+        path: the PNG file, written atomically.
         measure: "l2" or "cosine".
         layer: one of the grid's layers.
-
-    Returns:
-        `path`.
 
     Raises:
         InputError: the grid has no such measure or layer, or matplotlib is not installed.
@@ -112,8 +98,8 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     }
     if not cells:
         raise InputError(
-            f"histograms: the grid has no measure={measure!r} of layer={layer}: it has {', '.join(grid['measures'])} "
-            f"of layers {', '.join(map(str, grid['layers']))}"
+            f"histograms: the grid has no measure={measure!r} of layer={layer}, only {', '.join(grid['measures'])} of "
+            f"layers {', '.join(map(str, grid['layers']))}"
         )
     stages, languages = list(grid["stages"]), grid["languages"]
     figure = new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
@@ -132,7 +118,7 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
 
 def _draw_cell(axes: Any, cell: Mapping[str, Any]) -> None:
     edges = cell["edges"]
-    for kind, name, colour in (("linked", "linked words", LINKED_COLOUR), ("random", "random words", RANDOM_COLOUR)):
+    for kind, name, colour in (("linked", "linked words", COLOURS[0]), ("random", "random words", COLOURS[1])):
         shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
         axes.stairs(shares, edges, fill=True, alpha=0.5, color=colour, label=name)
     axes.set_yticks([])
@@ -143,13 +129,13 @@ def _assign(what: str, names: Sequence[str], signs: Sequence[str]) -> dict[str, 
     distinct = list(dict.fromkeys(names))
     if len(distinct) > len(signs):
         raise InputError(
-            f"alignment plot: {len(distinct)} {what}, but only {len(signs)} can be told apart: draw fewer"
+            f"alignment plot: {len(distinct)} {what}, but only {len(signs)} can be distinguished. Draw fewer."
         )
     return dict(zip(distinct, signs))
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that is drawn by Agg."""
+    """Create an empty Agg figure; width and height in inches."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -160,8 +146,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike) -> Path:
-    """Write a figure as PNG, whole or not at all; the same figure gives the same file."""
+    """Write a figure as PNG, atomically."""
     with replacing(path) as partial:
-        # Without the version of matplotlib in it, the same figure gives the same file.
+        # Without matplotlib's version in the file, equal figures give equal files.
         figure.savefig(partial, format="png", dpi=_DPI, metadata={"Software": None})
     return Path(path)

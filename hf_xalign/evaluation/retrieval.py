@@ -1,4 +1,4 @@
-"""Word retrieval (Cao et al. 2020): is the nearest word of the other language the one that the link names?"""
+"""Word retrieval (Cao et al. 2020): does a linked word find its partner among the other language's words?"""
 
 from __future__ import annotations
 
@@ -30,33 +30,37 @@ def word_retrieval(
     legacy: bool = False,
     device: str | torch.device | None = None,
 ) -> dict[str, float | int]:
-    """Share of linked word occurrences whose nearest neighbour in the other language is exactly the linked occurrence.
+    """Compute the share of linked word occurrences whose nearest neighbour is exactly the linked occurrence.
 
-    The score falls as the pool grows, so the pool's size is part of the result; compare scores over equal pools only.
-    Specials such as [CLS] count when the caller gives them as further rows and links.
+    The score falls as the pool of candidates grows: compare scores over equal pools only. Special tokens such as [CLS]
+    count when they are passed as further rows and links.
 
     Args:
-        source_vectors: (Ns, D) floats, one row for each word occurrence of the source side.
-        target_vectors: (Nt, D) floats, likewise for the target side.
+        source_vectors: (Ns, D) floats, one row per word occurrence of the source side.
+        target_vectors: (Nt, D) floats, one row per word occurrence of the target side.
         links: (L, 2) integers, 1-to-1: row of `source_vectors`, row of `target_vectors`.
-        source_words: the Ns words as strings, for the type-level scores; with `target_words` or not at all.
-        target_words: the Nt words.
+        source_words: the Ns words as strings, for the type-level scores; needs `target_words` too.
+        target_words: the Nt words as strings.
         k: neighbourhood size of CSLS.
         similarity: "csls" or "cosine".
-        pool: "linked": the linked words are the candidates (and make the neighbourhoods); "all": every occurrence is,
-            linked or not. The queries are the linked words either way.
-        legacy: the published scripts' variant of CSLS, see `hf_xalign.search.csls.nearest_neighbours`.
-        device: where to compute; by default where the source vectors lie.
+        pool: candidates and neighbourhoods: "linked" words or "all" occurrences. Queries are always the linked words.
+        legacy: use the published scripts' variant of CSLS, see [`~hf_xalign.search.csls.nearest_neighbours`].
+        device: device of the search; the source vectors' own by default.
 
     Returns:
         Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; with words also
-        `type_source_to_target`, `type_target_to_source` and `type_mean` (the retrieved word, as a string, is the
-        linked word: another occurrence of it counts). Counts: `source_pool`, `target_pool` (candidates on each side),
-        `queries` (links).
+        `type_source_to_target`, `type_target_to_source` and `type_mean`, where any occurrence of the linked word
+        counts. Counts: `source_pool`, `target_pool` (candidates on each side) and `queries` (links).
 
     Raises:
-        InputError: no links, a link out of range or not 1-to-1, unequal numbers of words and vectors, an unknown
-            option, or anything that `nearest_neighbours` refuses.
+        InputError: no links, a link out of range or not 1-to-1, mismatched words and vectors, an unknown option, or an
+            error of `nearest_neighbours`.
+
+    Example:
+        >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.2]])
+        >>> target = torch.tensor([[0.1, 0.9], [0.8, 0.1], [-1.0, 0.0]])
+        >>> word_retrieval(source, target, [[0, 1], [1, 0], [2, 2]], k=1)["mean"]
+        1.0
     """
     if pool not in POOLS:
         raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
@@ -86,22 +90,22 @@ def flatten_rows(
     source_words: Sequence[Sequence[str]] | None = None,
     target_words: Sequence[Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Turn one row a sentence pair into the flat arguments of `word_retrieval`.
+    """Flatten one row per sentence pair into the arguments of [`word_retrieval`].
 
     Args:
         source_vectors: for each pair (words, D) floats; a sentence may have no words.
-        target_vectors: likewise.
+        target_vectors: for each pair (words, D) floats.
         links: for each pair (links, 2) integers, word indices within the pair; a pair may have no links.
         source_words: for each pair its source words, or None.
-        target_words: likewise.
+        target_words: for each pair its target words, or None.
 
     Returns:
         `source_vectors` float32 (Ns, D), `target_vectors` float32 (Nt, D), `links` int64 (L, 2) row indices, and
-        `source_words`, `target_words` as flat lists when given: `word_retrieval(**flatten_rows(...))`.
+        `source_words`, `target_words` as flat lists or None: `word_retrieval(**flatten_rows(...))`.
 
     Raises:
-        InputError: columns of unequal length, or a pair (named) whose links point outside it or whose words and
-            vectors differ in number.
+        InputError: columns of unequal length, or a pair whose links are out of range or whose words and vectors
+            differ in number.
     """
     columns = {
         "source_vectors": source_vectors,
@@ -112,7 +116,9 @@ def flatten_rows(
     }
     sizes = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(sizes.values())) > 1:
-        raise InputError("one row a sentence pair, but " + ", ".join(f"{n} {name}" for name, n in sizes.items()))
+        raise InputError(
+            "one row per sentence pair is needed, but got " + ", ".join(f"{n} {name}" for name, n in sizes.items())
+        )
     source, source_starts = _stack(source_vectors, "source_vectors", source_words, "source_words")
     target, target_starts = _stack(target_vectors, "target_vectors", target_words, "target_words")
     flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
@@ -139,7 +145,7 @@ def flatten_rows(
 def _stack(
     rows: Sequence[Tensor | ArrayLike], name: str, words: Sequence[Sequence[str]] | None, words_name: str
 ) -> tuple[Tensor, list[int]]:
-    """All vectors below each other, float32 (words, D), and the row where each sentence starts, plus the end."""
+    """Concatenate all vectors, float32 (words, D), and return the start row of each sentence, plus the end."""
     parts: list[Tensor] = []
     starts = [0]
     for row, vectors in enumerate(rows):
@@ -158,7 +164,7 @@ def _stack(
             parts.append(part)
         starts.append(starts[-1] + len(part))
     if not parts:
-        raise InputError(f"{name}: no row has any word, so there is nothing to retrieve")
+        raise InputError(f"{name}: no row has any word")
     return torch.cat(parts), starts
 
 
@@ -197,7 +203,7 @@ def _checked_words(
         raise InputError("type-level scores need both source_words and target_words")
     for name, words, rows in (("source", source, source_rows), ("target", target, target_rows)):
         if len(words) != rows:
-            raise InputError(f"{len(words)} {name}_words for {rows} {name}_vectors: one word a row is needed")
+            raise InputError(f"{len(words)} {name}_words for {rows} {name}_vectors: one word per row is needed")
     return source, target
 
 

@@ -1,4 +1,4 @@
-"""Word retrieval of an encoder on word-linked text: the one number that every method is compared by."""
+"""Word retrieval of an encoder on word-aligned text, the score that all methods are compared by."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation.vectors import language_rows, side_language
 from hf_xalign.modeling.features.word_view import extract_word_view
-from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 
 Scores = dict[str, dict[str, float]]
 
@@ -38,51 +39,61 @@ def score_retrieval(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> Scores:
-    """CSLS (k = 10) word retrieval for each language of a word-linked dataset (METHODS section 7, Cao et al. 2020).
-
-    With a map for each language (MAO), the columns `source_lang` and `target_lang` say which one a text goes through.
+    """Score CSLS (k = 10) word retrieval for each language of a word-aligned dataset (Cao et al. 2020).
 
     Args:
         model: the encoder.
         tokenizer: its fast tokenizer.
-        dataset: `source_words`, `target_words`, `links` (1-to-1) and `source_lang`; `target_lang` with such maps.
-        layer: the layer scored.
-        poolings: subword poolings scored, all from one pass of the encoder.
+        dataset: `source_words`, `target_words`, `links` (1-to-1) and `source_lang`; `target_lang` for a model with one
+            map per language.
+        layer: layer to score.
+        poolings: subword poolings to score, all from one pass of the encoder.
         all_occurrences: also score with all word occurrences, linked or not, as candidates.
-        specials: [CLS] and [SEP] of a pair are linked words too, as in Cao's script.
-        word_view: also score the view that a module of MAO is trained in, `retrieval_words`: sentences go through it
-            as sequences of word vectors instead of tokens.
-        legacy: the published variant of CSLS, see [`word_retrieval`]; for comparison with published numbers only.
-        batch_size: sentences a forward pass.
-        max_length: tokens a sentence at most; a link whose word is cut off is no query.
-        dtype: autocast dtype of the forward passes, or None. CSLS itself is always float32.
+        specials: treat the [CLS] and [SEP] tokens of a pair as linked words too, as Cao's script does.
+        word_view: also score `retrieval_words`, where sentences enter the encoder as word vectors instead of tokens.
+            MAO modules are trained on this input.
+        legacy: use the published variant of CSLS, see [`word_retrieval`]. Only for comparison with published numbers.
+        batch_size: sentences per forward pass.
+        max_length: maximum number of tokens per sentence. Links of truncated words are not queried.
+        dtype: autocast dtype of the forward passes, or None. CSLS is always float32.
         desc: label of the progress bar, or None.
 
     Returns:
-        `{language: {metric: value}}`. For each pooling `p`: `retrieval_p` (mean of both directions, pool = linked
-        words; the headline), `retrieval_p_to_pivot`, `retrieval_p_from_pivot`, `retrieval_p_types` (the word string
-        is right, both directions), and with `all_occurrences` `retrieval_p_all`; fractions between 0 and 1. `pool`
-        and `pool_all` are the numbers of candidate words, mean of both sides.
+        `{language: {metric: value}}`. For each pooling `p`: `retrieval_p` (mean of both directions, candidates are the
+        linked words; the headline), `retrieval_p_to_pivot`, `retrieval_p_from_pivot`, `retrieval_p_types` (any
+        occurrence of the right word counts) and, with `all_occurrences`, `retrieval_p_all`: fractions from 0 to 1.
+        `pool` and `pool_all` are numbers of candidates, means of both sides.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"?": 0, "the": 1, "cat": 2, "die": 3, "katze": 4}, unk_token="?"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="?")
+        >>> model = BertModel(BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+        >>> pair = {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 1]]}
+        >>> scores = score_retrieval(model, tokenizer, Dataset.from_list([{**pair, "source_lang": "de"}]))
+        >>> sorted(scores["de"])
+        ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """
     if specials and not all(special_frame(tokenizer)):
-        raise InputError("specials=True: this tokenizer does not put a special token first and one last in a sentence")
+        raise InputError("specials=True: this tokenizer does not add special tokens at both ends of a sentence")
     device = next(model.parameters()).device
     scores: Scores = {}
-    languages = np.asarray(dataset["source_lang"][:])
-    for language in sorted(set(languages.tolist())):
-        rows = dataset.select(np.flatnonzero(languages == language))
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "max_length": max_length,
+        "dtype": dtype,
+        "specials": specials,
+    }
+    for language, numbers in language_rows(dataset).items():
+        rows = dataset.select(numbers)
         sides, views = {}, {}
         for side in SIDES:
-            options: dict[str, Any] = {
-                "batch_size": batch_size,
-                "max_length": max_length,
-                "dtype": dtype,
-                "specials": specials,
-            }
             label = desc and f"{desc} ({language}, {side})"
             sentences = rows[f"{side}_words"][:]
-            spoken = rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
-            with language_context(model, spoken):
+            with language_context(model, side_language(rows, side)):
                 sides[side] = extract_pooled(
                     model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
                 )
@@ -107,7 +118,7 @@ def score_retrieval(
 def _flat_links(
     rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
 ) -> tuple[torch.Tensor, dict[str, list[str]]]:
-    """Links as rows of the vectors, int64 (links, 2), without those of words that have no vector; and the words."""
+    """Return links as rows of the vectors, int64 (links, 2), and the words; drop links of words without a vector."""
     words: dict[str, list[str]] = {"source": [], "target": []}
     pairs = []
     for row, s, t in zip(rows, source.offsets.tolist(), target.offsets.tolist()):

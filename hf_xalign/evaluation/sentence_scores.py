@@ -1,4 +1,4 @@
-"""Sentence retrieval of an encoder on parallel text, both directions, for mean pooling and [CLS]."""
+"""Sentence retrieval of an encoder on parallel text, for mean pooling and [CLS]."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -16,7 +15,7 @@ from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentences import sentence_retrieval
-from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences
+from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences, language_rows
 from hf_xalign.modeling.languages import language_context
 
 logger = logging.getLogger(__name__)
@@ -38,51 +37,46 @@ def score_sentences(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> Scores:
-    """Sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
-
-    Each side goes through the encoder once, whatever the number of poolings and similarities.
+    """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
     Args:
-        model: the encoder. One with a map for each language is told which one a text is in by the columns
-            `source_lang` and `target_lang`.
+        model: the encoder.
         tokenizer: its tokenizer.
         dataset: `source`, `target` (the pivot), `source_lang`, `target_lang`.
-        layer: the layer scored.
+        layer: layer to score.
         poolings: any of `mean` over all tokens and `cls`, the first token.
         similarities: any of `cosine`, `csls` (k = 10) and `margin` (k = 4).
-        distinct: leave out every pair one of whose texts stood in an earlier pair that was kept: two equal
-            candidates cannot be told apart, so one of them would count as wrong whatever the encoder.
-        batch_size: sentences a forward pass.
-        max_length: tokens a sentence at most.
+        distinct: skip pairs that repeat a text of an earlier pair. Two equal candidates cannot be told apart, so one
+            of them would always count as wrong.
+        batch_size: sentences per forward pass.
+        max_length: maximum number of tokens per sentence.
         dtype: autocast dtype of the forward passes, or None. Vectors and similarities are always float32.
         desc: label of the progress bars, or None.
 
     Returns:
-        `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, cosine),
-        `sentence_p_to_pivot` and `sentence_p_from_pivot`; by another similarity `s`: `sentence_p_s` and so on;
-        fractions between 0 and 1. `pool_sentences`: candidates on each side, with whose number the scores fall.
+        `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, by cosine),
+        `sentence_p_to_pivot` and `sentence_p_from_pivot`; another similarity `s` gives `sentence_p_s` and so on:
+        fractions from 0 to 1. `pool_sentences` is the number of candidates on each side.
 
     Raises:
-        InputError: a column is missing, a text is none, there is no pair, an unknown pooling or similarity, or a
-            language that the model has no map for.
+        InputError: a column is missing, a text is empty, there are no pairs, or an option or language is unknown.
     """
     missing = [name for name in COLUMNS if name not in dataset.column_names]
     if missing:
         raise InputError(
-            f"the text to score has no column {missing[0]} (it has {', '.join(dataset.column_names)}); "
-            "hf_xalign.data.parallel.load_parallel makes all four"
+            f"the text to score has no column {missing[0]} (it has {', '.join(dataset.column_names)}). Load it with "
+            "hf_xalign.load_parallel."
         )
     if not len(dataset):
         raise InputError("there are no sentence pairs to score")
     for side in SIDES:
         empty = next((row for row, text in enumerate(dataset[side][:]) if not text), None)
         if empty is not None:
-            raise InputError(f"row {empty}: {side} is empty, so there is nothing to retrieve; leave the pair out")
+            raise InputError(f"row {empty}: {side} is empty. Remove the pair.")
     device = next(model.parameters()).device
-    languages = np.asarray(dataset["source_lang"][:])
     scores: Scores = {}
-    for language in sorted(set(languages.tolist())):
-        rows = dataset.select(np.flatnonzero(languages == language))
+    for language, numbers in language_rows(dataset).items():
+        rows = dataset.select(numbers)
         if distinct:
             rows = _distinct_pairs(rows, language)
         sides = {}
@@ -113,7 +107,7 @@ def score_sentences(
 
 
 def _distinct_pairs(rows: Dataset, language: str) -> Dataset:
-    """The pairs neither of whose texts stood in an earlier pair that was kept."""
+    """Keep the pairs that share no text with an earlier kept pair."""
     seen: tuple[set[str], set[str]] = set(), set()
     kept = []
     for number, (source, target) in enumerate(zip(rows["source"][:], rows["target"][:], strict=True)):

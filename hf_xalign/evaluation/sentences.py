@@ -1,4 +1,4 @@
-"""Sentence retrieval (as on Tatoeba): is the nearest sentence of the other language the translation?"""
+"""Sentence retrieval (as on Tatoeba): does a sentence find its translation among the other language's sentences?"""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ def sentence_retrieval(
     k: int | None = None,
     device: str | torch.device | None = None,
 ) -> dict[str, float | int]:
-    """Share of sentences whose nearest neighbour among all sentences of the other language is their translation.
+    """Compute the share of sentences whose nearest neighbour in the other language is their translation.
 
-    Row i of `source` belongs to row i of `target`. "margin" is the ratio of Artetxe and Schwenk (2019, equation 2):
-    the cosine over the mean cosine of both sentences to their k nearest of the other side. Those means must be
-    positive, which they are wherever every sentence has some neighbour.
+    Row i of `source` translates to row i of `target`. "margin" is the ratio of Artetxe and Schwenk (2019, equation 2):
+    the cosine divided by the mean cosine of both sentences to their k nearest neighbours.
 
-    Only row i answers row i: of several sentences with equal vectors the first is the one retrieved, so that the
-    others' translations count as wrong. Keep each sentence once, as Tatoeba's test sets do.
+    Only row i answers row i: of several equal vectors the first is retrieved, and the others count as wrong. Keep each
+    sentence once, as Tatoeba's test sets do.
 
     Args:
-        source: (n, D) floats, one row for each sentence.
+        source: (n, D) floats, one row per sentence.
         target: (n, D) floats, their translations.
         similarity: "cosine", "csls" or "margin".
-        k: neighbourhood size, 10 for CSLS and 4 for the margin by default; cosine does not use it.
-        device: where to compute; by default where `source` lies.
+        k: neighbourhood size, by default 10 for CSLS and 4 for the margin; cosine does not use it.
+        device: device of the search; the source vectors' own by default.
 
     Returns:
         Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
-        sentences on each side, with which the scores fall.
+        sentences on each side. Scores fall as n grows.
 
     Raises:
-        InputError: unequal numbers of rows, or anything that
-            [`~hf_xalign.search.csls.nearest_neighbours`] refuses.
+        InputError: unequal numbers of rows, or an error of [`~hf_xalign.search.csls.nearest_neighbours`].
+
+    Example:
+        >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
+        1.0
     """
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
     if len(source) != len(target):

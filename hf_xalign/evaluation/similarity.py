@@ -1,4 +1,4 @@
-"""How similar the words of two sentences are to an encoder: a matrix that shows an alignment at a glance."""
+"""Word similarity matrix of two sentences."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ MEASURES = ("cosine", "csls")
 
 
 class WordSimilarity(NamedTuple):
-    """Similarities of every word of one sentence to every word of another.
+    """Similarities between the words of two sentences.
 
     Attributes:
-        source_words: the rows.
-        target_words: the columns.
-        values: float32 (source words, target words); NaN where a word has no vector, for want of a subword or because
-            it lies behind the encoder's last position.
+        source_words: words of the rows.
+        target_words: words of the columns.
+        values: float32 (source words, target words); NaN where a word has no vector (no subword, or truncated).
     """
 
     source_words: list[str]
@@ -39,7 +38,7 @@ class WordSimilarity(NamedTuple):
     values: np.ndarray
 
     def nearest(self) -> list[int | None]:
-        """For each source word the index of the most similar target word, the first of equals, or None."""
+        """Return each source word's most similar target word as an index (the first of equals), or None."""
         return [None if np.isnan(row).all() else int(np.nanargmax(row)) for row in self.values]
 
 
@@ -56,34 +55,33 @@ def word_similarity(
     measure: SimilarityMeasure = "cosine",
     k: int = 10,
 ) -> WordSimilarity:
-    """Similarities of the words of two sentences.
+    """Compute the similarities between the words of two sentences.
 
-    CSLS (Conneau et al. 2018, section 2.3), 2 cos(x, y) - r(x) - r(y), takes off how similar a word is to everything:
-    r is the mean cosine of a word and its k nearest of the other *sentence*, of all its words where it has no more.
+    CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
+    nearest words of the other *sentence*.
 
     Args:
         model: the encoder, on any device.
         tokenizer: its fast tokenizer.
-        source: a sentence, whose words are the rows.
-        target: a sentence, whose words are the columns.
-        source_lang: its language, which decides how words are split, and through which map they go where a model has
-            one for each language; `und` where it is not known.
-        target_lang: likewise.
-        layer: which layer: -1 the last, 0 the embeddings.
-        pooling: which subwords make a word's vector: `first`, `last`, `mean`.
+        source: the sentence of the rows.
+        target: the sentence of the columns.
+        source_lang: language code of `source`, `und` where unknown. It selects the word splitter, and the map of a
+            model that has one per language.
+        target_lang: language code of `target`.
+        layer: -1 is the last layer, 0 the embeddings.
+        pooling: subwords that make a word's vector: `first`, `last` or `mean`.
         measure: "cosine" or "csls".
-        k: of CSLS.
+        k: neighbourhood size of CSLS.
 
     Raises:
-        InputError: a sentence without words, an unknown measure or pooling, a layer that the encoder does not have, or
-            a language that the model has no map for.
+        InputError: a sentence without words, or an unknown measure, pooling, layer or language.
     """
     if measure not in MEASURES:
         raise InputError(f"measure={measure!r} is not known: use {' or '.join(MEASURES)}")
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling={pooling!r} is not known: use {', '.join(get_args(Pooling))}")
     if k < 1:
-        raise InputError(f"k={k}: r is a mean over at least one neighbour")
+        raise InputError(f"k={k}: at least one neighbour is needed")
     encoded = {}
     for name, text, lang in (("source", source, source_lang), ("target", target, target_lang)):
         try:
@@ -101,14 +99,14 @@ def word_similarity(
 
 
 def _present(text: EncodedText) -> np.ndarray:
-    """Numbers of the words that have a vector, int64."""
+    """Return the indices of the words that have a vector, int64."""
     return text.vectors[:, 0].abs().sum(1).nonzero().flatten().numpy()
 
 
 def _similarities(
     source: EncodedText, target: EncodedText, rows: np.ndarray, columns: np.ndarray, measure: str, k: int
 ) -> np.ndarray:
-    """float32 (rows, columns)."""
+    """Compute float32 (rows, columns)."""
     with plain_float32(source.vectors.device):
         sides = (unit_rows(source.vectors[rows, 0], "source"), unit_rows(target.vectors[columns, 0], "target"))
         cosines = (sides[0] @ sides[1].T).clamp(-1, 1)
@@ -120,18 +118,14 @@ def _similarities(
 
 
 def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike, *, measure: str = "cosine") -> Path:
-    """Draw matrices side by side, on one scale; the most similar word of each row is framed.
+    """Draw matrices side by side on one scale, with the most similar word of each row framed.
 
-    The figure's font has Latin, Greek, Cyrillic and a few other scripts; letters that it lacks come out as boxes, and
-    a warning says so.
+    Letters that the figure's font lacks are drawn as boxes, with a warning.
 
     Args:
         found: title of each matrix -> matrix.
-        path: the PNG file, written whole or not at all.
-        measure: what the scale is called.
-
-    Returns:
-        `path`.
+        path: the PNG file, written atomically.
+        measure: label of the scale.
 
     Raises:
         InputError: there is nothing to draw, or matplotlib is not installed.
@@ -149,7 +143,6 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     for own, (title, one) in zip(axes, found.items(), strict=True):
         image = own.imshow(one.values, cmap="Blues", vmin=low, vmax=high, aspect="auto")
-        # A dollar sign would begin a formula.
         own.set_xticks(range(len(one.target_words)), [_literal(word) for word in one.target_words], rotation=60)
         own.set_yticks(range(len(one.source_words)), [_literal(word) for word in one.source_words])
         own.set_title(_literal(title), fontsize="medium")
@@ -157,32 +150,20 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
             for column, value in enumerate(one.values[row]):
                 if np.isfinite(value):
                     dark = value > (low + high) / 2
-                    own.text(
-                        column,
-                        row,
-                        f"{value:.2f}",
-                        ha="center",
-                        va="center",
-                        fontsize="x-small",
-                        color="white" if dark else "black",
-                    )
+                    style = {"ha": "center", "va": "center", "fontsize": "x-small"}
+                    own.text(column, row, f"{value:.2f}", color="white" if dark else "black", **style)
             if best is not None:
-                frame = Rectangle(
-                    (best - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=plots.RANDOM_COLOUR, linewidth=1.5
-                )
-                own.add_patch(frame)
+                corner = (best - 0.5, row - 0.5)
+                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=plots.COLOURS[1], linewidth=1.5))
     figure.colorbar(image, ax=list(axes), label=measure)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         written = plots.save_figure(figure, path)
-    for one_warning in caught:
-        if "missing from font" not in str(one_warning.message):
-            warnings.warn_explicit(one_warning.message, one_warning.category, one_warning.filename, one_warning.lineno)
-    if any("missing from font" in str(one_warning.message) for one_warning in caught):
-        logger.warning("%s: the figure's font lacks letters of these words, which are boxes now; HTML has them", path)
+    if any("missing from font" in str(warning.message) for warning in caught):
+        logger.warning("%s: the figure's font lacks letters of these words. Write HTML instead to see them.", path)
     return written
 
 
 def _literal(text: str) -> str:
-    """Text in which matplotlib sees no formula."""
+    """Escape dollar signs, which would start a formula."""
     return text.replace("$", r"\$")

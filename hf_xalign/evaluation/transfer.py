@@ -1,4 +1,4 @@
-"""Zero-shot transfer against supervision, and whether alignment goes with it (ALIGN-MLM, sections 4 and 5)."""
+"""Gap between supervised and zero-shot scores, and its correlation with alignment (ALIGN-MLM, sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from numpy.typing import ArrayLike
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.bootstrap import interval
 
-# Runs up to which the p-value is exact: the permutations of 12 runs are counted in a fraction of a second. The grid of
-# the paper, four objectives by three transformations, has 12.
+# Number of runs up to which the p-value is exact; takes a fraction of a second. The paper's grid has 12 runs.
 MOST_EXACT = 12
 
 
 class TransferRun(NamedTuple):
-    """One pre-training run and what it was worth; all scores are fractions from 0 to 1.
+    """Scores of one pre-training run, fractions from 0 to 1.
 
     Attributes:
         objective: such as `mlm`, `align_mlm`.
         transformation: such as `trans`, `trans o inv`.
         alignment: share of tokens nearest to their counterpart, see
-            [`~hf_xalign.evaluation.embedding_alignment.embedding_alignment`].
+            [`~hf_xalign.evaluation.embedding_alignment.alignment_of_model`].
         supervised: SUP, trained and tested on the derived language.
         zero_shot: ZS, trained on the natural language and tested on the derived one.
     """
@@ -36,18 +35,18 @@ class TransferRun(NamedTuple):
 
     @property
     def delta(self) -> float:
-        """SUP - ZS: what transfer loses."""
+        """Score lost by zero-shot transfer, SUP - ZS."""
         return self.supervised - self.zero_shot
 
 
 class Correlation(NamedTuple):
-    """A rank correlation.
+    """Spearman's rank correlation.
 
     Attributes:
-        rho: Spearman's, from -1 to 1.
-        p_value: two-sided, of no association.
+        rho: from -1 to 1.
+        p_value: two-sided.
         runs: number of points.
-        exact: whether `p_value` counts every permutation, or is the t approximation.
+        exact: `p_value` counts every permutation; otherwise it is the t approximation.
     """
 
     rho: float
@@ -59,25 +58,23 @@ class Correlation(NamedTuple):
 def transfer_gap(
     supervised: float | ArrayLike, zero_shot: float | ArrayLike, *, bootstrap: int = 0, seed: int = 0
 ) -> dict[str, float | int]:
-    """SUP, ZS and delta = SUP - ZS on one test set.
+    """Compute SUP, ZS and delta = SUP - ZS on one test set.
 
-    Scores go in, not predictions: so it is the same for accuracy, F1 or exact match, and what makes a score stays with
-    the task. Give one number each; or one for each item that *both* systems were scored on, in the same order. An item
-    is whatever the score is a mean over: a test example (accuracy, F1 of an answer), or a test set or seed where the
-    score is no mean over examples (span F1).
+    Pass one score each, or one score per item that *both* systems were scored on. An item is whatever the score is a
+    mean over: a test example (accuracy, answer F1), or a test set or seed where it is not (span F1).
 
     Args:
-        supervised: SUP, a score or (n,) of them, on any scale.
-        zero_shot: ZS, likewise.
+        supervised: SUP, a score or (n,) scores, on any scale.
+        zero_shot: ZS, a score or (n,) scores of the same items in the same order.
         bootstrap: resamples of delta's 95% interval over items, drawn in pairs; 0 for none.
-        seed: of the resampling.
+        seed: random seed of the resampling.
 
     Returns:
         `supervised`, `zero_shot` and `delta`, means over the items; `delta_low` and `delta_high` with a bootstrap;
         `items`, their number.
 
     Raises:
-        InputError: no items, unequal numbers of them, or one that is not finite.
+        InputError: no items, unequal numbers of items, or a score that is not finite.
     """
     sup, zs = (np.atleast_1d(np.asarray(scores, dtype=np.float64)) for scores in (supervised, zero_shot))
     _check_paired(sup, zs, "supervised", "zero-shot")
@@ -94,22 +91,19 @@ def transfer_gap(
 
 
 def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | ArrayLike) -> Correlation:
-    """Spearman's rank correlation of alignment and delta over the runs of a grid.
+    """Compute Spearman's rank correlation of alignment and delta over the runs of a grid.
 
-    It is negative where better alignment goes with a smaller gap. The paper prints the strength of that (0.727 on
-    XNLI, 0.781 on NER) without the sign.
-
-    The p-value is the share of all orders of the runs whose rho is at least as far from 0, ties kept: exact for up to
-    12 runs, where the usual t approximation is off; beyond that it is the approximation. It takes runs as independent,
-    which those that share a transformation or an objective are not.
+    It is negative where better alignment goes with a smaller gap; the paper prints it without the sign (0.727 on XNLI,
+    0.781 on NER). The p-value is exact up to 12 runs, where the t approximation is inaccurate. It treats runs as
+    independent, which runs that share a transformation or an objective are not.
 
     Args:
-        alignments: (n,) one a run, any scale.
-        gaps: (n,) delta of the same runs.
+        alignments: (n,) alignment scores, one per run, on any scale.
+        gaps: (n,) deltas of the same runs.
 
     Raises:
-        InputError: fewer than 3 runs, unequal numbers, a value that is not finite, or a side with all values equal,
-            where ranks say nothing.
+        InputError: fewer than 3 runs, unequal numbers of values, a value that is not finite, or all values of one side
+            equal.
     """
     from scipy.stats import rankdata, spearmanr  # takes most of a second
 
@@ -118,12 +112,10 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     _check_paired(alignment, delta, "alignment", "delta")
     runs = len(alignment)
     if runs < 3:
-        raise InputError(f"Spearman's rho over {runs} runs says nothing: at least 3 are needed")
+        raise InputError(f"Spearman's rho needs at least 3 runs, got {runs}")
     for values, name in ((alignment, "alignment"), (delta, "delta")):
         if (values == values[0]).all():
-            raise InputError(
-                f"Spearman's rho: {name} is {values[0]:g} in all {runs} runs, so there is nothing to rank"
-            )
+            raise InputError(f"Spearman's rho: {name} is {values[0]:g} in all {runs} runs, so ranks are undefined")
     # Twice the rank, because the rank of ties is a half: sums of whole numbers compare exactly.
     x, y = (np.rint(2 * rankdata(values)).astype(np.int64) for values in (alignment, delta))
     centre = runs * (runs + 1) ** 2
@@ -134,13 +126,13 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
 
 
 def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
-    """Share of the orders of y whose sum of products with x is at least as far from the mean over all orders.
+    """Compute the share of orders of y whose sum of products with x is as far from the mean as the given one's.
 
-    Counted instead of listed: after some of x, all that matters of an order is which y they took and the sum.
+    Orders are counted, not listed: only the set of values of y used so far and the sum matter.
 
     Args:
         x: int64 (n,), doubled ranks.
-        y: int64 (n,), likewise.
+        y: int64 (n,), doubled ranks.
     """
     centre = len(x) * (len(x) + 1) ** 2
     largest = int(np.sort(x) @ np.sort(y))
@@ -161,9 +153,9 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
 def _check_paired(one: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
     if one.ndim != 1 or one.shape != other.shape:
         raise InputError(
-            f"{name} scores have shape {one.shape} and {other_name} scores {other.shape}: one number each for the "
-            "same items, in the same order, is needed"
+            f"{name} scores have shape {one.shape} and {other_name} scores {other.shape}: one number each for "
+            "the same items is needed"
         )
     for values, side in ((one, name), (other, other_name)):
         for at in np.flatnonzero(~np.isfinite(values))[:1].tolist():
-            raise InputError(f"{side} score {at} is {values[at]}: leave out the runs that have no score")
+            raise InputError(f"{side} score {at} is {values[at]}. Remove runs without a score.")

@@ -1,11 +1,13 @@
-"""Word and sentence vectors of plain texts."""
+"""Word and sentence vectors of plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling
@@ -13,18 +15,29 @@ from hf_xalign.data.limits import position_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
-from hf_xalign.modeling.languages import language_context
 
 SENTENCE_POOLINGS = ("mean", "cls")
 
 
 class EncodedText(NamedTuple):
-    """One text's words and vectors: float32 (words, layers, dim); a word without a subword has a zero vector."""
+    """Words of a text and their vectors, float32 (words, layers, dim). A word without a subword has a zero vector."""
 
     words: list[str]
     vectors: torch.Tensor
+
+
+def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Group row numbers by `source_lang`: sorted language codes -> ascending int64 row numbers."""
+    languages = np.asarray(dataset["source_lang"][:])
+    return {language: np.flatnonzero(languages == language) for language in sorted(set(languages.tolist()))}
+
+
+def side_language(rows: Dataset, side: str) -> str | None:
+    """Return the language code of one side of single-language rows, or None without a language column."""
+    return rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
 
 
 def encode_words(
@@ -37,21 +50,32 @@ def encode_words(
     lang: str = "en",
     batch_size: int = 64,
 ) -> list[EncodedText]:
-    """Contextual word vectors of texts.
+    """Compute contextual word vectors.
 
     Args:
         model: the encoder, on any device.
         tokenizer: its fast tokenizer.
         texts: one text or several.
-        layers: which layers: -1 the last, 0 the embeddings.
-        pooling: which subwords make a word's vector: `first`, `last`, `mean`.
-        lang: language code of the texts, which decides how words are split, and through which map they go, or which
-            language embedding they get, where a model has one for each language.
-        batch_size: texts a forward pass.
+        layers: -1 is the last layer, 0 the embeddings.
+        pooling: subwords that make a word's vector: `first`, `last` or `mean`.
+        lang: language code of the texts. It selects the word splitter, and the map or language embedding of a model
+            that has one per language.
+        batch_size: texts per forward pass.
 
     Raises:
         InputError: the tokenizer has no `word_ids`.
-        ValueError: a layer that the encoder does not have.
+        ValueError: the encoder does not have such a layer.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
+        >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+        >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
+        >>> encoded.words, encoded.vectors.shape
+        (['The', 'cat'], torch.Size([2, 2, 8]))
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
@@ -77,25 +101,34 @@ def encode_sentences(
     batch_size: int = 64,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Sentence vectors of texts under one pooling, float32 (texts, layers, dim) on the CPU.
+    """Compute sentence vectors, float32 (texts, layers, dim) on the CPU.
 
     Args:
         model: the encoder, on any device.
         tokenizer: its tokenizer.
-        texts: one text or several; longer ones are cut at `max_length` tokens (default the model's limit).
-        layers: which layers: -1 the last, 0 the embeddings.
-        pooling: `mean` over all tokens (special ones too), or `cls`, the first token.
-        lang: language code of the texts, which decides through which map they go, or which language embedding they
-            get, where a model has one for each language. Default: the map that `set_language` chose.
-        batch_size: texts a forward pass.
-        max_length: tokens a text at most.
+        texts: one text or several.
+        layers: -1 is the last layer, 0 the embeddings.
+        pooling: `mean` over all tokens, special ones included, or `cls` for the first token.
+        lang: language code of the texts, for a model with one map or embedding per language. By default the map that
+            `set_language` chose.
+        batch_size: texts per forward pass.
+        max_length: longer texts are truncated to this many tokens; the model's limit by default.
 
     Raises:
-        InputError: an unknown pooling, a layer that the encoder does not have, or a language that it does not know; no
-            language for an encoder with language embeddings.
+        InputError: an unknown pooling, layer or language, or no language for a model with language embeddings.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
+        >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+        >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
+        torch.Size([2, 1, 8])
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
-        raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: give lang, that of the texts")
+        raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
     with language_context(model, lang):
         return encode_pooled_sentences(
             model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
@@ -114,28 +147,28 @@ def encode_pooled_sentences(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Sentence vectors under several poolings from one pass of the encoder.
+    """Compute sentence vectors under several poolings in one pass of the encoder.
 
     Args:
         model: the encoder, on any device.
         tokenizer: its tokenizer.
-        texts: one text or several; longer ones are cut at `max_length` tokens (default the model's limit).
-        layers: which layers: -1 the last, 0 the embeddings.
-        poolings: any of `mean` over all tokens (special ones too) and `cls`, the first token.
-        batch_size: texts a forward pass.
-        max_length: tokens a text at most.
-        dtype: autocast dtype of the forward passes, or None. Pooling is float32 in any case.
+        texts: one text or several.
+        layers: -1 is the last layer, 0 the embeddings.
+        poolings: any of `mean` (all tokens, special ones included) and `cls` (the first token).
+        batch_size: texts per forward pass.
+        max_length: longer texts are truncated to this many tokens; the model's limit by default.
+        dtype: autocast dtype of the forward passes, or None. Pooling is always float32.
         desc: label of the progress bar, or None.
 
     Returns:
         For each pooling float32 (texts, layers, dim), on the CPU.
 
     Raises:
-        InputError: an unknown pooling, or a layer that the encoder does not have.
+        InputError: an unknown pooling or layer.
     """
     for pooling in poolings:
         if pooling not in SENTENCE_POOLINGS:
-            raise InputError(f"pooling={pooling!r}: a sentence is pooled by mean or cls")
+            raise InputError(f"pooling={pooling!r}: choose mean or cls")
     texts = [texts] if isinstance(texts, str) else list(texts)
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids

@@ -1,0 +1,93 @@
+"""Bad inputs of the searches."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import torch
+from support.nearest import on_circle
+from support.refusals import assert_refused
+
+from hf_xalign.search.csls import as_tensor, nearest_neighbours
+from hf_xalign.search.ranking import nearest
+
+ONES = torch.ones(3, 4)
+NAN, INF = float("nan"), float("inf")
+
+
+def whole(message):
+    """Expression of this message and nothing else."""
+    return f"^{re.escape(message)}$"
+
+
+def calls(function, rows, **shared):
+    """Rows of a table from (arguments or options, message), all with the `shared` options."""
+    table = {}
+    for n, (given, message) in enumerate(rows):
+        args, options = ((), given) if isinstance(given, dict) else (given, {})
+        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
+    return table
+
+
+def spoilt(value, row):
+    x = torch.ones(20, 4)
+    x[row:, 2] = value
+    return x
+
+
+MATRIX = "{} vectors: expected a floating-point matrix (words, dimensions), got {} of shape {}"
+SIZES = "{} vectors have 4 dimensions and {} vectors {}: both must come from the same layers of the same model"
+BAD_ROW = "{} vectors: row {} (of 20) holds NaN or infinity: check the model that gave it"
+NO_ROWS = "{} vectors: no rows, so there is nothing to retrieve"
+RAGGED = "^{} vectors: every row needs the same number of dimensions \\(.+\\)$"
+
+
+def test_nearest_neighbours():
+    rows = [
+        ((ONES, ONES[:, :3]), whole(SIZES.format("source", "target", 3))),
+        ((ONES[:0], ONES), whole(NO_ROWS.format("source"))),
+        ((ONES, ONES[:0]), whole(NO_ROWS.format("target"))),
+        ((ONES[0], ONES), whole(MATRIX.format("source", "torch.float32", "(4,)"))),
+        ((ONES, ONES.long()), whole(MATRIX.format("target", "torch.int64", "(3, 4)"))),
+        ((spoilt(NAN, 13), ONES), whole(BAD_ROW.format("source", 13))),
+        ((ONES, spoilt(INF, 0)), whole(BAD_ROW.format("target", 0))),
+    ]
+    k = "k=0: r is a mean over at least one neighbour"
+    legacy = "legacy=True is a variant of CSLS: leave similarity at 'csls'"
+    margin = (
+        "margin: source row 1 and target row 1 have a mean cosine of -0.94 to their 1 nearest, and a ratio to zero or "
+        "less has no meaning: are these vectors zero? Otherwise use 'csls', which takes the difference"
+    )
+    options = [
+        ({"k": 0}, whole(k)),
+        ({"similarity": "dot"}, whole("similarity='dot' is not known: use 'csls', 'cosine' or 'margin'")),
+        ({"similarity": "cosine", "legacy": True}, whole(legacy)),
+        ({"similarity": "margin", "legacy": True}, whole(legacy)),
+        ({"target": on_circle(20, -20), "source": on_circle(150, 180), "similarity": "margin", "k": 1}, whole(margin)),
+    ]
+    assert_refused(calls(nearest_neighbours, rows) | calls(nearest_neighbours, options, source=ONES, target=ONES))
+    assert_refused(calls(nearest_neighbours, rows, legacy=True))
+    assert_refused(calls(as_tensor, [(([[1.0], [1.0, 2.0]], "source"), RAGGED.format("source"))]))
+
+
+def test_ranking():
+    rows = [
+        ((ONES, ONES[:, :3]), whole(SIZES.format("query", "candidate", 3))),
+        ((ONES, ONES, 1, ONES[:, :2]), whole(SIZES.format("query", "neighbourhood", 2))),
+        ((ONES[:0], ONES), whole(NO_ROWS.format("query"))),
+        ((ONES, ONES[0]), whole(MATRIX.format("candidate", "torch.float32", "(4,)"))),
+        ((spoilt(NAN, 7), ONES), whole(BAD_ROW.format("query", 7))),
+        ((ONES, spoilt(NAN, 2)), whole(BAD_ROW.format("candidate", 2))),
+        ((ONES, ONES, 1, spoilt(INF, 3)), whole(BAD_ROW.format("neighbourhood", 3))),
+    ]
+
+    def rank(queries, candidates, n=10, neighbourhood=None):
+        return nearest(queries, candidates, n, neighbourhood=neighbourhood)
+
+    options = [
+        ({"n": 0}, whole("n=0: at least one neighbour is needed")),
+        ({"k": 0}, whole("k=0: at least one neighbour is needed")),
+        ({"similarity": "margin"}, whole("similarity='margin' is not known: use 'csls' or 'cosine'")),
+    ]
+    assert_refused(calls(rank, rows) | calls(nearest, options, queries=ONES, candidates=ONES))

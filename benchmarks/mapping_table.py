@@ -1,8 +1,8 @@
-"""What maps add to the encoder, to FAO and to MAO: word retrieval and lexicon induction in several languages.
+"""Score maps on top of the encoder, FAO and MAO: word retrieval and lexicon induction in several languages.
 
-    python benchmarks/mapping_table.py --data DATA --output runs/mapping_table.json   # an hour on 2 cores, resumable
+    python benchmarks/mapping_table.py --data DATA --output runs/mapping_table.json   # an hour; resumable
     python benchmarks/mapping_table.py --data DATA --languages de --encoders raw --max_train_pairs 200 \\
-        --max_eval_pairs 50 --max_words 1000 --sentences_per_word 2                        # a trial run
+        --max_eval_pairs 50 --max_words 1000 --sentences_per_word 2                        # a trial
     python benchmarks/mapping_table.py --show runs/mapping_table.json
 
 DATA is a folder with `bitext/LANG.train.jsonl`, `bitext/LANG.test.jsonl` (columns source, target, English the target),
@@ -68,14 +68,14 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
-    from hf_xalign.recipes.parts.mapping.data import gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
     from hf_xalign.recipes.parts.mapping.sources import read_sources
     from hf_xalign.recipes.parts.parallel import load_text
 
     model, tokenizer = load_any_encoder(data, args)
     linked = load_text(data, model, tokenizer, eval_links=None)
     start = time.perf_counter()
-    corpus = gather(model, tokenizer, linked, read_sources(args), data, args)
+    corpus = extract_vectors(model, tokenizer, linked, read_sources(args), data, args)
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():

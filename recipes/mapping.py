@@ -1,21 +1,21 @@
-r"""Mapping: learn a matrix between the word vectors of two languages; the encoder is not trained.
+r"""Learn a linear map between the word vectors of two languages. The encoder is not trained.
 
-The embedded encoder and text, two or three minutes on two CPU cores, no network:
+Run on the embedded encoder and text, two or three minutes on two CPU cores, no network:
 
     python recipes/mapping.py --config recipes/configs/mapping_embedded.yaml
 
-With dictionaries, which also score bilingual lexicon induction, and text for the words' anchors:
+Learn from a dictionary, score bilingual lexicon induction, and add text for the anchors:
 
     python recipes/mapping.py --config recipes/configs/mapping_embedded.yaml --method rcsls --supervision dictionary \
         --dictionary de=en-de.train.txt --test_dictionary de=en-de.test.txt --text de=german.txt.gz en=english.txt.gz \
         --train_data de=pairs.jsonl --eval_data de=held_out.jsonl --output_dir runs/my_german
 
-`--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. It ends with what was saved where and
-the scores before and after. The folder holds the maps (`maps/de-en.safetensors`, for
-`hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card; and, of an affine map of
-the last layer of a plain encoder, an adapter that `hf_xalign.load` puts on its encoder. All of it is written at the
-end, `results.json` last. A dictionary has an entry a line, the word of the pivot (`--target_lang`) first, a tab, the
-other word; a sentence's `--text` is a line. `--dry_run` reads everything, and says what there is to learn from.
+`--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. The run prints the scores before and
+after, and where everything was saved. The output folder holds the maps (`maps/de-en.safetensors`, for
+`hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card. Affine maps of the last
+layer of a plain encoder are also saved as an adapter, which `hf_xalign.load` loads with its encoder. Files are written
+at the end, `results.json` last. A dictionary has one entry per line: the word of the pivot (`--target_lang`), a tab,
+the other word. A file of `--text` has one sentence per line. `--dry_run` reads everything and prints the plan.
 """
 
 from __future__ import annotations
@@ -33,15 +33,21 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("maps are learnt in one process: leave --num_processes out, or set it to 1")
+        raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse((DataArguments, MappingArguments), argv, description=__doc__)
     if data.compare_with:
-        raise InputError("compare_with sets training times against each other, and a map is not trained: leave it out")
+        raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
 
     from hf_xalign.data.parallel import parse_source
-    from hf_xalign.recipes.parts.mapping.data import check_spoken, gather, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import (
+        check_model_languages,
+        extract_vectors,
+        learn,
+        load_any_encoder,
+        score,
+    )
     from hf_xalign.recipes.parts.mapping.papers import paper_of
-    from hf_xalign.recipes.parts.mapping.report import announce, check_folder, finish, save
+    from hf_xalign.recipes.parts.mapping.report import check_folder, finish, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text
     from hf_xalign.record import phase, start_record
@@ -63,28 +69,28 @@ def main(argv: list[str] | None = None) -> None:
     )
     with phase(record, "loading and linking"):
         sources = read_sources(args)
-        # Before words are linked, where the arguments say the languages; else rows do.
+        # Check before word alignment if the arguments name the languages; otherwise the rows name them.
         named = [parse_source(item).source_lang for item in data.train_data]
         known = sorted({language for language in named if language})
         if None not in named:
             check_languages(sources, known, pivot, args)
         model, tokenizer = load_any_encoder(data, args)
-        check_spoken(model, [*known, pivot])
+        check_model_languages(model, [*known, pivot])
         settle_cpu(model.device.type)
         linked = load_text(data, model, tokenizer, eval_links=data.eval_links, seed=args.seed)
         languages = sorted(linked.train.unique("source_lang"))
         check_languages(sources, languages, pivot, args)
-        check_spoken(model, languages)
+        check_model_languages(model, languages)
         check_pairs(sources, linked, model.config.hidden_size, args)
-        vocabulary = check_dictionaries(sources, linked, pivot, args)
+        coverage_of_text = check_dictionaries(sources, linked, pivot, args)
     record["languages"]["others"] = languages
     record["data"], record["links"] = linked.sources | sources.used(args), linked.link_counts
-    announce(record, linked, sources, vocabulary, args)
+    print_plan(record, linked, sources, coverage_of_text, args)
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
         return
     with phase(record, "vectors"):
-        corpus = gather(model, tokenizer, linked, sources, data, args)
+        corpus = extract_vectors(model, tokenizer, linked, sources, data, args)
     with phase(record, "scoring"):
         record["scores"]["before"], before = score(corpus, args)
     maps, coverage = {}, {}
@@ -99,4 +105,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="nothing was saved; anchors made so far are kept for the same command")
+    run(main, when_interrupted="nothing was saved; the same command reuses the anchors made so far")

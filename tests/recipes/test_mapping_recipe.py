@@ -178,7 +178,7 @@ def test_on_an_adapter(files, tmp_path, languages):
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     if languages:
         french = ("--train_data", f"fr={files / 'french.tsv'}")
-        with pytest.raises(InputError, match="language='fr': this module has maps for de, en"):
+        with pytest.raises(InputError, match="language='fr': .* has maps for de, en"):
             run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
 
@@ -199,16 +199,16 @@ def test_directions_of_lexicon_induction():
     words = Matched(german.vectors, english.vectors[[0, 2]], german.words, ["dog", "cat"])
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
-    material = MappingData(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
+    corpus = MappingData(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
     one = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
     for direction, own in {"to_pivot": one, "from_pivot": one.inverse()}.items():
         args = MappingArguments(direction=direction)
-        scores, intervals = score(material, args, {"de": own})
+        scores, intervals = score(corpus, args, {"de": own})
         found = scores["de"]
         assert (found["bli_p@1_to_pivot"], found["bli_p@1_from_pivot"], found["bli_p@1"]) == (1.0, 0.5, 0.75)
         assert found["bli_p@1_oov_wrong_to_pivot"] == 1.0
         assert_rounding([found["bli_p@1_oov_wrong_from_pivot"], found["bli_coverage"]], [1 / 3, 2 / 3], operations=2)
         assert found["pool_bli"] == 2.5 and found["retrieval_mean"] == 1.0
         assert intervals["de"]["bli_p@1_from_pivot"][0] == 0.0
-        raw, _ = score(material, args)
+        raw, _ = score(corpus, args)
         assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0

@@ -1,15 +1,16 @@
-"""The settings of `recipes/mapping.py` beside those of its text."""
+"""Arguments of `recipes/mapping.py`, in addition to those of its data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_xalign.errors import InputError
+from hf_xalign.recipes.parts.common import option
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
 
-# Settings that single methods have, and the least values of numbers.
+# Arguments of single methods, and the smallest values of numbers.
 _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "centre": ("procrustes", "least_squares", "rcsls"),
     "whiten": ("vecmap", "self_learning"),
@@ -23,136 +24,93 @@ _LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 
 
 @dataclass
 class MappingArguments:
-    """What map is learnt, from what, on which vectors."""
+    """Method, supervision and vectors of a map."""
 
-    output_dir: str = field(
-        default="runs/mapping",
-        metadata={"help": "Folder of the run; one that holds a run is refused.", "group": "Run"},
+    output_dir: str = option("Run", "Output folder. A folder that holds a run is an error.", "runs/mapping")
+    overwrite_output_dir: bool = option("Run", "Replace the run in output_dir once this one is done.", False)
+    method: Method = option(
+        "Map",
+        "procrustes (RotateAlign), least_squares, rcsls, vecmap, or self_learning (VecMap's loop from a small seed "
+        "dictionary).",
+        "procrustes",
     )
-    overwrite_output_dir: bool = field(
-        default=False,
-        metadata={"help": "Lose the run that the folder holds, once this one is done.", "group": "Run"},
+    centre: bool = option(
+        "Map", "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.", True
     )
-    method: Method = field(
-        default="procrustes",
-        metadata={
-            "help": "procrustes (RotateAlign), least_squares, rcsls, vecmap, or self_learning (VecMap's loop from a "
-            "small seed dictionary).",
-            "group": "Map",
-        },
+    whiten: bool = option(
+        "Map",
+        "vecmap, self_learning: whiten and re-weight. false is the orthogonal variant of 2016, for fewer pairs than "
+        "dimensions.",
+        True,
     )
-    centre: bool = field(
-        default=True,
-        metadata={
-            "help": "procrustes, least_squares, rcsls: take the means off (NormRotateAlign); VecMap always does.",
-            "group": "Map",
-        },
+    spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False)
+    rcsls_epochs: int = option("Map", "rcsls: gradient steps over all pairs.", 10)
+    rcsls_learning_rate: float = option("Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0)
+    refine: int = option("Map", "procrustes on dictionaries: rounds of MUSE's refinement.", 0)
+    direction: Literal["to_pivot", "from_pivot"] = option(
+        "Map",
+        "to_pivot maps other languages into the pivot's space. from_pivot maps the pivot into the space of one other "
+        "language (ROTATE).",
+        "to_pivot",
     )
-    whiten: bool = field(
-        default=True,
-        metadata={
-            "help": "vecmap, self_learning: whiten and re-weight; false is the orthogonal variant of 2016, for fewer "
-            "pairs than dimensions.",
-            "group": "Map",
-        },
+    supervision: Literal["parallel", "dictionary"] = option(
+        "Map", "Learn from linked words of train_data, or from dictionary entries.", "parallel"
     )
-    spectral: bool = field(
-        default=False, metadata={"help": "rcsls: keep the singular values within 0 and 1.", "group": "Map"}
+    layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
+    pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
+    dictionary: list[str] = option(
+        "Dictionaries",
+        "Training dictionaries in MUSE's format, LANG=FILE. Each line has the pivot's word first.",
+        [],
     )
-    rcsls_epochs: int = field(default=10, metadata={"help": "rcsls: steps over all pairs.", "group": "Map"})
-    rcsls_learning_rate: float = field(
-        default=1.0, metadata={"help": "rcsls: of the first step; halved when the loss rises.", "group": "Map"}
+    test_dictionary: list[str] = option(
+        "Dictionaries",
+        "Dictionaries for scoring lexicon induction, LANG=FILE. Each line has the pivot's word first.",
+        [],
     )
-    refine: int = field(
-        default=0,
-        metadata={"help": "procrustes on dictionaries: rounds of MUSE's refinement on induced pairs.", "group": "Map"},
+    text: list[str] = option(
+        "Anchors",
+        "Monolingual text for anchors, LANG=FILE (.txt, .jsonl, .parquet, .gz) or LANG=HUB_ID. Sentences of "
+        "train_data are added.",
+        [],
     )
-    direction: Literal["to_pivot", "from_pivot"] = field(
-        default="to_pivot",
-        metadata={
-            "help": "to_pivot maps the other languages into the pivot's space; from_pivot maps the pivot into theirs "
-            "(ROTATE), and takes one language.",
-            "group": "Map",
-        },
-    )
-    supervision: Literal["parallel", "dictionary"] = field(
-        default="parallel",
-        metadata={"help": "Learn from linked words of train_data, or from dictionary entries.", "group": "Map"},
-    )
-    layers: list[int] = field(
-        default_factory=lambda: [-1],
-        metadata={"help": "Layers to map, -1 the last; ROTATE has -4 -3 -2 -1.", "group": "Map"},
-    )
-    pooling: Literal["first", "last", "mean"] = field(
-        default="mean", metadata={"help": "Which subwords make a word's vector.", "group": "Map"}
-    )
-    dictionary: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Training dictionaries in MUSE's format, LANG=FILE: an entry a line, the pivot's word first.",
-            "group": "Dictionaries",
-        },
-    )
-    test_dictionary: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Dictionaries to score lexicon induction on, LANG=FILE, the pivot's word first here too.",
-            "group": "Dictionaries",
-        },
-    )
-    text: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Text of one language for anchors, LANG=FILE (.txt, .jsonl, .parquet, .gz) or LANG=HUB_ID; the "
-            "sides of train_data are added.",
-            "group": "Anchors",
-        },
-    )
-    max_words: int = field(
-        default=20_000, metadata={"help": "Anchors for the so many most frequent words.", "group": "Anchors"}
-    )
-    sentences_per_word: int = field(
-        default=100, metadata={"help": "Sentences that a word's anchor is a mean of, at most.", "group": "Anchors"}
-    )
-    batch_size: int = field(default=64, metadata={"help": "Sentences a forward pass.", "group": "Run"})
-    device: str | None = field(
-        default=None, metadata={"help": "cpu, cuda, ...; by default the accelerator, if there is one.", "group": "Run"}
-    )
-    seed: int = field(default=0, metadata={"help": "Of self_learning and of bootstrap intervals.", "group": "Run"})
+    max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
+    sentences_per_word: int = option("Anchors", "Maximum number of sentences averaged into an anchor.", 100)
+    batch_size: int = option("Run", "Sentences per forward pass.", 64)
+    device: str | None = option("Run", "cpu, cuda, ... The default is the accelerator, or the CPU without one.", None)
+    seed: int = option("Run", "Seed of self_learning and of bootstrap intervals.", 0)
 
     def __post_init__(self) -> None:
         for name, methods in _METHODS_OF.items():
             if self.method not in methods and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise InputError(
-                    f"{name}={getattr(self, name)} is of method={' or '.join(methods)}: leave it out with "
-                    f"method={self.method}"
+                    f"{name}={getattr(self, name)} needs method={' or '.join(methods)}. Remove it for "
+                    f"method={self.method}."
                 )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
-                raise InputError(f"{name}={getattr(self, name)}: it is at least {least}")
+                raise InputError(f"{name}={getattr(self, name)}: must be at least {least}.")
         if not self.layers or len(set(self.layers)) < len(self.layers):
-            raise InputError(f"layers={self.layers}: each layer once, and at least one")
+            raise InputError(f"layers={self.layers}: name at least one layer, and each layer once.")
         if self.method == "self_learning" and (self.supervision != "dictionary" or len(self.layers) > 1):
             raise InputError(
-                "method=self_learning starts from a seed dictionary, on one layer: set supervision=dictionary, "
-                "dictionary=LANG=FILE and one of layers"
+                "method=self_learning needs a seed dictionary and one layer. Set supervision=dictionary, "
+                "dictionary=LANG=FILE and one layer."
             )
         if self.refine and (self.supervision != "dictionary" or len(self.layers) > 1):
-            raise InputError(
-                "refine: MUSE's refinement is for method=procrustes with supervision=dictionary, on one layer"
-            )
+            raise InputError("refine needs method=procrustes, supervision=dictionary and one layer.")
         if self.supervision == "dictionary" and not self.dictionary:
-            raise InputError("supervision=dictionary: name the training dictionaries by dictionary=LANG=FILE")
+            raise InputError("supervision=dictionary needs training dictionaries: set dictionary=LANG=FILE.")
 
     def changed(self) -> dict[str, Any]:
-        """The settings that differ from their defaults, without the folder."""
+        """Return the arguments that differ from their defaults, without the output folder."""
         from hf_xalign.config import non_default_fields
 
         found = non_default_fields(self)
         return {name: value for name, value in found.items() if name not in ("output_dir", "overwrite_output_dir")}
 
     def formula(self) -> str:
-        """What the map solves, as plain text."""
+        """Return the objective of the map as plain text."""
         formulas = {
             "procrustes": "W = argmin ||X_s W^T - X_t||, W^T W = 1",
             "least_squares": "W = argmin ||X_s W^T - X_t||",

@@ -1,4 +1,4 @@
-"""What maps are learnt from and scored on: linked words, anchors, dictionaries."""
+"""Vectors of linked words and anchors: extract them, learn maps from them and score the maps."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
@@ -37,23 +37,23 @@ from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, pairs_of
 from hf_xalign.recipes.parts.parallel import LinkedText
 
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Of vectors of a language and of the pivot."""
+"""Map vectors of a language and of the pivot to the space in which they are compared."""
 
-# Precisions and their intervals, of what `lexicon_induction` returns.
+# Precisions that `lexicon_induction` returns with intervals.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
 
 
 @dataclass
 class MappingData:
-    """The encoder's vectors of a run's text.
+    """Vectors of a run's text.
 
     Attributes:
         model: the encoder, with its adapters if it has any.
         tokenizer: its fast tokenizer.
         pivot: the pivot language.
-        training: linked words of the training text, by language; empty where dictionaries are the supervision.
-        held_out: linked words of the held-out text, by language.
-        anchors: by language, the pivot's too; empty without dictionaries.
+        training: linked words of the training text by language; empty with supervision=dictionary.
+        held_out: linked words of the held-out text by language.
+        anchors: anchors by language, including the pivot; empty without dictionaries.
         dictionaries: training entries by language.
         test_dictionaries: test entries by language.
     """
@@ -69,11 +69,11 @@ class MappingData:
 
 
 def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An encoder, or an adapter (MAO's, say) on its encoder, on the run's device; of a task model its encoder.
+    """Load the encoder, with its adapter if the name is an adapter's; of a task model, take the encoder.
 
     Raises:
-        InputError: there is none of that name, or it cannot be read; a task model with an adapter; no fast tokenizer,
-            no such layer or device.
+        InputError: model, tokenizer, layer or device cannot be found; the tokenizer is slow; or a task model has an
+            adapter.
     """
     device = _device(args.device)
     name = data.model_name_or_path
@@ -81,41 +81,43 @@ def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTr
     inner: Any = model.get_base_model() if isinstance(model, PeftModel) else model
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
-            raise InputError(f"model_name_or_path={name}: a task model with an adapter; name the encoder or adapter")
+            raise InputError(
+                f"model_name_or_path={name} has a task head and an adapter. Name the encoder or the adapter."
+            )
         model = backbone_of(inner)
-    layer_index(args.layers, model.config.num_hidden_layers)  # raises where it has no such layer
+    layer_index(args.layers, model.config.num_hidden_layers)  # raises for an unknown layer
     path = resolve_model(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"model_name_or_path={name}: no tokenizer that can be read ({reason})") from error
+        raise InputError(f"model_name_or_path={name}: the tokenizer cannot be loaded ({reason}).") from error
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
 
 
 def _device(name: str | None) -> torch.device:
-    """The device of that name, by default the accelerator, if there is one."""
+    """Return the named device, by default the accelerator or the CPU."""
     if name is None:
         return torch.accelerator.current_accelerator() or torch.device("cpu")
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device={name}: not to be had here ({str(error).splitlines()[0]})") from error
+        raise InputError(f"device={name} is not available ({str(error).splitlines()[0]}).") from error
 
 
-def check_spoken(model: PreTrainedModel, languages: Iterable[str]) -> None:
-    """Refuse languages that an encoder with a map for each language has none for.
+def check_model_languages(model: PreTrainedModel, languages: Iterable[str]) -> None:
+    """Check that an encoder with one map per language has a map for each language.
 
     Raises:
-        InputError: naming the language.
+        InputError: a language has no map.
     """
     for language in languages:
         with language_context(model, language):
             pass
 
 
-def gather(
+def extract_vectors(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     linked: LinkedText,
@@ -123,7 +125,7 @@ def gather(
     data: DataArguments,
     args: MappingArguments,
 ) -> MappingData:
-    """Run the encoder over everything that the maps are learnt from and scored on."""
+    """Run the encoder over all text that maps are learnt from and scored on."""
     pivot = data.target_lang
     options: dict[str, Any] = {
         "layers": args.layers,
@@ -138,8 +140,8 @@ def gather(
             own = pairs_of(linked.train, language)
             training[language] = linked_vectors(model, tokenizer, own, desc=f"Linked words, {language}", **options)
     anchors = {}
-    if anchored := sources.anchored(args):
-        for language in [*sorted(anchored), pivot]:
+    if needed := sources.anchor_languages(args):
+        for language in [*sorted(needed), pivot]:
             anchors[language] = make_anchors(
                 model,
                 tokenizer,
@@ -155,14 +157,13 @@ def gather(
 
 
 def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
-    """Learn the map of one language by the settings.
+    """Learn the map of one language.
 
     Returns:
-        The map, from the language to the pivot or the other way round as the settings say, and what of the training
-        dictionary it was learnt from.
+        The map in the run's direction, and the coverage of the training dictionary (None with parallel supervision).
 
     Raises:
-        InputError: what the method refuses, with the language.
+        InputError: the method's error, with the language in front.
     """
     try:
         return _learn(corpus, language, args)
@@ -216,13 +217,18 @@ def _learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[
 def score(
     corpus: MappingData, args: MappingArguments, maps: Mapping[str, LanguageMap] | None = None
 ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
-    """Word retrieval and lexicon induction for each language, on the layers of the maps, mapped or not.
+    """Score word retrieval and lexicon induction of each language and layer.
+
+    Args:
+        corpus: vectors of the run's text.
+        args: arguments of the run.
+        maps: map of each language; by default vectors are compared without a map.
 
     Returns:
-        `{language: {metric: value}}`: `retrieval_<pooling>` with its directions, types and pool, as of
-        [`~hf_xalign.evaluation.score_retrieval`]; `bli_p@K` (mean of both directions), `bli_p@K_to_pivot`,
-        `bli_p@K_from_pivot`, and the share `bli_coverage` of entries; with several layers each name ends in `, layer
-        n`. And the 95% intervals of the `_to_pivot` and `_from_pivot` precisions, `{language: {metric: [low, high]}}`.
+        Scores `{language: {metric: value}}` and 95% intervals `{language: {metric: [low, high]}}`. Metrics are
+        `retrieval_<pooling>` with directions, types and pool, as in [`~hf_xalign.evaluation.score_retrieval`];
+        `bli_p@K` (mean of both directions), `bli_p@K_to_pivot` and `bli_p@K_from_pivot`, which have intervals; and
+        `bli_coverage`, the share of usable entries. With several layers each name ends in `, layer n`.
     """
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}
@@ -261,8 +267,10 @@ def _induction(
     own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
     source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
     test = corpus.test_dictionaries[language]
-    # As anchors are called, so that a test entry finds its words as a training entry does.
-    entries = list(zip(_named([other for _, other in test], own), _named([word for word, _ in test], pivot)))
+    # Test words match anchors as training words do, also in another case.
+    entries = list(
+        zip(_anchor_words([other for _, other in test], own), _anchor_words([word for word, _ in test], pivot))
+    )
     to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, seed=seed)
     entries = [(word, other) for other, word in entries]
     from_pivot = lexicon_induction(target, source, pivot.words, own.words, entries, seed=seed)
@@ -279,14 +287,14 @@ def _induction(
 
 
 def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:
-    """What takes vectors of a language and of the pivot to where they are compared."""
+    """Return the projection by a map, or the identity without one."""
     if one is None:
         return lambda source, target: (source, target)
     own, pivot = SIDES if args.direction == "to_pivot" else SIDES[::-1]
     return lambda source, target: (one.project(source, own), one.project(target, pivot))
 
 
-def _named(words: Sequence[str], anchors: Anchors) -> list[str]:
-    """Words as the anchors have them; one without an anchor as it is."""
+def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:
+    """Return words as the anchors spell them; words without an anchor stay."""
     rows = anchors.lookup(words).tolist()
     return [word if row < 0 else anchors.words[row] for word, row in zip(words, rows)]

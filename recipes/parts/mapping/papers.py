@@ -1,4 +1,4 @@
-"""The paper of each method of `recipes/mapping.py`, for record and card."""
+"""Papers of the mapping methods, for `results.json` and the model card."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _SELF_LEARNING = _paper(
 
 
 def paper_of(args: MappingArguments) -> Paper:
-    """`title`, `id` and `bibtex` of the paper that the settings follow."""
+    """Return `title`, `id` and `bibtex` of the method's paper."""
     if args.method == "procrustes":
         return _MUSE if args.refine else _ROTATE
     if args.method == "vecmap":

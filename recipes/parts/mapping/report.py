@@ -1,4 +1,4 @@
-"""What the mapping recipe tells its user, and what it leaves in the folder."""
+"""Summary, files and model card of a mapping run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hf_xalign.modeling.xalign.align_matrix import map_adapter
 from hf_xalign.recipes.parts.common import adapter_entry
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData
-from hf_xalign.recipes.parts.mapping.sources import Known, Sources
+from hf_xalign.recipes.parts.mapping.sources import Sources, TextCoverage
 from hf_xalign.recipes.parts.parallel import EVAL_LINKS, LinkedText, describe_links
 from hf_xalign.record import finish_record, write_record
 from hf_xalign.tables import format_table
@@ -29,49 +29,47 @@ MAPS = "maps"
 
 
 def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
-    """Refuse a folder that holds another run, or that cannot be written to.
+    """Check that the output folder holds no other run and can be written to.
 
     Args:
-        folder: the folder.
-        encoder: the encoder's name or folder, which must be another.
-        overwrite: take one that holds a run, which stays until there is a new result.
+        folder: output folder.
+        encoder: name or folder of the encoder.
+        overwrite: accept a folder with a run; its files stay until the new result is ready.
 
     Raises:
-        InputError: it holds a run or the encoder, or cannot be written to.
+        InputError: the folder holds a run or the encoder, or cannot be written to.
     """
     if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
-        raise InputError(f"output_dir={folder} holds the encoder that the maps belong to: give another output_dir")
+        raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
     found = [*signs_of_run(folder), *(f"{MAPS}/{path.name}" for path in _maps_in(folder))]
     if found and not overwrite:
         raise InputError(
-            f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, or "
-            "overwrite_output_dir=true to lose it"
+            f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
+            "overwrite_output_dir=true to replace it."
         )
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise InputError(
-            f"output_dir={folder}: {nearest} is no folder that can be written to; give another output_dir"
-        )
+        raise InputError(f"output_dir={folder}: {nearest} is not a writable folder. Use another output_dir.")
 
 
-def announce(
+def print_plan(
     record: Mapping[str, Any],
     linked: LinkedText,
     sources: Sources,
-    vocabulary: Mapping[str, Known],
+    coverage: Mapping[str, TextCoverage],
     args: MappingArguments,
 ) -> None:
-    """Print the data and what will be learnt from it, and what of it will not be used."""
+    """Print the data, the map to learn, and the data that stays unused."""
     layers = ", ".join(map(str, args.layers))
     languages = record["languages"]["others"]
     print(f"encoder  {record['base_model']['name']}, layers {layers}, {args.pooling} pooling")
     print("\n".join(describe_links(record["links"], linked.evaluation)))
-    for language, known in vocabulary.items():
+    for language, text in coverage.items():
         covered = (
             f"; {usable:,} of {total:,} entries of {name} have both words there"
-            for name, (total, usable) in known.entries.items()
+            for name, (total, usable) in text.entries.items()
         )
-        print(f"anchors  {language}: of {known.sentences:,} sentences, {known.words:,} words" + "".join(covered))
+        print(f"anchors  {language}: of {text.sentences:,} sentences, {text.words:,} words" + "".join(covered))
     print(f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}")
     if args.dictionary and args.supervision == "parallel":
         print("unused   dictionary: supervision=parallel; set supervision=dictionary to learn from it")
@@ -90,12 +88,12 @@ def save(
     coverage: Mapping[str, Coverage | None],
     folder: Path,
 ) -> dict[str, str]:
-    """Write links, maps and, where there can be one, an adapter in the place of an earlier run, and note them.
+    """Replace an earlier run's files by the evaluation links, the maps and, if possible, an adapter.
 
-    An adapter is an affine map of the last layer, on an encoder that has no adapter yet.
+    An adapter is possible for affine maps of the last layer on an encoder without adapters.
 
     Returns:
-        What was saved where.
+        The folder of each kind of file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_run(folder)
@@ -119,7 +117,7 @@ def save(
         print(f"adapter  none: {error}")
         return saved
     config = adapter.active_peft_config
-    config.revision = record["settings"].get("model_revision")  # where `hf_xalign.load` looks for the encoder
+    config.revision = record["settings"].get("model_revision")  # `hf_xalign.load` loads the encoder at this revision
     adapter.save_pretrained(str(folder))
     record["adapter"] = adapter_entry(config)
     return {"adapter": str(folder), **saved}
@@ -130,7 +128,7 @@ def _maps_in(folder: Path) -> list[Path]:
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
-    """Write the model card, then `results.json`, which says that the run is whole; print table and intervals."""
+    """Write the model card and then `results.json`, which marks the run complete; print the scores."""
     finish_record(
         record,
         {

@@ -1,4 +1,4 @@
-"""The dictionaries and the monolingual text of a mapping run: read, and checked before the encoder runs."""
+"""Read a mapping run's dictionaries and monolingual text, and check them before the encoder runs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from hf_xalign.record import hub_id
 Entries = list[tuple[str, str]]
 """(pivot's word, other word) pairs."""
 
-# A dictionary with more than so many times the entries when turned round is refused.
-_TURNED = 2
+# A dictionary is refused if reversing its columns would make this many times more entries usable.
+_REVERSED = 2
 
 
 @dataclass
 class Sources:
-    """What a run reads beside parallel text.
+    """Dictionaries and monolingual text of a mapping run.
 
     Attributes:
         dictionaries: training entries by language.
         test_dictionaries: test entries by language.
         texts: monolingual text by language.
-        about: the record's entries of `dictionary`, `test_dictionary` and `text`.
+        about: entries of `results.json` for `dictionary`, `test_dictionary` and `text`.
     """
 
     dictionaries: dict[str, Entries]
@@ -44,29 +44,29 @@ class Sources:
     texts: dict[str, list[Dataset]]
     about: dict[str, list[dict[str, Any]]]
 
-    def anchored(self, args: MappingArguments) -> set[str]:
-        """The languages that need anchors, the pivot left out."""
+    def anchor_languages(self, args: MappingArguments) -> set[str]:
+        """Return the languages that need anchors, without the pivot."""
         return {*self.test_dictionaries, *(self.dictionaries if args.supervision == "dictionary" else ())}
 
     def used(self, args: MappingArguments) -> dict[str, list[dict[str, Any]]]:
-        """The record's entries of what the run makes use of."""
+        """Return the entries of `results.json` for the files that this run uses."""
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.about.items() if entries and name != unused}
 
     def sentences(self, language: str, linked: LinkedText, pivot: str) -> list[str]:
-        """The text that a language's anchors are of: its own, then its side of the training pairs."""
+        """Return the text for a language's anchors: its monolingual text, then its side of the training pairs."""
         rows = linked.train["target"] if language == pivot else pairs_of(linked.train, language)["source"]
         return list(chain(*(part["text"][:] for part in self.texts.get(language, [])), rows[:]))
 
 
-class Known(NamedTuple):
-    """What the text of a language has of its dictionaries.
+class TextCoverage(NamedTuple):
+    """How much of a language's dictionaries its text covers.
 
     Attributes:
-        sentences: sentences of the text.
-        words: words in it, in lower case.
-        entries: by argument (`dictionary`, `test_dictionary`): entries, and those of which the text of both languages
-            has the word.
+        sentences: number of sentences in the text.
+        words: number of distinct lower-case words in the text.
+        entries: for each argument (`dictionary`, `test_dictionary`) the number of entries, and the number of entries
+            with both words in the text.
     """
 
     sentences: int
@@ -75,10 +75,10 @@ class Known(NamedTuple):
 
 
 def read_sources(args: MappingArguments) -> Sources:
-    """Read all dictionaries and texts that the settings name.
+    """Read the dictionaries and texts that the arguments name.
 
     Raises:
-        InputError: an item without language, or a file that cannot be read.
+        InputError: an item names no language, or a file cannot be read.
     """
     about: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
@@ -97,53 +97,47 @@ def read_sources(args: MappingArguments) -> Sources:
 
 
 def check_languages(sources: Sources, languages: Collection[str], pivot: str, args: MappingArguments) -> None:
-    """Refuse dictionaries and text that nothing is made of, and languages without what their map is made of.
-
-    Args:
-        sources: what was read.
-        languages: the languages of the training pairs.
-        pivot: the pivot.
-        args: the settings.
+    """Check that the dictionaries and texts fit the languages of the training pairs.
 
     Raises:
-        InputError: naming the argument and the language.
+        InputError: a language has no dictionary to learn from, or a dictionary or text would stay unused.
     """
     there = ", ".join(sorted(languages))
     if args.direction == "from_pivot" and len(languages) > 1:
         raise InputError(
-            f"direction=from_pivot maps {pivot} into the space of one language, and train_data has {there}: choose one"
+            f"direction=from_pivot maps {pivot} into the space of one language, but train_data has {there}. Keep one."
         )
     for name, found in (("dictionary", sources.dictionaries), ("test_dictionary", sources.test_dictionaries)):
         if strange := sorted(set(found) - set(languages)):
-            raise InputError(f"{name}: there is one of {strange[0]}, and train_data has {there} only; leave it out")
+            raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
     if args.supervision == "dictionary" and (missing := sorted(set(languages) - set(sources.dictionaries))):
-        raise InputError(f"dictionary: none for {', '.join(missing)}, which train_data has; name one as {missing[0]}=")
-    anchored = sources.anchored(args)
+        raise InputError(f"dictionary: none for {', '.join(missing)}. Add --dictionary {missing[0]}=FILE.")
+    anchored = sources.anchor_languages(args)
     if strange := sorted(set(sources.texts) - (anchored | {pivot} if anchored else set())):
         raise InputError(
-            f"text: there is some of {strange[0]}, and anchors are made for languages with a test_dictionary, or with "
-            "a dictionary and supervision=dictionary; name one, or leave the text out"
+            f"text: {strange[0]} needs no anchors. Remove its text, or add a test_dictionary, or a dictionary with "
+            "supervision=dictionary."
         )
 
 
 def check_pairs(sources: Sources, linked: LinkedText, size: int, args: MappingArguments) -> None:
-    """Refuse a language without linked words to score or to learn from, or with too few pairs for the method.
+    """Check that every language has linked words to score, and enough pairs for the method.
 
     Args:
-        sources: what was read.
-        linked: the text.
+        sources: dictionaries and monolingual text.
+        linked: word-aligned parallel text.
         size: dimensions of the encoder's vectors.
-        args: the settings.
+        args: arguments of the run.
 
     Raises:
-        InputError: naming the argument and the language.
+        InputError: a language has no linked words, or too few pairs for the method.
     """
     for language in sorted(linked.train.unique("source_lang")):
         counts = {}
         for name, dataset in (("train_data", linked.train), ("eval_data (or eval_links)", linked.evaluation)):
             counts[name] = sum(map(len, pairs_of(dataset, language)["links"][:]))
             if not counts[name]:
-                raise InputError(f"{name}: no linked words in {language}, which train_data has; name more text in it")
+                raise InputError(f"{name}: no linked words in {language}. Add more text.")
         if args.supervision == "dictionary":
             pairs, what = len(set(sources.dictionaries[language])), "dictionary entries"
         else:
@@ -152,24 +146,24 @@ def check_pairs(sources: Sources, linked: LinkedText, size: int, args: MappingAr
         if pairs < size and (whitens or args.method == "least_squares"):
             remedy = "whiten=false, the orthogonal variant" if whitens else "method=procrustes"
             raise InputError(
-                f"method={args.method}: {pairs} {what} in {language} are fewer than the encoder's {size} dimensions; "
-                f"give more, or set {remedy}"
+                f"method={args.method}: {pairs} {what} in {language} are fewer than the encoder's {size} dimensions. "
+                f"Add more, or set {remedy}."
             )
 
 
 def check_dictionaries(
     sources: Sources, linked: LinkedText, pivot: str, args: MappingArguments
-) -> Mapping[str, Known]:
-    """Look the dictionaries' words up in the text that anchors will be made of.
+) -> Mapping[str, TextCoverage]:
+    """Look up the dictionaries' words in the text for the anchors.
 
     Returns:
-        What was found, for each language with anchors and for the pivot; empty without anchors.
+        The coverage of each language with anchors and of the pivot; empty if no language needs anchors.
 
     Raises:
-        InputError: a dictionary of which no entry, or that turned round would have more than twice the entries, whose
-            words are both in the text.
+        InputError: no entry of a dictionary has both words in the text, or reversing its columns would more than
+            double the usable entries.
     """
-    languages = sorted(sources.anchored(args))
+    languages = sorted(sources.anchor_languages(args))
     if not languages:
         return {}
     words, sizes = {}, {}
@@ -186,45 +180,44 @@ def check_dictionaries(
             if language not in lexicon:
                 continue
             own = set(lexicon[language])
-            usable, turned = (
+            usable, backwards = (
                 sum(lower_word(a, first) in words[first] and lower_word(b, second) in words[second] for a, b in own)
                 for first, second in ((pivot, language), (language, pivot))
             )
             files = ", ".join(entry["source"] for entry in sources.about[name] if entry["language"] == language)
-            if turned > _TURNED * usable:
+            if backwards > _REVERSED * usable:
                 raise InputError(
-                    f"{name} {files}: of {len(own)} entries {usable} have both words in the text, and {turned} if "
-                    f"turned round; the word in {pivot} comes first in a line, then the one in {language}"
+                    f"{name} {files}: {usable} of {len(own)} entries have both words in the text, {backwards} with "
+                    f"the columns reversed. Put the word in {pivot} first in each line, then the word in {language}."
                 )
             if not usable:
                 raise InputError(
                     f"{name} {files}: none of {len(own)} entries has its words in {pivot} and in {language} in the "
-                    "text that anchors are made of; give more text, or a dictionary of these languages"
+                    "text for the anchors. Add more text, or use a dictionary of these languages."
                 )
             entries[name] = (len(own), usable)
-        found[language] = Known(sizes[language], len(words[language]), entries)
-    return {**found, pivot: Known(sizes[pivot], len(words[pivot]), {})}
+        found[language] = TextCoverage(sizes[language], len(words[language]), entries)
+    return {**found, pivot: TextCoverage(sizes[pivot], len(words[pivot]), {})}
 
 
 def pairs_of(dataset: Dataset, language: str) -> Dataset:
-    """The pairs of one language; there may be none."""
+    """Select the pairs of one language."""
     return dataset.select(np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language))
 
 
 def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
-    """(item, source, language) of each."""
+    """Split items into (item, source, language)."""
     found = []
     for item in items:
         source, language = parse_source(item)
         if language is None:
-            other = "the other side" if name != "text" else "the text"
-            raise InputError(f"{name}={item}: say the language of {other}, as in de={item}")
+            raise InputError(f"{name}={item}: the language is missing. Write it in front, as in de={item}.")
         found.append((item, source, language))
     return found
 
 
 def _about(item: str, source: str, language: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
-    """The record's entry of a file, whose fingerprint is its content's, or of a dataset of the Hub."""
+    """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = None if text is None else text._fingerprint
     if path.is_file():

@@ -1,4 +1,4 @@
-"""W&B runs made offline, and read back from the files that they leave."""
+"""Offline W&B runs, and a reader of their files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @contextlib.contextmanager
 def offline(folder, **environment):
-    """Runs go into `folder`, all of them, whatever came before: W&B reads its environment once a process."""
+    """Write runs to `folder`. The teardown is needed because W&B reads its environment once per process."""
     import wandb
 
     with pytest.MonkeyPatch.context() as patch:

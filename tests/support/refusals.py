@@ -1,4 +1,4 @@
-"""Tables of bad inputs: what a room refuses, and in which words."""
+"""Tables of bad inputs and their error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def assert_refused(
     folder: Path | None = None,
     error: type[Exception] = InputError,
 ) -> None:
-    """Run every row of a table, and fail with the list of all rows that are not refused as they should be.
+    """Run every row of a table, and fail with a list of the rows without the expected error.
 
     Args:
         table: name of the row to (call, regular expression that the message must hold).

@@ -1,10 +1,10 @@
-"""Tiny models, tokenizers and links, built in memory: import them by `from tiny import make_encoder`."""
+"""Tiny models, tokenizers and links, built in memory."""
 
 from __future__ import annotations
 
 
 def make_multilingual_encoder(seed: int = 0):
-    """The same with language embeddings of English and German that differ."""
+    """Return the tiny encoder with different language embeddings for English and German."""
     import torch
 
     from hf_xalign.modeling.language_embeddings import add_language_embeddings
@@ -16,28 +16,14 @@ def make_multilingual_encoder(seed: int = 0):
 
 
 def make_tokenizer():
-    """A WordPiece tokenizer that knows every letter used in the tests' sentences and a few longer pieces."""
+    """Return a WordPiece tokenizer with all letters of the tests' sentences and a few longer pieces."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     letters = "abcdefghijklmnopqrstuvwxyzäöüß0123456789.,!?'-"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
-    pieces += [
-        "the",
-        "cat",
-        "dog",
-        "house",
-        "haus",
-        "kat",
-        "hund",
-        "##ze",
-        "##es",
-        "##ing",
-        "open",
-        "file",
-        "da",
-        "##tei",
-    ]
+    pieces += ["the", "cat", "dog", "house", "haus", "kat", "hund"]
+    pieces += ["##ze", "##es", "##ing", "open", "file", "da", "##tei"]
     tokenizer = Tokenizer(models.WordPiece({p: i for i, p in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -56,7 +42,7 @@ def make_tokenizer():
 
 
 def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0):
-    """A random BERT of 2 layers x 16 without pooler, in float32."""
+    """Return a random BERT of 2 layers x 16 without pooler, in float32."""
     import torch
     from transformers import BertConfig, BertModel
 
@@ -88,7 +74,7 @@ SENTENCES = [
 
 
 def make_links(n: int = 8):
-    """A word-aligned dataset (DESIGN.md's columns) of `n` pairs with unequal link counts."""
+    """Return a word-aligned dataset of `n` pairs with unequal link counts."""
     from datasets import Dataset
 
     rows = [SENTENCES[i % len(SENTENCES)] for i in range(n)]

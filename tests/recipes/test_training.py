@@ -55,7 +55,7 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
         run(broken)
 
 
-# Three points are far more than scores move by rounding, and about half of what a third of the text gains.
+# Far more than scores move by rounding; a third of the text gained 5 to 10 points.
 GAIN = 0.03
 CONFIGS = {"fao_embedded": fao, "mao_linear_embedded": mao}
 

@@ -85,7 +85,6 @@ def test_labelled_text(tmp_path):
             *((rf"de\.jsonl, line 2: {message}", read, token, "de.jsonl", [first, row]) for message, row in bad),
             ("line 2: 1 columns, and the sentence's first word has 2", read, token, "a.conll", "a O\nb\n"),
             ("line 1: one column", read, token, "a.conll", "a\nb\n"),
-            ("line 2: not UTF-8", read, token, "a.conll", b"a O\n\xff O\n"),
             ("no examples in it", read, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", read, token, "a.conllu", "1\ta\n"),
             ("name its language", partial(read, before=""), token, "a.conllu", "1\ta\n"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import doctest
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from datasets import Dataset
 from support.labelled import LABELS
 from support.numeric import assert_rounding
@@ -114,13 +112,3 @@ def test_modules_give_the_librarys_scores():
     assert found["token_f1"]["accuracy"] == found["classification_accuracy"]["accuracy"]
     assert found["classification_accuracy"]["examples"] == len(right)
     assert_rounding(found["classification_accuracy"]["accuracy"], sum(right) / len(right), RATIO)
-
-
-def test_module_readme_is_a_space_card():
-    for name in NAMES:
-        readme = Path(hf_xalign.metrics.__file__).parent / name / "README.md"
-        _, front, body = readme.read_text(encoding="utf-8").split("---\n", 2)
-        card = yaml.safe_load(front)
-        assert card["title"] and card["sdk"] and "metric" in card["tags"], name
-        for heading in ("Metric description", "Inputs", "Outputs", "Limitations", "Citation"):
-            assert f"## {heading}\n" in body, name

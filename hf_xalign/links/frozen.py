@@ -47,9 +47,10 @@ def read_links(path: str | os.PathLike) -> Dataset:
             or not 1-to-1. The message names file and row.
     """
     rows = []
-    for number, row in read_jsonl(Path(path)):
+    for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"
-        if missing := [column for column in COLUMNS if column not in (row or {})]:
+        row = dict(record or {})
+        if missing := [column for column in COLUMNS if column not in row]:
             raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
         row = {column: row[column] for column in COLUMNS}
         sizes = len(row["source_words"]), len(row["target_words"])

@@ -80,8 +80,8 @@ def encoder_links(
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         forward, backward = _directional_links(*_padded(source, rows), *_padded(target, rows), method, threshold)
-        for row, *pair in zip(rows, forward.numpy(), backward.numpy(), strict=True):
-            links[row] = np.argwhere(symmetrize(*pair, symmetrization)).tolist()
+        for row, f, b in zip(rows, forward.numpy(), backward.numpy(), strict=True):
+            links[row] = np.argwhere(symmetrize(f, b, symmetrization)).tolist()
     return links
 
 

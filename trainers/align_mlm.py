@@ -51,6 +51,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         >>> from datasets import Dataset
         >>> from transformers import BertConfig, BertModel, BertTokenizer
         >>> from hf_xalign.data.pretraining.rows import encode_pretraining
+
         >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
         >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
         >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
@@ -58,6 +59,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         >>> corpora = {language: Dataset.from_dict({"text": rows}) for language, rows in text.items()}
         >>> rows = encode_pretraining(corpora, tokenizer, config, block_size=8).dataset
         >>> entries = TokenEntries(np.array([[5, 8], [6, 9]]), origin="the example")
+
         >>> args = AlignMLMConfig(max_steps=1, report_to="none", save_strategy="no")
         >>> encoder = BertModel(config, add_pooling_layer=False)
         >>> trainer = AlignMLMTrainer(encoder, args, train_dataset=rows, entries=entries, processing_class=tokenizer)

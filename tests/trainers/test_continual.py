@@ -212,10 +212,9 @@ def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
         assert sorted(languages) == ["bn", "de"]
 
 
-def test_a_wrapper_that_leaves_the_pairs_out_is_told(tmp_path, monkeypatch):
+def test_a_wrapper_that_leaves_the_pairs_out_is_refused(tmp_path, monkeypatch):
     trainer = make(tmp_path)
     batch = next(iter(trainer.get_train_dataloader()))
-    # As a compiled model calls it.
     monkeypatch.setattr(type(trainer.model), "__call__", lambda model, **inputs: model.forward(**inputs))
     with pytest.raises(RuntimeError, match="BertForTokenClassification did not pass the sentence pairs on"):
         trainer.compute_loss(trainer.model, batch)

@@ -47,7 +47,6 @@ ACCUMULATED = {
 }
 MORE_ACCUMULATED = {
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
-    "fao rotate": {"trainer": "fao", "preset": "rotate_src2tgt"},
     "mao linear": RANDOM,
     "mao maps": {**RANDOM, "per_language": "all", "regularizer_weight": 0.5},
     "mao links": {**RANDOM, "batch_of": "links"},
@@ -56,9 +55,7 @@ MORE_ACCUMULATED = {
     "continual by length": {"trainer": "continual", "train_sampling_strategy": "group_by_length", "pairs": 30},
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
     "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
-    "ppa ours": {"trainer": "ppa"},
     "ppa no contrast": {"trainer": "ppa", "contrast": "none"},
-    "ppa no words": {"trainer": "ppa", "words": "none"},
     "task texts": {"trainer": "task", "task": "texts"},
     "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
 }
@@ -114,17 +111,12 @@ MORE_TWO = {
     **MORE_ACCUMULATED,
     "mao maps of others": {**RANDOM, **KEPT, "per_language": "others"},
     "mao infonce": {**RANDOM, **KEPT, "objective": "infonce", "negatives": "all"},
-    "mao other sentences": {**RANDOM, **OTHERS},
-    "mao links infonce": {**RANDOM, **OTHERS, "batch_of": "links"},
-    "mao adapter infonce": {**RANDOM, **OTHERS, "preset": "adapter"},
     "mao transformer links": {**RANDOM, **OTHERS, "preset": "transformer", "batch_of": "links"},
     "mao lora": {**RANDOM, **KEPT, "peft_type": "lora", "objective": "infonce"},
     "ppa accumulated": {"trainer": "ppa", "mlm_probability": 0.02, **ALONE},
-    "ppa no contrast, mlm": {"trainer": "ppa", "contrast": "none", "words": "mlm"},
     "ppa in batch": {"trainer": "ppa", "contrast": "in_batch"},
     "ppa frozen": {"trainer": "ppa", "contrast": "in_batch", "words": "none", "freeze_embeddings": True},
     "ppa chunks": {**CHUNKS, "chunk_size": 3},
-    "ppa chunks alone": {**CHUNKS, "words": "none"},
     "ppa accumulated chunks": {**CHUNKS, **ALONE, "words": "mlm", "per_device_train_batch_size": 2},
 }
 
@@ -192,7 +184,6 @@ RESUMED = {
 }
 MORE_RESUMED = {
     "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
-    "align_mlm xlm": {"trainer": "align_mlm", "objective": "xlm"},
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
     "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 
 import pytest
@@ -45,14 +44,6 @@ def test_the_cache_changes_nothing(subtests, tmp_path):
     for (module, own), (objective, terms) in zip(MODULES.items(), OBJECTIVES.items(), strict=True):
         with subtests.test(f"{module}, {objective}"):
             assert_the_cache_changes_nothing(tmp_path / module, **SETTINGS, **own, **terms)
-
-
-@pytest.mark.slow
-def test_the_cache_changes_nothing_in_any_form(subtests, tmp_path):
-    for k, (module, objective) in enumerate(itertools.product(MODULES, OBJECTIVES)):
-        with subtests.test(f"{module}, {objective}"):
-            settings = {**SETTINGS, **MODULES[module], **OBJECTIVES[objective]}
-            assert_the_cache_changes_nothing(tmp_path / str(k), **settings)
 
 
 def test_a_bfloat16_cache_changes_little(tmp_path):

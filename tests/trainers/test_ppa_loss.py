@@ -33,14 +33,8 @@ FORMS = {
 }
 MORE_FORMS = {
     "paper": {"preset": "paper"},
-    "paper by means": {"preset": "paper", "sentence_pooling": "mean"},
-    "no words": {"words": "none"},
-    "mlm": {"preset": "paper", "words": "mlm"},
     "no contrast": {"contrast": "none"},
-    "settling all the time": {"head_settling": 1.0},
-    "mlm alone": {"contrast": "none", "words": "mlm"},
     "in batch": {"contrast": "in_batch"},
-    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2},
     "in chunks alone": {"contrast": "in_batch", "words": "none", "chunk_size": 1},
 }
 

@@ -16,7 +16,6 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, Trainer
 
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
-from hf_xalign.trainers.ppa import PPATrainer
 
 ONE_STEP = {"max_steps": 1, "learning_rate": 0.05, "warmup_steps": 0.0, "lr_scheduler_type": "constant"}
 
@@ -154,26 +153,6 @@ def test_evaluates_before_during_and_after(tmp_path):
     assert_rounding(rows[-1]["eval_retrieval"], mean, operations=2)
     metrics = make(tmp_path / "mean", sentence_pooling="mean").evaluate(metric_key_prefix="test")
     assert {"test_de_sentence_mean", "test_retrieval"} <= set(metrics)
-
-
-def test_early_stopping_restores_encoder_and_heads(tmp_path):
-    class Falling(PPATrainer):
-        curve = iter([0.1, 0.2, 0.5, 0.4, 0.3, 0.2])
-
-        def evaluate(self, *args, **kwargs):
-            metrics = {"eval_retrieval": next(self.curve)}
-            self.log(metrics)
-            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-            return metrics
-
-    steps = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
-    trainer = train(tmp_path, trainer_class=Falling, early_stopping_patience=2, num_train_epochs=3, **steps)
-    assert trainer.state.global_step == 4
-    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
-    trainer.save_model()
-    best, out = (load_file(folder / "model.safetensors") for folder in (tmp_path / "checkpoint-2", tmp_path))
-    assert "cls.predictions.bias" in out
-    assert all(torch.equal(best[name], tensor) for name, tensor in out.items())
 
 
 # ---- Tokenizer and pairs ----

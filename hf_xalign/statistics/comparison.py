@@ -290,20 +290,17 @@ def _check_comparable(system: System, baseline: System) -> None:
         own, other = getattr(system, field), getattr(baseline, field)
         if own != other:
             raise InputError(f"{system.folder}: {field} is {own!r}, but {other!r} in {baseline.folder}")
-    if system.seeds != baseline.seeds:
-        common = sorted({*system.seeds} & {*baseline.seeds})
-        advice = f", or compare those of both: --seeds {_list(common, ' ')}" if common else ""
-        raise InputError(
-            f"{system.folder}: has seeds {_list(system.seeds)}, but {baseline.folder} has {_list(baseline.seeds)}; "
-            f"run the missing ones{advice}"
-        )
-    if {*system.examples} != {*baseline.examples}:
-        common_codes = [code for code in baseline.examples if code in system.examples]
-        advice = f", or compare those of both: --languages {_list(common_codes, ' ')}" if common_codes else ""
-        raise InputError(
-            f"{system.folder}: was scored in {_list(system.examples)}, but {baseline.folder} in "
-            f"{_list(baseline.examples)}; score the missing ones{advice}"
-        )
+    for what, own, other in (
+        ("seeds", system.seeds, baseline.seeds),
+        ("languages", list(system.examples), list(baseline.examples)),
+    ):
+        if {*own} != {*other}:
+            common = [one for one in other if one in own]
+            advice = f", or compare the common ones by --{what} {_list(common, ' ')}" if common else ""
+            raise InputError(
+                f"{system.folder}: has {what} {_list(own)}, but {baseline.folder} has {_list(other)}. Run the missing "
+                f"ones{advice}."
+            )
     for code, runs in system.examples.items():
         try:
             check_same_test(runs, baseline.examples[code])

@@ -9,15 +9,17 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 from datasets import Dataset
 from tqdm import tqdm
 
 from hf_xalign.data.parallel import parse_source
+from hf_xalign.data.readers import file_format
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.labels import LabelSet
-from hf_xalign.tasks.readers import default_labels, read_records
+from hf_xalign.tasks.readers import LABELS_OF, read_records
 
 Kind = Literal["token", "sequence"]
 
@@ -123,11 +125,12 @@ def read_examples(
     unit, records, commit = read_records(source, split=split, revision=revision)
     hidden = int(os.environ.get("RANK", "0")) != 0
     bar = tqdm(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False, disable=hidden)
+    default_labels = LABELS_OF.get(file_format(Path(source)), "labels")
     rows: list[dict[str, Any]] = []
     for line, record in bar:
         where = f"{source}, {unit} {line}"
         if kind == "token":
-            row = _words(record, text_columns, label_column or default_labels(source), where)
+            row = _words(record, text_columns, label_column or default_labels, where)
         else:
             row = _texts(record, text_columns, label_column or "label", where)
         rows.append({**row, "line": line})

@@ -23,11 +23,6 @@ Records = Iterator[tuple[int, dict[str, Any]]]
 LABELS_OF = {".jsonl": "labels", ".conll": "labels", ".conllu": "upos"}
 
 
-def default_labels(source: str) -> str:
-    """Return the default column of word labels."""
-    return LABELS_OF.get(file_format(Path(source)), "labels")
-
-
 def read_records(source: str, *, split: str = "train", revision: str | None = None) -> tuple[str, Records, str | None]:
     """Open a file or a Hub dataset.
 

@@ -142,10 +142,10 @@ def test_comparison_of_systems_that_do_not_compare(tmp_path):
     assert_refused(calls(compare, options, folders=[raw, fao, worse], quiet=True))
     shutil.rmtree(fao / "seed-1")
     systems = [
-        ({"chances": {"de": 0.8}}, r"worse: was scored in de, but .*raw in de, hi; .*--languages de"),
+        ({"chances": {"de": 0.8}}, r"worse: has languages de, but .*raw has de, hi\. .*--languages de"),
         ({"task": "ner"}, r"worse: task is 'ner', but 'pos' in .*raw"),
         ({"metric": "span_f1"}, "worse: metric is 'span_f1', but 'token_f1'"),
         ({"kind": lambda rng, n, chance: tagged(rng, n + 1, chance)}, r"worse.*raw, de: .*80 with counts and 81"),
     ]
-    seeds = r"fao_1%: has seeds 0, 2, but .*raw has 0, 1, 2; .*--seeds 0 2"
+    seeds = r"fao_1%: has seeds 0, 2, but .*raw has 0, 1, 2\. .*--seeds 0 2"
     assert_refused(calls(other, systems) | calls(compare, [(([raw, fao],), seeds)], quiet=True))

@@ -1,4 +1,4 @@
-"""One HTML page about a run, or about two sentences, that opens without a network and runs no script."""
+"""Self-contained HTML pages about a run or a pair of sentences. They need no network and run no script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a run: one self-contained HTML file made of what its folder holds."""
+"""Build the HTML report of a run from the files of its folder."""
 
 from __future__ import annotations
 
@@ -26,35 +26,47 @@ _DATA = {
     "eval": "Evaluation",
     "test_dictionary": "Test dictionary",
 }
-# What the Trainer logs of an evaluation that is no score.
+# Values that the Trainer logs at an evaluation, but that are not shown as scores.
 _NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
 Table = list[Sequence[str]]
 
 
 def write_report(folder: str | os.PathLike, path: str | os.PathLike | None = None) -> Path:
-    """Write the report of a run, whole or not at all.
+    """Write the report of a run, atomically.
 
     Args:
-        folder: what a recipe wrote.
-        path: the file; `report.html` in the folder when omitted.
+        folder: output folder of a recipe.
+        path: the file; `report.html` in the folder by default.
 
     Returns:
         The file.
 
     Raises:
-        InputError: as [`render_report`].
+        InputError: see [`render_report`].
     """
     return write_text(Path(path) if path is not None else Path(folder) / FILENAME, render_report(folder))
 
 
 def render_report(folder: str | os.PathLike) -> str:
-    """The report of a run as HTML; the same folder gives the same page.
+    """Render the report of a run as HTML.
 
-    It loads nothing and runs no script, and whatever the files hold (names of models, data, settings) stays text.
+    The page loads nothing and runs no script. All text from the files (names of models, data, settings) is escaped.
 
     Raises:
-        InputError: there is no `results.json`, or a file is not what its name says.
+        InputError: there is no `results.json`, or a file has other content than its name says.
+
+    Example:
+        >>> import tempfile
+        >>> from hf_xalign.record import finish_record, start_record, write_record
+        >>> record = start_record(method="fao", base_model="bert-base-multilingual-cased", languages=["de"])
+        >>> record["scores"] = {"before": {"de": {"retrieval_mean": 0.5}}, "after": {"de": {"retrieval_mean": 0.8}}}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     finish_record(record, folder)
+        ...     _ = write_record(folder, record)
+        ...     page = render_report(folder)
+        >>> "<title>bert-base-multilingual-cased: fao, de</title>" in page
+        True
     """
     run = read_folder(folder)
     record = run.record
@@ -62,8 +74,8 @@ def render_report(folder: str | os.PathLike) -> str:
         histograms, retrievals = _histograms(run.distances), _retrievals(run.retrievals)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(
-            f"{folder}: distances.json or retrievals.json is not as hf_xalign writes it ({error!r}); make it anew, or "
-            "take it away"
+            f"{folder}: distances.json or retrievals.json is not in hf_xalign's format ({error!r}). Write it again, "
+            "or remove it."
         ) from error
     columns = score_columns(record)
     intervals = interval_rows(record)
@@ -117,7 +129,7 @@ def _summary(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Each language with its rows."""
+    """Return each language with its rows."""
     stages = [record["scores"].get(stage) or {} for stage in ("before", "after")]
     found = []
     for language, rows in groupby(score_rows(record), key=lambda row: row[0]):
@@ -138,7 +150,7 @@ def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]
 
 
 def _trend(change: str) -> str:
-    """The sign of a change that is shown as other than zero."""
+    """Return the sign of a change, or "" where it is shown as zero."""
     return change[0] if change.strip("+-0.") else ""
 
 
@@ -152,7 +164,7 @@ def _losses(record: Mapping[str, Any]) -> Table:
 
 
 def _curves(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Scores taken while training, and each term of the loss."""
+    """Draw the scores during training and the terms of the loss."""
     scores: dict[str, list[tuple[float, float]]] = {}
     losses: dict[str, list[tuple[float, float]]] = {}
     for row in log:
@@ -165,67 +177,59 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 scores.setdefault(name.removeprefix("eval_"), []).append((row["step"], value))
     found = []
     if scores:
-        found.append(
-            _figure_of("scores on held-out text, in percent", charts.lines(scores, title="scores", percent=True))
-        )
+        svg = charts.lines(scores, title="scores", percent=True)
+        found.append({"title": "scores on held-out text, in percent", "svg": svg})
     if losses:
-        found.append(_figure_of("loss and its terms, as logged", charts.lines(losses, title="loss")))
+        found.append({"title": "loss and its terms, as logged", "svg": charts.lines(losses, title="loss")})
     return found
 
 
 def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """A figure a cell, the stages of one language beside each other."""
-    cells = [] if grid is None else grid["cells"]
-    stages = [] if grid is None else list(grid["stages"])
+    """Draw one figure per cell, the stages of one language next to each other."""
+    if grid is None:
+        return []
+    stages = list(grid["stages"])
+
+    def order(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+        return cell["measure"] != "l2", cell["layer"], cell["language"], stages.index(cell["stage"])
+
     found = []
-    for cell in sorted(
-        cells, key=lambda c: (c["measure"] != "l2", c["layer"], c["language"], stages.index(c["stage"]))
-    ):
+    for cell in sorted(grid["cells"], key=order):
         title = f"{cell['stage']}, {cell['language']}: {cell['measure']}, layer {cell['layer']}"
-        found.append(_figure_of(title, charts.histogram(cell, title=title)))
+        found.append({"title": title, "svg": charts.histogram(cell, title=title)})
     return found
 
 
-def _figure_of(title: str, svg: str) -> dict[str, Any]:
-    return {"title": title, "svg": svg}
-
-
 def _retrievals(kept: Mapping[str, Any] | None) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """Each language with its counts in words, and its examples."""
+    """Return each language with a summary of its counts, and its examples."""
     found = []
     for language, own in ({} if kept is None else kept["languages"]).items():
         counts = (
-            f"{own['queries']:,} linked words: {own['gained']:,} are right after training only, {own['lost']:,} were "
-            f"right before only, {own['other']:,} were wrong and are wrong in another way."
+            f"{own['queries']:,} linked words: {own['gained']:,} are right only after training, {own['lost']:,} were "
+            f"right only before, {own['other']:,} are wrong in a different way."
         )
         rows = []
         for example in own["examples"]:
             words, at = example["source_words"], example["word"]
-            rows.append(
-                {
-                    "head": "".join(f"{word} " for word in words[:at]),
-                    "word": words[at],
-                    "tail": "".join(f" {word}" for word in words[at + 1 :]),
-                    "translation": " ".join(example["target_words"]),
-                    "linked": example["linked"],
-                    **{stage: _answer(example[stage]) for stage in ("before", "after")},
-                    **{
-                        f"{stage}_class": "better" if example[stage]["right"] else "worse"
-                        for stage in ("before", "after")
-                    },
-                }
-            )
+            row = {
+                "head": "".join(f"{word} " for word in words[:at]),
+                "word": words[at],
+                "tail": "".join(f" {word}" for word in words[at + 1 :]),
+                "translation": " ".join(example["target_words"]),
+                "linked": example["linked"],
+            }
+            for stage in ("before", "after"):
+                answer = example[stage]
+                # The same word of another sentence is a wrong answer and must look like one.
+                row[stage] = f"{answer['word']} (in another sentence)" if answer["elsewhere"] else answer["word"]
+                row[f"{stage}_class"] = "better" if answer["right"] else "worse"
+            rows.append(row)
         found.append((language, counts, rows))
     return found
 
 
-def _answer(found: Mapping[str, Any]) -> str:
-    """A retrieved word; the same word of another sentence is a wrong answer, and has to look like one."""
-    return f"{found['word']} (in another sentence)" if found["elsewhere"] else found["word"]
-
-
 def _columns(entries: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of mappings; empty without any."""
+    """Build a table with one row per mapping; empty without any."""
     names = list(dict.fromkeys(name for entry in entries for name, value in entry.items() if value is not None))
     rows = [tuple(_plain(entry.get(name)) for name in names) for entry in entries]
     return [tuple(names), *rows] if rows else []
@@ -256,7 +260,7 @@ def _figure(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value of the record as text: numbers with separators, text as it is, the rest as JSON."""
+    """Format a value of the record: integers with separators, text unchanged, the rest as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

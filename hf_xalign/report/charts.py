@@ -1,4 +1,8 @@
-"""Small charts as inline SVG, of numbers and escaped text."""
+"""Small charts as inline SVG.
+
+Not drawn by matplotlib: a report has to open without the extra, and matplotlib's SVG refers to itself by ids and
+links, which clash when one page holds several figures.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-# Okabe and Ito's colours, as in the figures of hf_xalign.evaluation.plots.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+from hf_xalign.evaluation.plots import COLOURS
+
 BEFORE, AFTER = "#b0b0b0", COLOURS[0]
 LINKED, RANDOM = COLOURS[0], COLOURS[1]
 _DASHES = ("", "6 3", "2 2")
@@ -18,7 +22,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
-    """Two bars below each other, of shares from 0 to 1."""
+    """Draw two bars of shares from 0 to 1, one below the other."""
     parts = []
     for y, value, colour in ((1, before, BEFORE), (9, after, AFTER)):
         if value is not None:
@@ -28,12 +32,12 @@ def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
 
 
 def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) -> Markup:
-    """Curves over training steps, with a legend below.
+    """Draw curves over training steps, with a legend below.
 
     Args:
-        series: name -> (step, value), at least one point in all; a value may be NaN, which leaves a gap.
-        title: what a screen reader says.
-        percent: values are shares, and shown in percent.
+        series: name -> (step, value), at least one point in total; a NaN leaves a gap.
+        title: text for screen readers.
+        percent: values are shares, shown in percent.
     """
     width, height, edge_left, edge_top, edge_bottom = 430, 230, 52, 10, 24
     points = [(x, y) for one in series.values() for x, y in one if math.isfinite(y)]
@@ -63,14 +67,16 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
             if len(where) <= 40:
                 parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colour}"/>' for x, y in where]
         y = height + 14 * number + 8
-        parts.append(f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{colour}" '
-                     f'stroke-width="2" stroke-dasharray="{dash}"/>')  # fmt: skip
+        parts.append(
+            f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{colour}" '
+            f'stroke-width="2" stroke-dasharray="{dash}"/>'
+        )
         parts.append(f'<text x="{edge_left + 28}" y="{y}">{escape(name)}</text>')
     return _svg(width, height + 14 * len(series) + 4, title, parts)
 
 
 def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
-    """Distances of linked and random pairs: a cell of [`hf_xalign.evaluation.distances.distance_grid`]."""
+    """Draw the distances of linked and random pairs, a cell of [`~hf_xalign.evaluation.distances.grid_of`]."""
     width, height = 240, 120
     edges, pairs = cell["edges"], cell["pairs"]
     top = max([1, *cell["linked"]["counts"], *cell["random"]["counts"]])
@@ -97,7 +103,7 @@ def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Markup:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Lowest and highest, a little apart where they are the same."""
+    """Return the lowest and highest value, widened where they are equal."""
     low, high = min(values), max(values)
     if low < high:
         return low, high
@@ -106,7 +112,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to six round numbers from low to high."""
+    """Return three to six round numbers from low to high."""
     step = 10 ** math.floor(math.log10(high - low))
     step = next(step * part for part in (1, 0.5, 0.2) if (high - low) / (step * part) >= 3)
     first = math.ceil(low / step - 1e-9)
@@ -114,7 +120,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _runs(points: Points) -> list[list[tuple[float, float]]]:
-    """Stretches of points without NaN."""
+    """Split points at NaN."""
     runs: list[list[tuple[float, float]]] = [[]]
     for x, y in points:
         if math.isfinite(y):

@@ -1,4 +1,4 @@
-"""What a run's folder holds that a report shows."""
+"""Read the files of a run's folder that a report shows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STATE = "trainer_state.json"
 
 
 class RunFolder(NamedTuple):
-    """The files of a run.
+    """Contents of a run's folder.
 
     Attributes:
-        record: of `results.json`.
-        log: rows that the Trainer logged, each with a `step`; empty where none are kept.
-        log_source: the file that they are from.
-        distances: of `distances.json`, or None.
-        retrievals: of `retrievals.json`, or None.
+        record: `results.json`.
+        log: rows that the Trainer logged, each with a `step`; empty without a log.
+        log_source: file of the log.
+        distances: `distances.json`, or None.
+        retrievals: `retrievals.json`, or None.
     """
 
     record: dict[str, Any]
@@ -33,10 +33,10 @@ class RunFolder(NamedTuple):
 
 
 def read_folder(folder: str | os.PathLike) -> RunFolder:
-    """Read what is there; the log is that of the folder itself, else of its last checkpoint.
+    """Read a run's folder. The log is the folder's own, or that of its last checkpoint.
 
     Raises:
-        InputError: there is no record, or a file is not what its name says.
+        InputError: there is no record, or a file has other content than its name says.
     """
     folder = Path(folder)
     record = read_record(folder)
@@ -58,7 +58,7 @@ def read_folder(folder: str | os.PathLike) -> RunFolder:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
+    """Return True for a finite number that is not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -67,15 +67,11 @@ def _read_optional(path: Path, field: str) -> dict[str, Any] | None:
 
 
 def _read_json(path: Path, field: str) -> dict[str, Any]:
-    """An object that has `field`.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Read a JSON object and require `field`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); the file was edited or cut off") from error
+        raise InputError(f"{path}: not JSON ({error}). The file was edited or truncated.") from error
     if not isinstance(content, dict) or field not in content:
-        raise InputError(f"{path}: has no field {field!r}; the file was edited, or another program wrote it")
+        raise InputError(f"{path}: has no field {field!r}. The file was edited, or written by another program.")
     return content

@@ -1,4 +1,4 @@
-"""Templates to pages: everything that is filled in is escaped, and no page loads anything from elsewhere."""
+"""Render HTML templates. All values are escaped, and pages load nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 if TYPE_CHECKING:
     from hf_xalign.evaluation.similarity import WordSimilarity
 
-# White to a blue on which white letters can be read.
+# Colour scale from white to a blue that white letters are legible on.
 _LIGHT, _DARK = (255, 255, 255), (8, 81, 156)
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of one of the templates beside this file.
+    """Render one of the templates of this folder.
 
     Args:
-        template: its name.
-        values: what it shows; text is escaped, `markupsafe.Markup` (of [`hf_xalign.report.charts`]) is not.
+        template: file name.
+        values: contents of the page. Text is escaped; `markupsafe.Markup` (from [`hf_xalign.report.charts`]) is not.
     """
     environment = Environment(
         loader=PackageLoader("hf_xalign.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     page = environment.get_template(template).render(**values)
-    # Half a surrogate pair can stand in JSON, but not in UTF-8; NUL and its like not in HTML.
+    # JSON can hold half a surrogate pair, which UTF-8 cannot. HTML allows no control characters.
     page = "".join(c if c.isprintable() or c in "\n\t" or not c.isascii() else "\ufffd" for c in page)
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def render_similarity(found: Mapping[str, WordSimilarity], *, measure: str, source: str, target: str) -> str:
-    """Matrices of word similarities as a page.
+    """Render matrices of word similarities as a page.
 
     Args:
-        found: title of each matrix -> matrix; all share one scale of colours.
-        measure: what the numbers are.
+        found: title of each matrix -> matrix; all share one colour scale.
+        measure: name of the similarity.
         source: the sentence of the rows.
         target: the sentence of the columns.
     """

@@ -1,4 +1,4 @@
-"""Which words are retrieved by a model and by its base: examples that show what its scores count."""
+"""Example words that a model retrieves and its base does not, or the reverse."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
+from hf_xalign.evaluation.vectors import language_rows, side_language
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.record import write_text
 from hf_xalign.search.csls import nearest_neighbours
 
@@ -22,12 +25,12 @@ FILENAME = "retrievals.json"
 
 
 class Retrieved(NamedTuple):
-    """The words that a model retrieves for the links of one language.
+    """Words that a model retrieves for the links of one language.
 
     Attributes:
-        links: int64 (links, 3): row of the dataset, source word, target word; without links of words that have no
-            vector.
-        answers: int64 (links,): the number of the link whose target word is the nearest of all linked ones.
+        links: int64 (links, 3): row of the dataset, source word, target word. Links of words without a vector are
+            left out.
+        answers: int64 (links,): index of the link whose target word is nearest to the source word.
     """
 
     links: np.ndarray
@@ -43,48 +46,45 @@ def retrieve_words(
     batch_size: int = 64,
     desc: str | None = None,
 ) -> dict[str, Retrieved]:
-    """For each linked source word the nearest linked target word, as `retrieval_mean_to_pivot` counts it.
+    """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it.
 
     Args:
         model: the encoder.
         tokenizer: its fast tokenizer.
         dataset: `source_words`, `target_words`, `links` (1-to-1), `source_lang`, `target_lang`.
-        layer: the layer looked at.
-        batch_size: sentences a forward pass.
+        layer: layer of the word vectors.
+        batch_size: sentences per forward pass.
         desc: label of the progress bar, or None.
 
     Raises:
-        InputError: a language without a link of words that have vectors.
+        InputError: a language has no link between words that have vectors.
     """
     found = {}
-    languages = np.asarray(dataset["source_lang"][:])
     device = next(model.parameters()).device
-    for language in sorted(set(languages.tolist())):
-        numbers = np.flatnonzero(languages == language)
+    for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
-        sides: list[WordVectors] = []
-        for side in ("source", "target"):
-            with language_context(model, rows[f"{side}_lang"][0]):
-                label = desc and f"{desc} ({language}, {side})"
-                sentences = rows[f"{side}_words"][:]
-                sides.append(
-                    extract_word_vectors(
-                        model, tokenizer, sentences, layers=(layer,), batch_size=batch_size, desc=label
-                    )
+        parts = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
+        own = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        words = np.concatenate(parts)
+        kept, vectors = np.ones(len(words), dtype=bool), []
+        for n, side in enumerate(SIDES):
+            with language_context(model, side_language(rows, side)):
+                encoded = extract_word_vectors(
+                    model,
+                    tokenizer,
+                    rows[f"{side}_words"][:],
+                    layers=(layer,),
+                    batch_size=batch_size,
+                    desc=desc and f"{desc} ({language}, {side})",
                 )
-        links, places = [], []
-        starts = [side.offsets.numpy() for side in sides]
-        for own, (number, pairs) in enumerate(zip(numbers.tolist(), rows["links"][:], strict=True)):
-            for i, j in pairs:
-                place = int(starts[0][own]) + i, int(starts[1][own]) + j
-                if sides[0].present[place[0]] and sides[1].present[place[1]]:
-                    links.append((number, i, j))
-                    places.append(place)
-        if not links:
-            raise InputError(f"{language}: no link joins words that have vectors, so there is nothing to retrieve")
-        source, target = (side.vectors[[place[n] for place in places], 0] for n, side in enumerate(sides))
+            places = encoded.offsets[own] + torch.from_numpy(words[:, n])
+            kept &= encoded.present[places].numpy()
+            vectors.append(encoded.vectors[places, 0])
+        if not kept.any():
+            raise InputError(f"{language}: no link joins words that have vectors")
+        source, target = (side[torch.from_numpy(kept)] for side in vectors)
         answers = nearest_neighbours(source, target, device=device).source_to_target.cpu().numpy()
-        found[language] = Retrieved(np.array(links, dtype=np.int64), answers)
+        found[language] = Retrieved(np.column_stack([numbers[own], words])[kept], answers)
     return found
 
 
@@ -96,24 +96,31 @@ def changed_retrievals(
     examples: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Examples of words whose nearest word is another one after training, drawn at random for each language.
+    """Draw words whose retrieved word differs before and after training.
 
     Args:
-        dataset: what both were retrieved from.
-        before: of the base.
-        after: of the model.
-        examples: at most, a language.
-        seed: of the draw.
+        dataset: the word-aligned text that both were retrieved from.
+        before: result of [`retrieve_words`] for the base.
+        after: result of [`retrieve_words`] for the model.
+        examples: maximum number of examples per language.
+        seed: random seed of the draw.
 
     Returns:
-        Plain JSON: `seed`, and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),
-        `other` (wrong both times, in another way) and `examples`, each with `source_words`, `word` (index of the
-        query), `target_words`, `linked`, and for `before` and `after` the `word`, whether it is `right`, and whether
-        it is from another sentence (`elsewhere`).
+        Plain JSON: `seed` and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),
+        `other` (wrong in a different way) and `examples`. Each example has `source_words`, `word` (index of the
+        query), `target_words`, `linked`, and for `before` and `after` the `word`, `right`, and `elsewhere` (the word
+        is from another sentence).
+
+    Raises:
+        InputError: the tokenizers of both models differ, so that other words have vectors.
     """
     languages = {}
     for language, old in before.items():
-        old, new = _common(old, after[language])
+        new = after[language]
+        if not np.array_equal(old.links, new.links):
+            raise InputError(
+                "the model and its base split words into different subwords, so their retrievals cannot be compared"
+            )
         own = np.arange(len(old.links))
         right = [side.answers == own for side in (old, new)]
         changed = np.flatnonzero(old.answers != new.answers)
@@ -130,19 +137,8 @@ def changed_retrievals(
 
 
 def write_retrievals(folder: str | os.PathLike, found: Mapping[str, Any]) -> Path:
-    """Write [`changed_retrievals`] as `retrievals.json`, whole or not at all; returns its path."""
+    """Write the result of [`changed_retrievals`] as `retrievals.json`, atomically, and return its path."""
     return write_text(Path(folder) / FILENAME, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
-
-
-def _common(old: Retrieved, new: Retrieved) -> tuple[Retrieved, Retrieved]:
-    """Both, of the same links.
-
-    Raises:
-        InputError: a model could give vectors to words that the other could not: their tokenizers differ.
-    """
-    if len(old.links) != len(new.links) or (old.links != new.links).any():
-        raise InputError("the model and its base cut the text into other subwords, so their retrievals do not compare")
-    return old, new
 
 
 def _example(dataset: Dataset, old: Retrieved, new: Retrieved, at: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ TRICK = (
 
 
 class Page(HTMLParser):
-    """A page taken apart; fails where a tag is not closed, or closed in another's place."""
+    """Parsed page. Fails where a tag is not closed, or closed out of order."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -60,8 +60,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         self.text += data
 
-    def check_stays_at_home(self):
-        """No tag that runs or loads something, and no attribute that names another place."""
+    def check_loads_nothing(self):
+        """Require that no tag runs or loads anything, and no attribute names another place."""
         assert not self.tags & {"script", "link", "iframe", "img", "image", "object", "embed", "a", "base", "use"}
         for tag, name, value in self.attributes:
             assert not name.startswith("on") and name not in {"src", "href", "xlink:href", "srcset", "action", "data"}
@@ -85,7 +85,7 @@ def make_retrievals(word="katze"):
 
 
 def fill(folder, record=None, *, log=None, step=30, **files):
-    """A run's folder; `log` is put into a checkpoint, anything else into a JSON file of its name."""
+    """Write a run's folder: `log` into a checkpoint, anything else into a JSON file of its name."""
     if record is not None or not (folder / "results.json").exists():
         write_record(folder, make_record() if record is None else record)
     if log is not None:
@@ -103,7 +103,7 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
     path = write_report(folder)
     assert path == folder / "report.html" and path.read_text("utf-8") == render_report(folder)
     page = Page(path.read_text("utf-8"))
-    page.check_stays_at_home()
+    page.check_loads_nothing()
     for said in (
         *(" ".join(row[1:]) for row in score_rows(record)),
         "From checkpoint-30/trainer_state.json, up to step 30.",
@@ -111,7 +111,7 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
         "de_retrieval_mean",
         "base, de: l2, layer -1",
         "AUC 0.800, 10 pairs",
-        "1,200 linked words: 30 are right after training only, 4 were right before only, 12 were wrong",
+        "1,200 linked words: 30 are right only after training, 4 were right only before, 12 are wrong",
         "(seed 5)",
         "die katze schläft the cat sleeps cat dog (in another sentence) cat",
         record["objective"],
@@ -134,7 +134,6 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
 
 
 def test_records_of_every_kind(tmp_path):
-    """Adapters with a random start, maps with intervals, pretraining with losses; and records before those fields."""
     record = make_record()
     record["scores"]["untrained"] = {"de": {"retrieval_last": 0.114}}
     record["adapter"] = {"peft_type": "XALIGN", "languages": None, "pivot": None}
@@ -153,7 +152,7 @@ def test_records_of_every_kind(tmp_path):
         "de 3.5000 2.2500",
         "The folder holds no log of training steps",
         "The folder holds no distances.json",
-        "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 makes it.",
+        "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 writes it.",
     ):
         assert said in text, said
     for name in ("trainable", "adapter", "comparison"):
@@ -164,7 +163,7 @@ def test_records_of_every_kind(tmp_path):
 
 
 def poison(value):
-    """A copy with every text replaced."""
+    """Return a copy with every text replaced."""
     if isinstance(value, list):
         return [poison(item) for item in value]
     if isinstance(value, dict):
@@ -186,7 +185,7 @@ def test_hostile_text_stays_text(tmp_path):
     log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]
     fill(tmp_path, log=log, distances=make_grid(stages=(evil,)), retrievals=make_retrievals(evil))
     page = Page(write_report(tmp_path).read_text("utf-8"))
-    page.check_stays_at_home()
+    page.check_loads_nothing()
     (tmp_path / "benign").mkdir()
     benign = fill(tmp_path / "benign", log=make_log(), distances=make_grid(), retrievals=make_retrievals())
     assert page.tags == Page(render_report(benign)).tags
@@ -201,10 +200,8 @@ def test_other_files_of_these_names_are_refused(tmp_path):
     table = {}
     for name, content, said in (
         ("distances", "{}", "distances.json: has no field 'cells'"),
-        ("distances", '{"cells": [{"measure": "l2"}], "stages": {}}', "make it anew"),
-        ("distances", json.dumps(make_grid()).replace("0.5,", '"<b>",'), "make it anew"),
-        ("retrievals", "[]", "retrievals.json: has no field 'languages'"),
-        ("retrievals", '{"languages": {"de": {}}}', "make it anew"),
+        ("distances", json.dumps(make_grid()).replace("0.5,", '"<b>",'), "Write it again"),
+        ("retrievals", '{"languages": {"de": {}}}', "Write it again"),
         ("trainer_state", "{", "trainer_state.json: not JSON"),
     ):
         table[f"{name} {content:.60}"] = (partial(render, name, content), re.escape(said))
@@ -225,7 +222,7 @@ def test_charts_are_where_their_numbers_are():
 
 
 def write_tricky(folder):
-    """The report of a run's folder with everything in it, and hostile text wherever a page has a place for some."""
+    """Write the report of a run with hostile text in every place that a page shows."""
     record = make_record()
     record["base_model"]["name"] = record["objective"] = record["hardware"]["cpu"] = TRICK
     record["settings"], record["versions"] = {TRICK: [TRICK]}, {TRICK: TRICK}
@@ -237,7 +234,6 @@ def write_tricky(folder):
 @pytest.mark.slow
 @needs_browser
 def test_a_browser_shows_it(tmp_path):
-    """The tables and charts are there, in their colours; hostile text is text; nothing is said, blocked or loaded."""
     image = pytest.importorskip("matplotlib.image")
     path = write_tricky(tmp_path)
     shown = show(path, tmp_path)
@@ -248,7 +244,7 @@ def test_a_browser_shows_it(tmp_path):
     assert page.counts == source.counts
     assert page.counts["table"] >= 4 and page.counts["svg"] >= 6 and page.counts["polyline"] >= 3
     assert page.words == source.words and " ".join(TRICK.split()) in page.words
-    page.check_stays_at_home()
+    page.check_loads_nothing()
     pixels = (image.imread(shown.picture)[..., :3] * 255).round().astype(int)
     for colour in (charts.AFTER, charts.BEFORE, charts.COLOURS[1]):
         wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
@@ -257,8 +253,8 @@ def test_a_browser_shows_it(tmp_path):
 
 @pytest.mark.slow
 @needs_browser
-def test_the_browser_tells_of_a_broken_page(tmp_path):
-    """Without escapes and without its policy the same report runs, asks for and shows what the names hold."""
+def test_the_browser_reports_a_broken_page(tmp_path):
+    """Without escapes and without its policy, the same report runs the script and requests the image."""
     path = write_tricky(tmp_path)
     policy = re.search("<meta http-equiv=.*>\n", path.read_text("utf-8"))[0]
     text = html.unescape(path.read_text("utf-8").replace(policy, ""))

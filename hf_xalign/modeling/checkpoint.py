@@ -1,7 +1,7 @@
-"""Encoder folders: load the encoder alone, save it with every pre-trained weight that it came with.
+"""Load an encoder without its pooler and heads, and save it with all weights of its checkpoint.
 
-The objectives use the encoder without its pooler and heads. A folder with these weights missing would get new random
-ones on loading, and a comparison with the raw encoder on a task would not be fair; so they are carried over.
+A saved folder without these weights would get random ones on loading, and comparing it with the raw encoder on a task
+would be unfair. So they are carried over unchanged.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
                 f"{name_or_path}: this folder holds no encoder that transformers knows ({reason})"
             ) from error
         raise InputError(
-            f"{name_or_path} is neither a folder here nor a model that can be had from the Hub (is it offline, or the "
-            "name mistyped?); without a network, use model_name_or_path=embedded"
+            f"{name_or_path} is neither a local folder nor a model on the Hub that can be reached. Check the name and "
+            "the connection; without a network, use model_name_or_path=embedded"
         ) from error
     options = without_pooler(config, name_or_path)
     with safetensors_alone(name_or_path):
@@ -59,7 +59,7 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
 
 
 def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
-    """What `AutoModel.from_pretrained` is told to leave an encoder's pooler out, where it has one.
+    """Return the options of `AutoModel.from_pretrained` that leave out an encoder's pooler.
 
     Raises:
         InputError: `name` is of a type that has no encoder class.
@@ -72,25 +72,25 @@ def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
 
 @contextlib.contextmanager
 def safetensors_alone(name: str) -> Iterator[None]:
-    """Say what to do where `use_safetensors=True` finds no weights."""
+    """Explain what to do when a checkpoint has no safetensors weights."""
     try:
         yield
     except OSError as error:
         raise InputError(
             f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
-            "load it by transformers once and save it by save_pretrained, or choose a revision that has them"
+            "load it with transformers once and save it with save_pretrained, or choose a revision that has them"
         ) from error
 
 
 def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
-    """The weights of `model`'s own checkpoint that `model` does not hold (pooler, MLM head, ...).
+    """Return the weights of `model`'s checkpoint that `model` does not hold (pooler, MLM head, ...).
 
     Args:
-        model: an encoder; its `name_or_path` says where it came from.
+        model: encoder; its `name_or_path` names the checkpoint.
 
     Returns:
-        The prefix of the encoder's names in that checkpoint ("" or for example "bert."), and the weights by their
-        name there. ("", {}) for a model that was not loaded from a checkpoint, or from one that is not safetensors.
+        The prefix of the encoder's names in that checkpoint ("" or for example "bert."), and the weights by name.
+        ("", {}) for a model without a safetensors checkpoint.
     """
     own = set(model.state_dict())
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
@@ -119,10 +119,10 @@ def save_encoder(
 
     Args:
         model: the trained encoder.
-        folder: where to; made when missing.
-        prefix: of the encoder's names, from [`carried_weights`].
+        folder: folder to write; created when missing.
+        prefix: prefix of the encoder's names, from [`carried_weights`].
         carried: weights to put back unchanged, from [`carried_weights`].
-        state_dict: the encoder's weights where they were gathered from several devices; default `model`'s own.
+        state_dict: encoder weights gathered from several devices; default `model.state_dict()`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def save_encoder(
 
 
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
-    """Load the encoder's own weights back from a folder of [`save_encoder`], in place.
+    """Load the encoder's own weights in place from a folder written by [`save_encoder`].
 
     Raises:
         InputError: the folder lacks a weight of this encoder.
@@ -160,7 +160,7 @@ Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
 
 
 def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
-    """Name, shape and a reader of every tensor of the checkpoint that `model` was loaded from."""
+    """Yield name, shape and a reader of every tensor in `model`'s checkpoint."""
     source = model.name_or_path
     if not source:
         return
@@ -173,8 +173,8 @@ def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
         index = None if weights else cached_file(source, SAFE_WEIGHTS_INDEX_NAME, **options)
     except OSError as error:
         raise InputError(
-            f"{source}: the checkpoint that the model was loaded from is gone, so its other weights (pooler, heads) "
-            "cannot be kept; put it back, or set model.config._name_or_path = '' to do without them"
+            f"{source}: the checkpoint of the model is gone, so its other weights (pooler, heads) cannot be kept. "
+            "Restore it, or set model.config._name_or_path = '' to drop these weights"
         ) from error
     if weights:
         yield from _read([weights])

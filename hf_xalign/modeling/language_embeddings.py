@@ -39,6 +39,16 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
 
     Raises:
         InputError: no or repeated languages, or a family without token types.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> from hf_xalign.modeling import add_language_embeddings
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny))
+        >>> add_language_embeddings(encoder, ["en", "de", "bn"])
+        {'en': 0, 'de': 1, 'bn': 2}
+        >>> encoder.embeddings.token_type_embeddings
+        Embedding(3, 8)
     """
     if not languages or len(set(languages)) < len(languages):
         raise InputError(f"languages={list(languages)}: name each language once, and at least one")

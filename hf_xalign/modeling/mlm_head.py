@@ -1,4 +1,4 @@
-"""A masked-language-model head for the hidden tokens alone, tied to the encoder's word embeddings."""
+"""Masked-language-model head for masked tokens only, tied to the encoder's word embeddings."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     head.new = frozenset(new := _load(head, carried_weights(encoder)[1]))
     source = encoder.name_or_path or kind
     if not new:
-        logger.info("%s: going on from its own pre-trained MLM head", source)
+        logger.info("%s: training continues from its pre-trained MLM head", source)
     elif len(new) == len(names):
         logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
     else:
         logger.warning(
-            "%s: of its MLM head, these weights are missing or of another size and begin anew: %s",
+            "%s: these weights of its MLM head are missing or of another size, and are newly initialised: %s",
             source,
             ", ".join(names[name][0] for name in new),
         )

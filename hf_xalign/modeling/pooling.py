@@ -1,4 +1,4 @@
-"""Token states to word vectors: one vectorised gather or index-add, no loop over words."""
+"""Pool token states into word vectors, without a loop over words."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from hf_xalign.errors import InputError
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
-    """Word vectors of one layer.
+    """Pool token states into the word vectors of one layer.
 
     Args:
         hidden: float (rows, width, dim), any dtype.
         tokens: from [`word_token_index`], on the same device.
 
     Returns:
-        float (words, dim); at least float32, because a mean in bfloat16 loses what the loss is about (float64 states
-        stay float64).
+        float (words, dim), at least float32: a mean in bfloat16 loses the differences that the loss measures.
+
+    Example:
+        >>> from hf_xalign.data.batches.token_index import word_token_index
+        >>> import numpy as np
+        >>> hidden = torch.tensor([[[9.0], [1.0], [3.0], [5.0]]])
+        >>> tokens = word_token_index(np.array([[1, 3], [3, 4]]), np.array([0, 0]), 4, "mean")
+        >>> pool_words(hidden, tokens)
+        tensor([[2.],
+                [5.]])
     """
     states = hidden.flatten(0, 1).index_select(0, tokens.index)
     states = states.to(torch.promote_types(states.dtype, torch.float32))
@@ -30,7 +38,7 @@ def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
 
 
 def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> torch.Tensor:
-    """Word vectors of one layer, sentence by sentence: what [`pool_words`] gives, laid out as a padded batch.
+    """Pool token states into a padded batch of word vectors, with the values of [`pool_words`].
 
     Args:
         hidden: float (rows, width, dim), any dtype.
@@ -39,6 +47,12 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
 
     Returns:
         float (rows, words, dim), at least float32; zero at padding.
+
+    Example:
+        >>> hidden = torch.tensor([[[9.0], [1.0], [3.0], [5.0]]])
+        >>> spans = torch.tensor([[[1, 3], [3, 4], [0, 0]]])
+        >>> pool_spans(hidden, spans, "mean").flatten().tolist()
+        [2.0, 5.0, 0.0]
     """
     start, end = spans.unbind(-1)
     states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
@@ -57,7 +71,7 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
 
 
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
+    """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
 
     Raises:
         InputError: a layer that the encoder does not have, or one named twice.

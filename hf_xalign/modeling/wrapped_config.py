@@ -1,4 +1,4 @@
-"""What the config of a model around an encoder says of that encoder."""
+"""Config properties of a model that wraps an encoder."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from hf_xalign.data.limits import position_limit
 
 
 class WrappedConfig:
-    """For a config with the field `encoder_config`: what others look up in an encoder's own."""
+    """Mixin for a config with the field `encoder_config`: exposes the encoder's sizes."""
 
     encoder_config: PreTrainedConfig | dict | None
 
     @property
     def encoder(self) -> PreTrainedConfig:
-        """`encoder_config`, which is a config whatever it was given as."""
+        """Config of the encoder."""
         assert isinstance(self.encoder_config, PreTrainedConfig)
         return self.encoder_config
 
     @property
     def hidden_size(self) -> int:
-        """The encoder's."""
+        """Hidden size of the encoder."""
         return self.encoder.hidden_size
 
     @property
     def num_hidden_layers(self) -> int:
-        """The encoder's."""
+        """Number of layers of the encoder."""
         return self.encoder.num_hidden_layers
 
     @property
     def max_position_embeddings(self) -> int:
-        """How many tokens the encoder takes; what its kind of model sets aside of its positions is taken off."""
+        """Maximum number of tokens, without the positions that a model family reserves."""
         return position_limit(self.encoder)

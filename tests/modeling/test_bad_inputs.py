@@ -119,7 +119,7 @@ def test_momentum_files_and_queues(tmp_path):
         return lambda: unchanged(momentum, lambda: unchanged(queue, lambda: load_momentum(file, momentum, queue)))
 
     refused(
-        (load(slots=6), "a queue of 5 keys of 6 numbers, here 6 of 6: go on with the settings"),
+        (load(slots=6), "a queue of 5 keys of 6 numbers, here 6 of 6: resume with the settings"),
         (load(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
         (load(frozen=False), r"frozen in other parts: encoder\.embeddings.* missing there"),
         (load(more), r"embeddings.* missing here"),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 import torch
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling.tagger.crf import Constraint, LinearChainCRF, bio_constraint
+from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 
 pytestmark = pytest.mark.numeric
 
@@ -208,11 +207,3 @@ def test_every_weight_has_a_gradient_where_sentences_have_one_word():
     crf.log_likelihood(emissions, torch.ones(3, 1, dtype=torch.int64), mask, pairwise).sum().backward()
     assert all(parameter.grad is not None for parameter in (*crf.parameters(), pairwise))
     assert not crf.transitions.grad.any() and crf.start.grad.any() and crf.end.grad.any()
-
-
-def test_a_constraint_of_ones_own(float64):
-    # Tags may only rise: sentences of 2 words have 6 sequences, of equal probability with weights of 0.
-    rise = Constraint(torch.tensor([False, False, False]), ~torch.ones(3, 3).triu(0).bool())
-    mask = torch.ones(1, 2, dtype=torch.bool)
-    found = LinearChainCRF(3, rise).log_likelihood(torch.zeros(1, 2, 3), torch.tensor([[0, 2]]), mask)
-    assert_rounding(found, [-math.log(6)], operations(3, 2))

@@ -75,7 +75,7 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch, 
         sync(file)
 
     monkeypatch.setattr(feature_cache, "_sync", full)
-    with pytest.raises(InputError, match=r"No space left on device.*goes on.*XALIGN_CACHE"):
+    with pytest.raises(InputError, match=r"No space left on device.*to resume.*XALIGN_CACHE"):
         compute(tmp_path / "full", model.train())
     assert model.training
     assert names(tmp_path / "full") == ["cache.json", "lock", "progress.json", "vectors.part"]
@@ -163,7 +163,7 @@ def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread, 
 
     def work():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
-        with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*goes on from there"):
+        with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*to resume"):
             compute(tmp_path / "full")
 
     process = forked(work)

@@ -53,7 +53,7 @@ def test_equals_the_whole_model(family, tmp_path, monkeypatch, caplog):
         encoder = load_encoder(str(tmp_path))
         with caplog.at_level(logging.INFO):
             head = mlm_head(encoder)
-        assert "its own pre-trained MLM head" in caplog.text
+        assert "its pre-trained MLM head" in caplog.text
         encoder.eval().double()
         loss = our_loss(encoder, head.double(), input_ids, mask, labels, positions)
         loss.backward()
@@ -154,7 +154,7 @@ def test_another_vocabulary(tmp_path, caplog):
     encoder.resize_token_embeddings(120)
     head = mlm_head(encoder)
     assert head.bias.shape == (120,) and (head.bias == 0).all()
-    assert "begin anew: cls.predictions.bias" in caplog.text
+    assert "newly initialised: cls.predictions.bias" in caplog.text
     theirs = AutoModelForMaskedLM.from_pretrained(tmp_path).cls.predictions.transform
     assert torch.equal(head.dense.weight, theirs.dense.weight)
 

@@ -13,11 +13,9 @@ from support.families import PASS
 from support.launch import SMALL, STEADY
 from support.numeric import assert_rounding
 from support.tagger import BIO, COUNTS, INPUTS, LABELS, make_tagger, trained
-from support.tiny import make_tokenizer
 from transformers import Trainer, TrainingArguments
 
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFConfig, words_of
-from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 # Two layers of two LSTMs over 3 words, of 16 or 48 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.
 TAGGED = PASS + 2 * 3 * 2 * (48 + 6 + 5) + 2 * 3 * (12 + 12 + 3 * 5)
@@ -73,7 +71,10 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     kept = {"inputs_vectors": tagger.word_vectors(**one), "word_mask": words_of(SPANS[:1])}
     with torch.no_grad():
         losses = torch.stack(
-            [tagger(**kept, labels=torch.tensor([tags]), reduction="sum").loss for tags in product(range(5), repeat=3)]
+            [
+                tagger(**kept, labels=torch.tensor([tags]), num_items_in_batch=1).loss
+                for tags in product(range(5), repeat=3)
+            ]
         )
     found = losses[1 * 25 + 2 * 5 + 0]
     largest = losses.max().item()
@@ -111,11 +112,11 @@ def test_padding_changes_nothing(float64):
                 "word_spans": SPANS[row : row + 1, :count],
                 "labels": LABELS[row : row + 1, :count],
             }
-            found = tagger(**alone, reduction="sum")
+            found = tagger(**alone, num_items_in_batch=1)
             assert_rounding(found.logits[0], one.logits[row, :count], TAGGED, scale=16.0)
             sums.append(found.loss)
         assert_rounding(one.loss, sum(sums) / 5, TAGGED, scale=16.0)
-        total = tagger(**INPUTS, labels=LABELS, reduction="sum").loss
+        total = tagger(**INPUTS, labels=LABELS, num_items_in_batch=1).loss
         assert_rounding(total / 5, one.loss, 2)
         of_step = tagger(**INPUTS, labels=LABELS, num_items_in_batch=torch.tensor(20)).loss
         assert_rounding(of_step, total / 20, 2)
@@ -181,17 +182,6 @@ def test_vectors_can_be_kept():
     whole = tagger(**INPUTS, labels=LABELS)
     kept = tagger(inputs_vectors=tagger.word_vectors(**INPUTS), word_mask=words_of(SPANS), labels=LABELS)
     assert torch.equal(whole.logits, kept.logits) and torch.equal(whole.loss, kept.loss)
-    sentences = [["the", "kat"], ["file"]]
-    found = extract_word_vectors(
-        tagger.backbone, make_tokenizer(), sentences, layers=tagger.config.layers, pooling=tagger.config.pooling
-    )
-    mixed = tagger.mix_layers(found.vectors)
-    tokens = make_tokenizer()(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-    spans = torch.tensor(
-        [[tokens.word_to_tokens(0, 0), tokens.word_to_tokens(0, 1)], [tokens.word_to_tokens(1, 0), (0, 0)]]
-    )
-    own = tagger.word_vectors(tokens["input_ids"], tokens["attention_mask"], spans)
-    assert_rounding(torch.stack([own[0, 0], own[0, 1], own[1, 0]]), mixed, TAGGED)
 
 
 def test_words_without_tokens():

@@ -24,7 +24,7 @@ from transformers import (
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.xalign.tuner import XAlignLayer
 
-# First what must not work without the import; then every folder that it is told of is loaded in all three ways, to say
+# First what must not work without the import; then every given folder is loaded in all three ways, to say
 # how far the outputs are from the expected ones.
 _FRESH = """
 import json, sys, hf_xalign

@@ -32,7 +32,14 @@ class KeyQueue(nn.Module):
         start: `empty`: a slot is a negative once it holds a key, so the loss starts at 0 (no negatives) and rises
             while the queue fills. `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace
             them; of length 1 also for a head that gives keys of other lengths (PPA does not say which it takes).
-        seed: of the random start, the same on every process.
+        seed: seed of the random start, the same on every process.
+
+    Example:
+        >>> queue = KeyQueue(3, 2)
+        >>> queue.enqueue(torch.ones(2, 2), torch.tensor([7, 8]))
+        >>> queue.enqueue(torch.zeros(2, 2), torch.tensor([9, 10]))  # the oldest key is overwritten
+        >>> queue.pairs
+        tensor([10,  8,  9])
     """
 
     keys: torch.Tensor

@@ -36,7 +36,17 @@ class MomentumEncoder(nn.Module):
         head: the query encoder's projection, `(rows, hidden_size) -> (rows, size)`.
         pooling: how sentences are pooled.
         dropout: whether keys are computed with the encoder's dropout, as in MoCo's code, where the key encoder is in
-            training mode. Off, a key is the sentence's alone. The papers do not say.
+            training mode. The papers do not say.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny), add_pooling_layer=False)
+        >>> head = nn.Linear(8, 4)
+        >>> momentum = MomentumEncoder(encoder, head)
+        >>> momentum.encode(torch.tensor([[2, 5, 3]]), torch.ones(1, 3)).shape
+        torch.Size([1, 4])
+        >>> momentum.update(encoder, head, momentum=0.999)  # after each optimizer step
     """
 
     def __init__(
@@ -131,7 +141,7 @@ def _kept(momentum: MomentumEncoder, queue: KeyQueue) -> dict[str, torch.Tensor]
 
 
 def _check_same(path: str | os.PathLike, there: dict[str, tuple], here: dict[str, tuple]) -> None:
-    way_out = "go on with the settings that the run began with, or begin anew in another output_dir"
+    way_out = "resume with the settings of the first run, or start in another output_dir"
     if "queue.keys" in there and there["queue.keys"] != here["queue.keys"]:
         (size, dim), (own_size, own_dim) = there["queue.keys"], here["queue.keys"]
         raise InputError(f"{path}: a queue of {size} keys of {dim} numbers, here {own_size} of {own_dim}: {way_out}")

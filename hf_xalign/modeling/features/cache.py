@@ -1,4 +1,4 @@
-"""Word vectors of a frozen encoder, computed once and kept on disk: f0 of FAO, all that MAO's modules train from."""
+"""Cache a frozen encoder's word vectors on disk: the reference of FAO, the training input of MAO."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from hf_xalign.modeling.word_vectors import hidden_batches
 
 logger = logging.getLogger(__name__)
 
-# Layout of the folder; another number makes older caches another's.
+# Version of the folder's layout; a new number invalidates older caches.
 _SCHEMA = 1
 # Sentences whose token ids are in memory at a time, rounded to whole batches.
 _BLOCK = 16_384
-# Batches between two marks of how far the file is surely on disk: what a killed run may have to do again.
+# Batches between two progress marks: the most that an interrupted run repeats.
 _MARK_EVERY = 50
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
@@ -55,12 +55,12 @@ def cache_features(
 ) -> tuple[CachedVectors, Dataset]:
     """Run the encoder over a dataset once and keep the word vectors on disk.
 
-    A sentence that occurs in several pairs, or on both sides, is computed and stored once. A call that was killed
-    goes on where it was when the same call is made again; on a CPU, and with the same `batch_size`, the file is then
-    the same byte for byte. Several processes may make the same call: one computes, the others wait for its file.
+    Each distinct sentence is encoded and stored once. Calling again after an interruption resumes the cache; on a CPU
+    with the same `batch_size`, the file is then the same byte for byte. When several processes make the same call, one
+    computes and the others wait for its file.
 
-    The folder holds `cache.json` (what the vectors are of), `vectors.bin`, and, while that is not whole,
-    `vectors.part` and `progress.json`.
+    The folder holds `cache.json` (the settings) and `vectors.bin`; until that is complete, `vectors.part` and
+    `progress.json`.
 
     Args:
         model: the encoder.
@@ -105,7 +105,7 @@ def cache_features(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
-    way_out = f"make room and run again, which goes on from there; or remove this folder and {_ELSEWHERE}"
+    way_out = f"make room and run again to resume; or remove this folder and {_ELSEWHERE}"
     with locked(folder), disk_errors(folder, way_out):
         _check_identity(folder, identity)
         if vectors.path.exists():
@@ -138,7 +138,7 @@ def _write(
     _check_room(folder, size - kept, vectors.dtype)
     logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
     if done:
-        logger.info("going on after %d sentences that are there already", done)
+        logger.info("resuming after %d cached sentences", done)
     _write_json(folder / "cache.json", identity)
     _write_json(progress, {"sentences": done})
     block = max(1, _BLOCK // batch_size) * batch_size
@@ -180,7 +180,7 @@ def _write(
 
 
 def _resume_at(part: Path, progress: Path, ends: np.ndarray, batch_size: int) -> int:
-    """Sentences of an interrupted run that are surely on disk, a whole number of batches.
+    """Return how many sentences of an interrupted run are on disk, a whole number of batches.
 
     Args:
         part: the unfinished file.

@@ -1,4 +1,4 @@
-"""Which words of a dataset go to the feature cache, and at which row: all that is known before the encoder runs."""
+"""Plan which words of a dataset the feature cache stores, and in which rows."""
 
 from __future__ import annotations
 

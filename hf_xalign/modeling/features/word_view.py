@@ -1,4 +1,4 @@
-"""Word vectors in the view that a module of MAO is trained in: a sentence is a sequence of words, not of tokens."""
+"""Extract word vectors from MAO's modules, which see a sentence as a sequence of words, not of tokens."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def extract_word_view(
     specials: bool = False,
     desc: str | None = None,
 ) -> WordVectors:
-    """What the module makes of the words' vectors, pooled as its config says.
+    """Extract the module's output for every word, pooled as its config says.
 
     Args:
-        model: an encoder with a module of the PEFT method XALIGN, or a `PeftModel` around one.
+        model: encoder with an XALIGN adapter, or a `PeftModel` around one.
         tokenizer: its fast tokenizer.
-        sentences: one list of words a sentence.
-        batch_size: sentences a forward pass.
-        max_length: tokens a sentence at most; words beyond are not present.
+        sentences: one list of words per sentence.
+        batch_size: sentences per forward pass.
+        max_length: maximum tokens per sentence; words beyond it are not present.
         dtype: autocast dtype of the forward passes, or None.
-        specials: [CLS] and [SEP] are two more words after the sentence's own.
+        specials: append [CLS] and [SEP] to the words of each sentence.
         desc: label of the progress bar, or None.
 
     Returns:

@@ -1,9 +1,6 @@
-"""A linear-chain CRF: log-likelihood of a sequence of tags, and the best one (Lafferty et al. 2001).
+"""Linear-chain CRF: log-likelihood of a tag sequence, and the best sequence (Lafferty et al. 2001).
 
-It is written here because no package could be relied on. pytorch-crf (0.7.2, of 2019) and torch-struct (0.5, of 2021)
-still run with torch 2.13, but neither is kept up. The first knows neither forbidden transitions nor ones that
-depend on the words, and refuses a sentence without a word; the second fails on a batch of one-word sentences. pyt-crf
-(0.1.2, of 2026) needs Python 3.12.
+The available packages (pytorch-crf, torch-struct) are unmaintained, and lack forbidden or word-dependent transitions.
 """
 
 from __future__ import annotations
@@ -16,16 +13,16 @@ from torch import Tensor, nn
 
 from hf_xalign.errors import InputError
 
-# What stands for the tag of a position without a word, as in labels.
+# Tag of a position without a word, as in labels.
 NO_TAG = -100
 
 
 class Constraint(NamedTuple):
-    """What tag sequences must not hold.
+    """Forbidden starts and transitions of tag sequences.
 
     Attributes:
-        start: bool (tags,), True for tags that no sentence begins with.
-        transitions: bool (tags, tags), True at [i, j] where j must not follow i.
+        start: bool (tags,), True for tags that cannot start a sentence.
+        transitions: bool (tags, tags), True at [i, j] where j cannot follow i.
     """
 
     start: Tensor
@@ -33,10 +30,10 @@ class Constraint(NamedTuple):
 
 
 def bio_constraint(names: Sequence[str]) -> Constraint:
-    """That `I-X` follows `B-X` or `I-X` alone.
+    """Build the constraint that `I-X` follows only `B-X` or `I-X`.
 
     Args:
-        names: the tags; those that are neither `B-...` nor `I-...` are outside.
+        names: tags; any tag other than `B-...` and `I-...` is outside.
 
     Raises:
         InputError: an `I-X` has no `B-X`, so no sequence could hold it.
@@ -51,21 +48,31 @@ def bio_constraint(names: Sequence[str]) -> Constraint:
 
 
 class LinearChainCRF(nn.Module):
-    """The probability p(y | x) = exp(s(x, y)) / sum over y' of exp(s(x, y')) of a sentence's tags y.
+    """Probability p(y | x) = exp(s(x, y)) / sum over y' of exp(s(x, y')) of a sentence's tags y.
 
     With n words, and y' over the sequences of n tags that are allowed,
 
     s(x, y) = start[y_1] + end[y_n] + sum_t emissions[t, y_t]
               + sum_{t > 1} transitions[y_{t-1}, y_t] + pairwise[t - 1, y_{t-1}, y_t].
 
-    All is computed in log space, in float32 at least, also under autocast, and the only loop is over words.
+    Computation is in log space and at least float32, also under autocast. The only loop is over words.
 
-    Sentences have their words first: a mask is True up to a sentence's length and False beyond. What lies beyond takes
-    no part, whatever it is. A sentence without a word has one empty sequence of tags, of probability 1.
+    A mask is True up to a sentence's length; anything beyond is ignored. A sentence without words has one empty
+    sequence of tags, of probability 1.
 
     Args:
         num_tags: K.
-        constraint: what is forbidden, in training as in decoding; every tag must be reachable. None for nothing.
+        constraint: forbidden sequences, in training and decoding; every tag must be reachable. None forbids nothing.
+
+    Example:
+        >>> crf = LinearChainCRF(3, bio_constraint(["O", "B-PER", "I-PER"]))
+        >>> emissions = torch.tensor([[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]])
+        >>> mask = torch.ones(1, 2, dtype=torch.bool)
+        >>> tags = crf.decode(emissions, mask)  # I-PER cannot come first
+        >>> tags
+        tensor([[1, 2]])
+        >>> bool(crf.log_likelihood(emissions, tags, mask) < 0)
+        True
     """
 
     forbidden_start: Tensor | None
@@ -82,7 +89,7 @@ class LinearChainCRF(nn.Module):
         self.register_buffer("forbidden", None if constraint is None else _penalty(constraint.transitions))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
-        """Log p(y | x) of each sentence, a sum over its words: a trainer divides by the words of a whole step.
+        """Return log p(y | x) of each sentence, summed over its words.
 
         Args:
             emissions: float (B, W, K).
@@ -105,12 +112,12 @@ class LinearChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
-        """The most probable tags of each sentence (Viterbi).
+        """Return the most probable tags of each sentence (Viterbi).
 
         Args:
             emissions: float (B, W, K).
             mask: bool (B, W).
-            pairwise: as of [`log_likelihood`].
+            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1; None for nothing.
 
         Returns:
             int64 (B, W); -100 at padding.
@@ -131,7 +138,7 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1).masked_fill(~mask, NO_TAG)
 
     def check_tags(self, tags: Tensor, mask: Tensor) -> None:
-        """That each sentence's tags can be scored.
+        """Check that each sentence's tags can be scored.
 
         Args:
             tags: int64 (B, W).
@@ -166,7 +173,7 @@ class LinearChainCRF(nn.Module):
 
     def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
         precision = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
-        # Padding may be anything, and 0 * NaN is NaN: so it is taken out, not weighted.
+        # Mask padding instead of weighting it: it may be NaN, and 0 * NaN is NaN.
         emissions = emissions.to(precision).masked_fill(~mask.unsqueeze(-1), 0.0)
         if pairwise is not None:
             pairwise = pairwise.to(precision).masked_fill(~mask[:, 1:, None, None], 0.0)

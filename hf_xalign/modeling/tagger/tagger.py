@@ -1,13 +1,13 @@
 """A BiLSTM-CRF tagger on the frozen vectors of an encoder's last layers (ROTATE section 4.2; METHODS section 7).
 
-ROTATE takes model and settings from Wang et al. (2019, arXiv 1910.04708), whose published code has what the paper does
-not say, and is what the defaults here follow: the *sum* of the last four layers, two layers of 384 LSTM units in each
-direction, dropout of 0.5 on what goes into them and on what comes out, and a CRF whose transitions are computed from
-each word (Ma and Hovy 2016); Adam at 1e-4 (1e-5 for distant languages), batches of 10 sentences, 40 epochs. That code
-tags subwords by their first one; ROTATE, and so the default here, the mean of a word's subwords.
+The defaults follow the published code of Wang et al. (2019, arXiv 1910.04708), which ROTATE uses. The input is the
+*sum* of the last four layers. Two BiLSTM layers have 384 units per direction, with dropout 0.5 on input and output.
+The transitions of the CRF are computed from each word (Ma and Hovy 2016). Training uses Adam at 1e-4 (1e-5 for distant
+languages), batches of 10 sentences, and 40 epochs. That code tags the first subword of a word; ROTATE, and the default
+here, the mean of its subwords.
 
-`AutoModelForTokenClassification.from_pretrained` knows the kind after `import hf_xalign.modeling.tagger`. A tagger on
-a mapped encoder needs `import hf_xalign.modeling.rotated` as well.
+`AutoModelForTokenClassification.from_pretrained` loads a tagger after `import hf_xalign.modeling.tagger`. A tagger on
+a mapped encoder also needs `import hf_xalign.modeling.rotated`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     Args:
         encoder_config: the encoder's own config.
         layers: positions in its `hidden_states` (0 = embeddings, negative ones from the last).
-        layer_mix: how a word's vectors of these layers become one: their `sum`, or all of them side by side.
+        layer_mix: combine a word's layer vectors by `sum`, or `concat` them.
         pooling: which subwords make a word's vector.
         lstm_size: units of each direction.
         lstm_layers: layers of the BiLSTM.
         dropout: on the LSTM's input and output.
-        transitions: `contextual`: what follows what is scored for each word, by a linear map of its LSTM output that
-            has tags x tags outputs, beside the scores that all words share; `shared`: by these alone.
-        bio: no `I-X` but after `B-X` or `I-X`, in training as in decoding.
+        transitions: `contextual` adds scores for each word, a linear map of its LSTM output, to the scores shared by all
+            words; `shared` uses only the latter.
+        bio: allow `I-X` only after `B-X` or `I-X`, in training and decoding.
     """
 
     model_type = "xalign-bilstm-crf"
@@ -87,7 +87,7 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
 
 @dataclass
 class TaggerOutput(ModelOutput):
-    """What a tagger gives.
+    """Output of a tagger.
 
     Attributes:
         loss: minus the log-likelihood of the labels, where there are any.
@@ -103,16 +103,13 @@ class TaggerOutput(ModelOutput):
 class BiLSTMCRFForTokenClassification(PreTrainedModel):
     """Frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
 
-    The encoder is in evaluation mode and without gradients whatever the tagger's mode is, and none of its weights is
-    trainable. All above it computes in the precision of its weights (float32), also under autocast: it takes a small
-    part of the time, and an LSTM adds up its rounding.
+    The encoder is frozen and always in evaluation mode. The layers above it compute in float32, also under autocast,
+    because an LSTM accumulates rounding errors.
 
-    It tags *words*: `word_spans` say where their tokens are. Words without tokens in the middle of a sentence have a
-    vector of zeros and a tag; at its end (cut off, or padding) they have none.
+    It tags *words*, whose tokens are given by `word_spans`. A word without tokens inside a sentence has a zero vector
+    and a tag; at the end of a sentence (truncated, or padding) it has no tag.
 
-    `save_pretrained` writes the encoder with the rest, so that one folder is one whole model and needs no other. That
-    is what it costs: with the embedded encoder a folder, and each checkpoint of `Trainer`, is of 0.5 GB, of which the
-    trained part is 30 MB (45 tags).
+    `save_pretrained` writes the encoder too, so one folder is a complete model.
     """
 
     config_class = BiLSTMCRFConfig
@@ -204,7 +201,6 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         *,
         inputs_vectors: Tensor | None = None,
         word_mask: Tensor | None = None,
-        reduction: Literal["mean", "sum"] = "mean",
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> TaggerOutput:
@@ -218,9 +214,8 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
                 of a sentence take no part.
             inputs_vectors: float (B, W, `config.input_size`), in place of the three above: what [`word_vectors`] gave.
             word_mask: bool (B, W) with them, True at words, which come first.
-            reduction: of the loss: over the words of the batch, or their sum.
-            num_items_in_batch: words of a whole optimizer step, of all processes, that the sum is divided by in place
-                of `reduction`; what `Trainer` counts and gives.
+            num_items_in_batch: words of the whole optimizer step over all processes, by which `Trainer` divides the
+                loss; default the words of this batch.
             kwargs: of the encoder, such as `language` (a mapped one) or `token_type_ids`.
 
         Raises:
@@ -250,16 +245,14 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             if labels is not None:
                 self.crf.check_tags(labels, word_mask)
                 loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum()
-                if num_items_in_batch is not None:
-                    loss = loss / num_items_in_batch
-                elif reduction == "mean":
-                    loss = loss / word_mask.sum().clamp(min=1)
+                words = word_mask.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+                loss = loss / words
             tags = None if self.training else self.crf.decode(logits, word_mask, pairwise)
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
 
     @torch.no_grad()
     def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
-        """The best tags of each sentence, one for each of its words, without dropout; arguments as of [`forward`]."""
+        """Return the best tags of each sentence, one per word, without dropout. Takes the arguments of [`forward`]."""
         training = self.training
         self.eval()
         try:
@@ -272,7 +265,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def word_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
     ) -> Tensor:
-        """The frozen vectors of words, which can be kept: the encoder then runs once, not in every epoch.
+        """Return the frozen word vectors. Caching them saves running the encoder in every epoch.
 
         Args:
             input_ids: int64 (B, T).
@@ -287,14 +280,8 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, return_dict=True, **kwargs
         )
         states = select_layers(output, self.layer_numbers, self.config.num_hidden_layers)
-        return self.mix_layers(torch.stack([pool_spans(s, word_spans, self.config.pooling) for s in states], dim=-2))
-
-    def mix_layers(self, vectors: Tensor) -> Tensor:
-        """One vector a word, float (..., `config.input_size`), of those of `config.layers`, float (..., layers, dim).
-
-        [`hf_xalign.modeling.word_vectors.extract_word_vectors`] gives the latter for a whole corpus.
-        """
-        return vectors.sum(-2) if self.config.layer_mix == "sum" else vectors.flatten(-2)
+        words = [pool_spans(hidden, word_spans, self.config.pooling) for hidden in states]
+        return torch.stack(words).sum(0) if self.config.layer_mix == "sum" else torch.cat(words, dim=-1)
 
     def train(self, mode: bool = True) -> BiLSTMCRFForTokenClassification:
         """Set the mode of all but the encoder, which stays frozen and in evaluation mode."""
@@ -329,7 +316,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
 
 
 def words_of(word_spans: Tensor) -> Tensor:
-    """Where the words of sentences are: bool (B, W), True up to the last span int64 (B, W, 2) that holds a token."""
+    """Return the mask bool (B, W) of words, True up to the last span int64 (B, W, 2) that holds a token."""
     filled = word_spans[..., 1] > word_spans[..., 0]
     return filled.flip(1).cumsum(1).flip(1) > 0
 

@@ -31,12 +31,12 @@ class Bottleneck(nn.Module):
         nn.init.zeros_(self.up.bias)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """What the adapter adds to float (..., d)."""
+        """Return the adapter's update of float (..., d)."""
         return self.up(torch.relu(self.down(states.to(self.down.weight.dtype)))).to(states.dtype)
 
 
 class XAlignLayer(nn.Module, BaseTunerLayer):
-    """What PEFT switches, saves and deletes; one entry an adapter name."""
+    """Base class of layers that PEFT enables, saves and deletes by adapter name."""
 
     def enable_adapters(self, enabled: bool) -> None:
         """Switch all adapters on or off.

@@ -49,7 +49,7 @@ class XAlignPeftType(StrEnum):
 
 @dataclass
 class XAlignConfig(PeftConfig):
-    """What is added to a frozen encoder.
+    """Config of the PEFT method XALIGN: modules added to a frozen encoder.
 
     Args:
         top: module over the last hidden states: `linear`, `transformer`, or None.
@@ -60,10 +60,8 @@ class XAlignConfig(PeftConfig):
         reduction_factor: an adapter's d over its inner size.
         linear_bias: the linear map adds a vector; the published one does not. (`bias` is a word of PEFT's own.)
         orthogonal: the linear map is a rotation.
-        languages: languages that have a linear map of their own; [`set_language`] or `language=` then says which one
-            a text is in, and there is no map for any other.
-        pivot: with `languages`, a language beside them that is left as it is and that their maps lead to. None where
-            the pivot has a map too.
+        languages: languages with a linear map each; [`set_language`] or `language=` then names a text's language.
+        pivot: with `languages`, the language whose space the maps lead to; it has no map. None where it has one too.
         num_heads: attention heads of the transformer.
         feedforward_size: width of its feed-forward block.
         dropout: dropout in it.
@@ -72,7 +70,17 @@ class XAlignConfig(PeftConfig):
         hidden_size: of the encoder; filled in, and checked when the module is put on another one.
 
     Raises:
-        InputError: values that do not go together.
+        InputError: incompatible values.
+
+    Example:
+        >>> from peft import get_peft_model
+        >>> from transformers import BertConfig, BertModel
+        >>> from hf_xalign.modeling import XAlignConfig
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny), add_pooling_layer=False)
+        >>> model = get_peft_model(encoder, XAlignConfig(top="linear"))
+        >>> model.get_nb_trainable_parameters()[0]  # one 8 x 8 map
+        64
     """
 
     target_modules: ClassVar[None] = None  # PEFT asks for it; places are found by the encoder's structure

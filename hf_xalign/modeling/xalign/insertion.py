@@ -1,4 +1,4 @@
-"""A trained module between the encoder and the head of a task model, frozen, and saved with them as one model.
+"""Insert a trained module between the encoder and the head of a task model, and save all as one model.
 
 This is MAO's downstream set-up: module and adapters stay as alignment trained them, encoder and head are fine-tuned
 around them. The folder that such a model is saved to holds the task model under its
@@ -62,7 +62,18 @@ def with_alignment(
 
     Raises:
         InputError: the adapter is of another kind, for another hidden size or another encoder, or has no safetensors;
-            `model` has no task head, or adapters already. `model` is then as it was.
+            `model` has no task head, or adapters already. `model` is then unchanged.
+
+    Example:
+        >>> from peft import get_peft_model
+        >>> from transformers import BertConfig, BertForSequenceClassification, BertModel
+        >>> from hf_xalign.modeling import XAlignConfig, with_alignment
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> config = BertConfig(vocab_size=20, **tiny)
+        >>> adapter = get_peft_model(BertModel(config, add_pooling_layer=False), XAlignConfig())
+        >>> model = with_alignment(BertForSequenceClassification(config), adapter)
+        >>> [name for name, p in model.named_parameters() if not p.requires_grad]
+        ['bert.xalign.xalign_top.default.shared.weight']
     """
     if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
         raise InputError(f"{type(model).__name__} has adapters already: give the task model as transformers loads it")

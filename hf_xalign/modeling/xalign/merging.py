@@ -1,4 +1,4 @@
-"""Fold what was trained beside a model into its own weights, where the result is the same model."""
+"""Merge adapters into a model's own weights, where the outputs stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOLERANCE = 1e-4  # largest difference of an output, over the largest output
 
 
 def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) -> PreTrainedModel:
-    """A plain transformers model with the same outputs, which needs neither PEFT nor hf_xalign to load.
+    """Merge adapters into a plain transformers model that loads without PEFT and hf_xalign.
 
     - A linear map on top (W, b) of a task model goes into the layers that read the last hidden state: with R, c such a
       layer's weights, R (W h + b) + c = (R W) h + (R b + c). The layers are found by what they are given in a forward
@@ -38,11 +38,20 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     Args:
         model: of [`hf_xalign.modeling.with_alignment`], or a `PeftModel`; changed in place, so go on with what is
             returned.
-        language: with a map for each language the one that is folded in; the pivot has none.
+        language: language whose map is merged, for a module with one map per language.
 
     Raises:
-        InputError: it cannot be done exactly, or the outputs differ by more than 1e-4 of the largest (in bfloat16 and
-            float16 they do: use `model.float()`). The model is then as it was.
+        InputError: the merge is not exact, or the outputs differ by more than 1e-4 of the largest (they do in bfloat16
+            and float16: use `model.float()`). The model is then unchanged.
+
+    Example:
+        >>> from peft import LoraConfig, get_peft_model
+        >>> from transformers import BertConfig, BertModel
+        >>> from hf_xalign.modeling import merge
+        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny))
+        >>> type(merge(get_peft_model(encoder, LoraConfig(target_modules=["query"])))).__name__
+        'BertModel'
     """
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
         return _merge_by_peft(model)
@@ -108,7 +117,7 @@ def _fold(
     model: PreTrainedModel, top: TopLayer, weight: torch.Tensor, bias: torch.Tensor, language: str | None
 ) -> None:
     """Put the map into the layers that read the last hidden state, and switch the layer on top off; or raise."""
-    training, spoken, biased = model.training, top._language, getattr(model.config, "classifier_bias", None)
+    training, language_before, biased = model.training, top._language, getattr(model.config, "classifier_bias", None)
     originals: list[tuple[nn.Linear, torch.Tensor, torch.Tensor | None]] = []
     model.eval()
     top.set_language(language)
@@ -143,7 +152,7 @@ def _fold(
         top.enable_adapters(True)
         raise
     finally:
-        top.set_language(spoken)
+        top.set_language(language_before)
         model.train(training)
 
 
@@ -165,7 +174,7 @@ def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, mode
 
 @contextmanager
 def _recorded_inputs(model: nn.Module) -> Iterator[dict[nn.Linear, torch.Tensor]]:
-    """What each linear layer is given while the context lasts."""
+    """Record the input of each linear layer within the block."""
     inputs: dict[nn.Linear, torch.Tensor] = {}
     handles = [
         layer.register_forward_pre_hook(lambda layer, args: inputs.update({layer: args[0]}))
@@ -198,7 +207,7 @@ def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def _is_pooled(given: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:
-    """Whether a layer's input is the last hidden state of all tokens, of the first, or its mean over the sentence."""
+    """Test if a layer reads the last hidden state: of all tokens, of the first, or the mean over a sentence."""
     if given.shape == states.shape:
         return torch.equal(given, states)
     if given.shape != states[:, 0].shape:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from datasets import Dataset, Features, List, Value
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.padding import pad_rows
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.sentence_pairs import SentenceFrame, sentence_frame
 from hf_xalign.errors import InputError
@@ -212,19 +212,17 @@ class QuestionCollator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
-        places = torch.arange(int(lengths.max()))
-        batch = {
-            "input_ids": _padded(rows, "input_ids", self.pad_token_id),
-            "attention_mask": (places < lengths[:, None]).long(),
-        }
-        in_question = places < torch.tensor([row["context_at"] for row in rows])[:, None]
+        ids, inside = pad_rows([row["input_ids"] for row in rows], self.pad_token_id)
+        batch = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(inside).long()}
+        in_question = torch.arange(ids.shape[1]) < torch.tensor([row["context_at"] for row in rows])[:, None]
         for column, name in (("token_types", "token_type_ids"), ("language_numbers", "language")):
             if column in rows[0]:
                 question, context = torch.tensor([list(row[column]) for row in rows]).T
                 batch[name] = torch.where(in_question, question[:, None], context[:, None])
         if "opens" in rows[0]:
-            return {**batch, **{name: _padded(rows, name, NOWHERE) for name in ("opens", "closes")}}
+            for name in ("opens", "closes"):
+                batch[name] = torch.from_numpy(pad_rows([row[name] for row in rows], NOWHERE)[0])
+            return batch
         labels = {f"{name}s": torch.tensor([row[name] for row in rows]) for name in ("start_position", "end_position")}
         return {**batch, **labels}
 
@@ -285,8 +283,3 @@ def _answer_tokens(text: TokenText, answers: Mapping[str, list]) -> tuple[int, i
     answer, start = answers["text"][0], answers["answer_start"][0]
     lead = len(answer) - len(answer.lstrip())
     return text.tokens_of(start + lead, start + len(answer.rstrip()))
-
-
-def _padded(rows: Sequence[Mapping[str, Any]], name: str, padding: int) -> torch.Tensor:
-    values = [torch.as_tensor(row[name], dtype=torch.long) for row in rows]
-    return pad_sequence(values, batch_first=True, padding_value=padding)

@@ -1,12 +1,12 @@
-"""The Hub: push what the library writes, load it from there.
+"""Push models to the Hugging Face Hub and load them.
 
     from hf_xalign import hub
 
     hub.push("runs/german", "me/german")
     model = hub.load("me/german")
 
-A push is one commit: the repository holds all of it afterwards, or stays as it was. Large files that arrived before a
-push failed are not sent again by the next push.
+A push is a single commit: it succeeds or leaves the repository unchanged. Large files that were uploaded before a push
+failed are not uploaded again.
 """
 
 from hf_xalign.hub.upload import push

@@ -23,29 +23,28 @@ def push(
     path_in_repo: str = "",
     token: str | bool | None = None,
 ) -> CommitInfo:
-    """Upload a model's folder, in one commit; the repository and the branch are made where they are missing.
+    """Upload a model's folder in one commit. A missing repository or branch is created.
 
-    Weights (safetensors only), configs, tokenizer, record, card and pictures go, and nothing else, whatever lies in
-    the folder. The card is written anew from `results.json`, to name the repository. Weights and configs of an
-    earlier push that the folder has not are deleted by the same commit; other files of the repository stay.
+    Uploads weights (safetensors only), configs, tokenizer, record, card and pictures, and no other files. The card is
+    generated from `results.json`. Weights and configs of an earlier push that the folder does not have are deleted;
+    other files of the repository stay.
 
     Args:
-        folder: of a run, of `save_pretrained` or [`~hf_xalign.modeling.sentence_export.save_sentence_transformer`].
-        repo_id: `owner/name`, or `name` for one of your own.
-        private: whether it is to be seen by its owner alone; by default as the owner's settings say.
-        revision: the branch.
-        base_model: Hub id of the model that this one was made from, where the folder knows it by a local path: the
-            card, the record and an adapter's config then name it.
-        message: of the commit.
-        path_in_repo: folder of the repository, for checkpoints beside the model.
-        token: of the Hub; by default the one that you logged in with (`hf auth login`, or HF_TOKEN).
+        folder: output of a run, of `save_pretrained` or of
+            [`~hf_xalign.modeling.sentence_export.save_sentence_transformer`].
+        repo_id: `owner/name`, or `name` for your own namespace.
+        private: make a new repository private; by default as your Hub settings say.
+        revision: branch to push to.
+        base_model: Hub id of the base model, when the folder names it by a local path.
+        message: commit message.
+        path_in_repo: folder inside the repository, for checkpoints.
+        token: Hub token; by default the one that you logged in with (`hf auth login`, or HF_TOKEN).
 
     Raises:
-        InputError: the folder has no whole model, was made from one that is not on the Hub, or holds a token (found
-            before anything is sent); or a public repository was to be private.
-        HfHubHTTPError, RuntimeError (of an upload, from what stopped it): the Hub refused something, or stayed out of
-            order through the client's five tries. Nothing was committed, unless the answer to the commit itself was
-            lost; to push again is right in both cases.
+        InputError: the folder has no complete model, its base model is not on the Hub, or it contains a token (checked
+            before anything is sent); or `private` was given for an existing public repository.
+        HfHubHTTPError, RuntimeError: the Hub refused a request, or failed five times. Nothing was committed, unless
+            only the answer to the commit was lost. Push again in both cases.
     """
     check_repo_id(repo_id)
     contents = Contents(folder, base_model=base_model)
@@ -56,7 +55,7 @@ def push(
     there = api.model_info(repo_id, revision=revision)
     if private and not there.private:
         raise InputError(
-            f"private=True: {repo_id} is there already, and public; change that in its settings or name another"
+            f"private=True: {repo_id} already exists and is public. Change its settings, or choose another name."
         )
     place = f"{path_in_repo.strip('/')}/" if path_in_repo else ""
     added = contents.read(repo_id, revision)
@@ -74,10 +73,10 @@ def push(
 
 
 def check_repo_id(repo_id: str) -> None:
-    """Require a repository name that the Hub takes.
+    """Require a valid repository name.
 
     Raises:
-        InputError: it is none.
+        InputError: the Hub would refuse the name.
     """
     try:
         validate_repo_id(repo_id)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def names() -> list[str]:
-    """Names of the modules that `load` knows."""
+    """Return the names of the modules that `load` accepts."""
     return sorted(entry.name for entry in files(__name__).iterdir() if entry.joinpath(f"{entry.name}.py").is_file())
 
 
@@ -20,8 +20,8 @@ def load(name: str, **kwargs: Any) -> EvaluationModule:
     """Load one of the package's `evaluate` modules, without a network.
 
     Args:
-        name: one of `names()`, e.g. "word_retrieval".
-        **kwargs: passed on to `evaluate.load`, e.g. `num_process` and `process_id`.
+        name: one of `names()`, such as "word_retrieval".
+        **kwargs: options of `evaluate.load`, such as `num_process` and `process_id`.
 
     Raises:
         InputError: there is no module of this name.

@@ -1,4 +1,4 @@
-"""What the apps beside the metrics share: a page that computes a metric of arguments in JSON."""
+"""Gradio page that computes a metric from JSON arguments, shared by the metrics' apps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 
 def make_app(module: Path) -> Interface:
-    """A page to try a metric on.
-
-    It takes the place of the widget of `evaluate.utils`, which needs gradio 3, and that an older client of the Hub.
+    """Create a page to try a metric. The widget of `evaluate.utils` would need gradio 3.
 
     Args:
-        module: the metric's, with its card beside it.
+        module: file of the metric, with its README.md in the same folder.
 
     Raises:
         InputError: gradio is not installed.
@@ -28,7 +26,7 @@ def make_app(module: Path) -> Interface:
     try:
         import gradio
     except ImportError as error:
-        raise InputError("the metric's app: gradio is not installed: pip install gradio") from error
+        raise InputError("the metric's app needs gradio: pip install gradio") from error
     import evaluate
 
     path = str(module.absolute())
@@ -38,11 +36,10 @@ def make_app(module: Path) -> Interface:
 
     def compute(arguments: str) -> dict[str, Any]:
         try:
-            # Anew: a metric that has refused its arguments once is of no use any more, and visitors come together.
+            # Load it for each call: a metric is unusable after an error, and visitors call at the same time.
             scores = evaluate.load(path, keep_in_memory=True).compute(**json.loads(arguments))
         except (ValueError, TypeError) as error:
             raise gradio.Error(str(error)) from error
-        # Numpy's numbers become Python's.
         return json.loads(json.dumps(scores, default=float))
 
     return gradio.Interface(

@@ -12,11 +12,11 @@ from hf_xalign.hub.upload import check_repo_id
 
 
 def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
-    """The files of a metric's Space, by path: those of its folder, with the repository's name in the card.
+    """Return the files of a metric's Space by path, with the Space's name in its card.
 
     Args:
         name: one of `hf_xalign.metrics.names()`.
-        repo_id: of the Space, with its owner.
+        repo_id: `owner/name` of the Space.
     """
     folder = files(metrics) / name
     paths = ("README.md", "app.py", f"{name}.py", "requirements.txt")
@@ -29,13 +29,13 @@ def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
 def push_metric(
     name: str, repo_id: str, *, private: bool | None = None, token: str | bool | None = None
 ) -> CommitInfo:
-    """Upload one of the library's metrics as a Space: its card, its module for `evaluate.load(repo_id)`, and an app.
+    """Upload a metric as a Space, with its card, an app, and the module for `evaluate.load(repo_id)`.
 
     Args:
         name: one of `hf_xalign.metrics.names()`.
-        repo_id: `owner/name` or `name`; `evaluate` wants the metric's own name.
-        private: whether it is to be seen by its owner alone.
-        token: of the Hub; by default the one that you logged in with.
+        repo_id: `owner/name` or `name`, where `name` must be the metric's own name.
+        private: make a new Space private.
+        token: Hub token; by default the one that you logged in with.
 
     Raises:
         InputError: there is no such metric, or the repository has another name.
@@ -45,7 +45,7 @@ def push_metric(
     check_repo_id(repo_id)
     if repo_id.rpartition("/")[2] != name:
         raise InputError(
-            f"repo_id={repo_id}: evaluate.load looks for {name}.py in a Space called {name}, so name it so"
+            f"repo_id={repo_id}: evaluate.load looks for {name}.py in a Space called {name}. Use that name."
         )
     api = HfApi(token=token)
     url = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)

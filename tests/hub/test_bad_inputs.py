@@ -63,7 +63,7 @@ def test_folders(tmp_path):
         "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
         "pickle of another name": (
             partial(pickled, "model.safetensors"),
-            r"model\.safetensors is no whole safetensors file",
+            r"model\.safetensors is not a valid safetensors file",
         ),
         "pickle": (partial(pickled, "pytorch_model.bin"), "holds no model: .*pickled weights"),
         "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
@@ -78,9 +78,9 @@ def test_folders(tmp_path):
         ),
         "metric": (lambda folder: push_metric("bleu", "me/bleu"), "no metric called 'bleu'"),
     }
-    for base in ("/home/somebody/base", "../base", str(tmp_path), None):
+    for base in ("/home/somebody/base", "../base", None):
         table[f"adapter of {base}"] = (partial(part, adapter(base)), local)
-    for base in ("/home/me/base", "../base", "runs/fao"):  # the last one looks like an id, and was none
+    for base in ("/home/me/base", "runs/fao"):  # the second looks like an id
         table[f"run of {base}"] = (partial(push_record, base), of_run.format(base))
     assert_refused(table, tmp_path)
 
@@ -118,7 +118,7 @@ def test_the_token_in_use_is_refused_in_any_shape(tmp_path, monkeypatch):
 def test_what_is_public_is_not_taken_for_private(own_hub, tmp_path):
     huggingface_hub.HfApi().create_repo("me/public")
     private = partial(push, "model.safetensors", {}, repo_id="me/public", private=True)
-    message = "private=True: me/public is there already, and public"
+    message = "private=True: me/public already exists and is public"
     (tmp_path / "model").mkdir()
     assert_refused({"public": (private, message)}, tmp_path / "model")
     assert own_hub.files("me/public") == {}

@@ -17,7 +17,7 @@ from transformers.utils.hub import PushInProgress
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError
-from hf_xalign.hub.files import abroad, is_local, list_files
+from hf_xalign.hub.files import is_local, list_files, portable_name
 from hf_xalign.record import FILENAME
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class HubTrainer(Trainer):
         """
         for config in getattr(self.model, "peft_config", {}).values():
             base = config.base_model_name_or_path
-            if is_local(abroad(base)):
+            if is_local(portable_name(base)):
                 raise InputError(
                     f"push_to_hub: the base model, {base}, is no model of the Hub, so nobody else could load it: "
                     "train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "

@@ -1,4 +1,4 @@
-"""Try the metric on a page: `python app.py`, or as a Space."""
+"""Web page of the metric: `python app.py`, or a Space."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ Args:
     entries: the dictionary, a list of [source word, target word]; several translations are several entries.
     source_vectors: (words, dimensions) array, tensor or lists, one row for each word of the source vocabulary, mapped
         to the target's space; given to `compute`, like all that follow.
-    target_vectors: likewise for the target vocabulary.
+    target_vectors: (words, dimensions) vectors of the target vocabulary.
     source_words, target_words: the words of both vocabularies, each once.
     ks: the K, (1, 5, 10).
     similarity: "csls" or "cosine".

@@ -17,7 +17,7 @@ Args:
     entries: the counterparts, a list of [source row, target row]; several counterparts are several entries.
     source_vectors: (tokens, dimensions) array, tensor or lists, the embeddings that the first number of an entry
         points into; given to `compute`, like all that follow.
-    target_vectors: likewise for the second number; the same matrix for one joint vocabulary.
+    target_vectors: embeddings that the second number points into; the same matrix for one joint vocabulary.
     candidates: rows of target_vectors to search among; by default all counterparts in entries.
     similarity: "cosine" or "csls".
     k: neighbourhood size of CSLS, 10.

@@ -15,10 +15,10 @@ its kind are. Micro-averaged over all spans; higher is better.
 _KWARGS_DESCRIPTION = """
 Args:
     predictions: for each sentence, the predicted label of every word: "O", "B-x" or "I-x".
-    references: likewise, the right labels.
+    references: for each sentence, the correct label of every word.
 
 Returns:
-    f1, precision, recall: fractions from 0 to 1, 0 where there is nothing to divide by. predicted, gold: how many
+    f1, precision, recall: fractions from 0 to 1, 0 where undefined. predicted, gold: how many
     spans there were. kinds: for each kind of span, its f1, precision, recall, predicted and gold.
 
 Examples:

@@ -8,19 +8,19 @@ import evaluate
 from hf_xalign.tasks.scoring import count_words
 
 _DESCRIPTION = """
-Token F1 compares the labels of single words, micro-averaged over the words that are something (not "O"). Of labels
-without "O", such as parts of speech, it is accuracy. Higher is better.
+Token F1 compares the labels of single words, micro-averaged over the words that are not "O". For labels without
+"O", such as parts of speech, it equals accuracy. Higher is better.
 """
 
 _KWARGS_DESCRIPTION = """
 Args:
     predictions: for each sentence, the predicted label of every word.
-    references: likewise, the right labels.
-    outside: the label of words that are nothing to be found.
+    references: for each sentence, the correct label of every word.
+    outside: the label of words outside every entity, "O".
 
 Returns:
-    f1, precision, recall: fractions from 0 to 1, 0 where there is nothing to divide by. accuracy: share of all words,
-    those outside too. words: how many there were.
+    f1, precision, recall: fractions from 0 to 1, 0 where undefined. accuracy: share of correct words. words: their
+    number.
 
 Examples:
     >>> from hf_xalign import metrics

@@ -1,4 +1,4 @@
-"""`evaluate` module: what zero-shot transfer loses against training on the test language."""
+"""`evaluate` module: gap between supervised and zero-shot scores."""
 
 from __future__ import annotations
 

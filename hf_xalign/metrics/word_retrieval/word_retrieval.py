@@ -15,7 +15,7 @@ other language, by CSLS, is exactly the word it is linked to. Both directions; h
 _KWARGS_DESCRIPTION = """
 Args:
     source_vectors: for each sentence pair a list (or array) of word vectors, one for each source word.
-    target_vectors: likewise for the target words.
+    target_vectors: for each sentence pair a list (or array) of word vectors, one for each target word.
     links: for each pair a list of 1-to-1 links [i, j] (source word i, target word j).
     source_words, target_words (optional): for each pair its words as strings, given to `compute`, for the type-level
         scores.

@@ -94,7 +94,7 @@ def measure(
     path = resolve_model("embedded")
     model, tokenizer = load_encoder(path), AutoTokenizer.from_pretrained(path)
     counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer, None))
-    vocabulary = counted.vocabulary(max_words, 1)
+    vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)
     cover = choose_sentences(offsets, words, sentences_per_word)
     found = find_occurrences(

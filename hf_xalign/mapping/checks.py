@@ -1,4 +1,4 @@
-"""What vectors need to be before a map is learnt from them."""
+"""Checks of the vectors that maps are learnt from."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tens
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim).
-        target: as many vectors of the other language; the number of dimensions may be another.
-        layers: the layers that they are said to be of.
+        target: vectors of the other language, one per source vector; their dimension may differ.
+        layers: layer numbers of the vectors.
 
     Returns:
         Both as (pairs, layers, dim), on the device of `source`.
 
     Raises:
-        InputError: unequal numbers of pairs or layers, or see [`check_vectors`].
+        InputError: the numbers of pairs or layers differ; or see [`check_vectors`].
     """
     one, other = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
     if one.shape[:2] != other.shape[:2]:
         raise InputError(
             f"{len(one)} source vectors of {one.shape[1]} layers for {len(other)} target vectors of {other.shape[1]}: "
-            "they are to be matched one by one"
+            "each source vector needs one target vector."
         )
     if len(layers) != one.shape[1]:
-        raise InputError(f"layers={tuple(layers)}: the vectors are of {one.shape[1]} layers; say which they are")
+        raise InputError(f"layers={tuple(layers)}: the vectors have {one.shape[1]} layers. Name each.")
     return one, other.to(one.device)
 
 
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
-    """Check the vectors of one language, and give them three dimensions.
+    """Check the vectors of one language and give them a layer dimension.
 
     Args:
         vectors: float (words, layers, dim) or (words, dim).
-        name: what they are called in messages.
-        pairs: float (pairs, layers, dim), matched vectors of the language, whose layers and size they need to have.
+        name: name of the vectors in messages.
+        pairs: float (pairs, layers, dim), matched vectors of the same language, with equal layers and dimension.
 
     Returns:
-        `vectors` as (words, layers, dim), on the device of `pairs` where these are given.
+        `vectors` as (words, layers, dim), on the device of `pairs` if given.
 
     Raises:
-        InputError: another type or shape, no vector, or one with NaN or infinity (its row is named).
+        InputError: wrong type or shape, no vectors, or a row with NaN or infinity.
     """
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(
@@ -55,27 +55,27 @@ def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Te
             f"{tuple(vectors.shape)}"
         )
     if not vectors.numel():
-        raise InputError(f"{name}: shape {tuple(vectors.shape)} is empty, so there is nothing to learn a map from")
+        raise InputError(f"{name}: shape {tuple(vectors.shape)} is empty. A map needs vectors.")
     wide = vectors if vectors.dim() == 3 else vectors.unsqueeze(1)
     if pairs is not None and wide.shape[1:] != pairs.shape[1:]:
         raise InputError(
             f"{name}: shape {tuple(vectors.shape)} for matched vectors of {pairs.shape[1]} layers and "
-            f"{pairs.shape[2]} dimensions; both come from the same layers of the same model"
+            f"{pairs.shape[2]} dimensions. Use the same layers of the same model."
         )
-    # The largest number of each vector, rather than a mask as large as all of them.
+    # The maximum of each vector needs less memory than a mask of all numbers.
     bad = (~torch.linalg.vector_norm(wide, ord=torch.inf, dim=(1, 2)).isfinite()).nonzero()
     if len(bad):
         raise InputError(
-            f"{name}: row {int(bad[0, 0])} (of {len(vectors)}) holds NaN or infinity: check the model or the file "
-            "that gave it"
+            f"{name}: row {int(bad[0, 0])} (of {len(vectors)}) holds NaN or infinity. Check the model or file "
+            "that it comes from."
         )
     return wide if pairs is None else wide.to(pairs.device)
 
 
 def rounding_noise(size: int) -> float:
-    """The relative rounding noise of vectors, which are float32 at best and come from sums over `size` products.
+    """Return the relative rounding noise of float32 vectors that come from sums over `size` products.
 
-    A final layer norm leaves vectors one dimension short: with its gain g and bias b, sum((h - b) / g) = 0. What is
-    left of such a direction is rounding noise, which no map is to be learnt from.
+    A final layer norm leaves vectors one dimension short: with its gain g and bias b, sum((h - b) / g) = 0. Such a
+    direction holds only rounding noise, and no map should be learnt from it.
     """
     return size * torch.finfo(torch.float32).eps

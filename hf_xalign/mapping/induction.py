@@ -1,4 +1,4 @@
-"""Dictionaries induced from vectors that are already in one space."""
+"""Induce dictionaries from vectors that are already in one space."""
 
 from __future__ import annotations
 
@@ -22,26 +22,23 @@ def induce_dictionary(
     cutoff: int = 20_000,
     similarity: Similarity = "csls",
 ) -> Tensor:
-    """Take nearest neighbours among the most frequent words of both languages for translations of each other.
+    """Pair the nearest neighbours among the most frequent words of both languages.
 
     Args:
-        source: float (words, dim), mapped ([`~hf_xalign.modeling.maps.LanguageMap.project`]), most frequent first.
-        target: the target language's.
-        k: neighbours in CSLS's r.
-        direction: `forward`, for each source word its nearest target word; `backward`, for each target word its
-            nearest source word; `union`, the forward pairs and then the backward ones, so that a pair found both ways
-            stands twice, the weight that it has in VecMap (ACL 2018, section 3.3); `mutual`, the pairs found both
-            ways, once each (MUSE).
-        cutoff: how many words of each language take part, as queries, candidates and neighbours.
-        similarity: how near is measured; the search is exact
-            ([`~hf_xalign.search.csls.nearest_neighbours`]).
+        source: float (words, dim), mapped source vectors, most frequent word first.
+        target: float (words, dim), mapped target vectors, most frequent word first.
+        k: number of neighbours in the mean r of CSLS.
+        direction: `forward` pairs each source word with its nearest target word, `backward` each target word with its
+            nearest source word. `union` has the forward and then the backward pairs; a pair found both ways appears
+            twice, as VecMap weights it (ACL 2018, section 3.3). `mutual` has the pairs found both ways, once (MUSE).
+        cutoff: number of words of each language in the search.
+        similarity: measure of the exact search.
 
     Returns:
         int64 (pairs, 2), rows of `source` and `target`, on the device of `source`.
 
     Raises:
-        InputError: an unknown direction, a cutoff below 1, or see
-            [`~hf_xalign.search.csls.nearest_neighbours`].
+        InputError: unknown direction, cutoff below 1, or see [`~hf_xalign.search.csls.nearest_neighbours`].
     """
     check_direction(direction)
     check_cutoff(cutoff)
@@ -50,7 +47,7 @@ def induce_dictionary(
 
 
 def dictionary_of(found: Neighbours, direction: Direction) -> Tensor:
-    """The pairs int64 (pairs, 2) of neighbours in one direction or both; an index of -1 is a word without one."""
+    """Return the pairs int64 (pairs, 2) of neighbours; index -1 marks a word without a neighbour."""
     here, there = found
     forward = torch.stack([torch.arange(len(here), device=here.device), here], 1)
     backward = torch.stack([there, torch.arange(len(there), device=there.device)], 1)
@@ -62,20 +59,12 @@ def dictionary_of(found: Neighbours, direction: Direction) -> Tensor:
 
 
 def check_direction(direction: str) -> None:
-    """Refuse an unknown direction.
-
-    Raises:
-        InputError: it is none of [`Direction`].
-    """
+    """Raise InputError for an unknown direction."""
     if direction not in get_args(Direction):
-        raise InputError(f"direction={direction!r} is not known: use one of {', '.join(get_args(Direction))}")
+        raise InputError(f"direction={direction!r} is not known: use one of {', '.join(get_args(Direction))}.")
 
 
 def check_cutoff(cutoff: int) -> None:
-    """Refuse a vocabulary without words.
-
-    Raises:
-        InputError: `cutoff` is below 1.
-    """
+    """Raise InputError for a cutoff below 1."""
     if cutoff < 1:
-        raise InputError(f"cutoff={cutoff}: a dictionary needs at least one word of each language")
+        raise InputError(f"cutoff={cutoff}: must be at least 1.")

@@ -1,4 +1,4 @@
-"""Maps with a closed form: orthogonal Procrustes (Schönemann 1966) and least squares."""
+"""Maps in closed form: orthogonal Procrustes (Schönemann 1966) and least squares."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap
 def procrustes(
     source: Tensor, target: Tensor, *, centre: bool = False, layers: tuple[int, ...] = (-1,)
 ) -> LanguageMap:
-    """The rotation nearest to taking each source vector to its target vector: min ||X_s W^T - X_t||, W^T W = 1.
+    """Learn the rotation that takes source vectors nearest to their targets: min ||X_s W^T - X_t||, W^T W = 1.
 
-    W = U V^T of the singular value decomposition U S V^T = X_t^T X_s (ROTATE's RotateAlign). With `centre`, its
-    NormRotateAlign: both languages' means are taken off before, and a vector is mapped by e -> W (e - m_s) + m_t. The
-    decomposition is in float64.
+    W = U V^T with the singular value decomposition U S V^T = X_t^T X_s, in float64 (ROTATE's RotateAlign). With
+    `centre` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign).
 
     Args:
-        source: float (pairs, layers, dim) or (pairs, dim), matched with `target` row by row.
-        target: its partners. With another number of dimensions W has orthonormal rows or columns.
-        centre: take the means off, and give the target's back.
-        layers: the layers that the vectors are of.
+        source: float (pairs, layers, dim) or (pairs, dim), source vectors.
+        target: target vector of each source vector. If its dimension differs, W has orthonormal rows or columns.
+        centre: subtract the means before, and add the target's mean after.
+        layers: layer numbers of the vectors.
 
     Returns:
-        The map; its numbers have the dtype and device of `source`.
+        The map, with the dtype and device of `source`.
 
     Raises:
         InputError: see [`~hf_xalign.mapping.checks.matched`].
+
+    Example:
+        >>> import torch
+        >>> source = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+        >>> target = source @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+        >>> procrustes(source, target).project(source).allclose(target, atol=1e-6)
+        True
     """
     parts = []
     for x, z in _by_layer(source, target, layers):
@@ -46,42 +52,49 @@ def procrustes(
 def least_squares(
     source: Tensor, target: Tensor, *, centre: bool = False, layers: tuple[int, ...] = (-1,)
 ) -> LanguageMap:
-    """The linear map of least squared error (Mikolov et al. 2013): min ||X_s W^T - X_t||, W free.
+    """Learn the linear map of least squared error (Mikolov et al. 2013): min ||X_s W^T - X_t||, W free.
 
-    A direction in which the source vectors differ by rounding noise alone, as one does after a layer norm
-    ([`~hf_xalign.mapping.checks.rounding_noise`]), is mapped to 0, so then the map has no inverse.
+    A direction that holds only rounding noise, as after a layer norm, is mapped to 0; then the map has no inverse.
 
     Args:
-        source: as of [`procrustes`].
-        target: its partners.
-        centre: take the means off, and give the target's back: an affine map.
-        layers: the layers that the vectors are of.
+        source: float (pairs, layers, dim) or (pairs, dim), source vectors.
+        target: target vector of each source vector.
+        centre: subtract the means before, and add the target's mean after: an affine map.
+        layers: layer numbers of the vectors.
+
+    Returns:
+        The map, with the dtype and device of `source`.
 
     Raises:
-        InputError: fewer pairs than dimensions (every W that fits them is as good), or see
-            [`~hf_xalign.mapping.checks.matched`].
+        InputError: fewer pairs than dimensions, which fix no map; or see [`~hf_xalign.mapping.checks.matched`].
+
+    Example:
+        >>> import torch
+        >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> target = source @ torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+        >>> least_squares(source, target).project(source).allclose(target, atol=1e-6)
+        True
     """
     parts = []
     for x, z in _by_layer(source, target, layers):
-        needed = x.shape[1] + centre  # the means use up one
+        needed = x.shape[1] + centre  # the means use one
         if len(x) < needed:
             raise InputError(
-                f"least squares: {len(x)} pairs do not fix a map of {x.shape[1]} dimensions; give {needed} or more, "
-                "or use procrustes"
+                f"least squares: {len(x)} pairs do not fix a map of {x.shape[1]} dimensions. Pass {needed} or more, "
+                "or use procrustes."
             )
         mean, offset = x.mean(0), z.mean(0)
         if centre:
             x, z = x - mean, z - offset
-        # Not lstsq: its driver for vectors that may repeat (gelsy) gives other last bits each time in torch 2.13, and
-        # no other one is there on GPUs. Where repeated words, or vectors out of a layer norm, leave W open, this is
-        # the smallest.
+        # Not lstsq: its driver for rank-deficient input (gelsy) is not deterministic in torch 2.13 and absent on GPUs.
+        # If repeated words or a layer norm leave W open, this is the smallest W.
         q, r = torch.linalg.qr(x)
         parts.append(((torch.linalg.pinv(r, rtol=rounding_noise(len(r))) @ (q.T @ z)).T, mean, offset))
     return _as_map(source, parts, "least_squares", centre, layers)
 
 
 def _by_layer(source: Tensor, target: Tensor, layers: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Matched vectors a layer at a time, float64 (pairs, dim): all of them at once are large."""
+    """Yield matched vectors one layer at a time, float64 (pairs, dim), to save memory."""
     one, other = matched(source, target, layers)
     for k in range(one.shape[1]):
         yield one[:, k].double(), other[:, k].double()
@@ -90,7 +103,7 @@ def _by_layer(source: Tensor, target: Tensor, layers: tuple[int, ...]) -> Iterat
 def _as_map(
     like: Tensor, parts: list[tuple[Tensor, Tensor, Tensor]], name: str, centre: bool, layers: tuple[int, ...]
 ) -> LanguageMap:
-    """The map of W (out, in), the source's mean (in,) and the target's (out,) of each layer."""
+    """Build the map from W (out, in), the source mean (in,) and the target mean (out,) of each layer."""
     weight, mean, offset = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
     if not centre:
         return LanguageMap(SideMap(weight), method=name, layers=layers)

@@ -1,4 +1,4 @@
-"""MUSE's refinement of a map (Conneau et al. 2018, "Word translation without parallel data", sections 2.2 and 3.5)."""
+"""Refinement of a map (MUSE: Conneau et al. 2018, "Word translation without parallel data", sections 2.2 and 3.5)."""
 
 from __future__ import annotations
 
@@ -29,39 +29,47 @@ def refine(
     cutoff: int = 10_000,
     k: int = 10,
 ) -> LanguageMap:
-    """Refine a map by turns: induce mutual nearest neighbours by CSLS, learn a rotation from them.
+    """Refine a map: repeatedly pair mutual nearest neighbours by CSLS and learn a rotation from the pairs.
 
-    The map as given and each iteration's are compared by MUSE's unsupervised criterion, the mean cosine of the
-    `cutoff` most frequent source words and their CSLS translations (whether mutual or not), and the best one is
-    returned: it may be the one given. Steps, means and offset of the map stay; its source matrix is replaced by a
-    rotation, whatever it was.
+    MUSE's unsupervised criterion selects the best of all maps, including the given one. It is the mean cosine of the
+    `cutoff` most frequent source words and their CSLS translations. A rotation replaces the source matrix; steps,
+    means and offset stay.
 
     Args:
-        source: float (words, dim), vectors of the layer that the map is of, most frequent word first.
-        target: the target language's.
-        language_map: a map of one layer that leaves the target as it is, or normalises or rotates it.
-        iterations: rotations learnt.
-        cutoff: how many words of each language take part, as queries, candidates and neighbours.
-        k: neighbours in CSLS's r.
+        source: float (words, dim), source vectors of the map's layer, most frequent word first.
+        target: float (words, dim), target vectors of the map's layer, most frequent word first.
+        language_map: map of one layer that may normalise or rotate the target, but not stretch it.
+        iterations: number of rotations to learn.
+        cutoff: number of words of each language in the search.
+        k: number of neighbours in the mean r of CSLS.
 
     Returns:
         The best map.
 
     Raises:
-        InputError: a map of several layers, or one that stretches the target's space (VecMap with whitening), vectors
-            that do not fit the map, NaN, or an option out of range.
+        InputError: the map has several layers or stretches the target's space (VecMap with whitening); vectors do not
+            fit the map or hold NaN; or an option is out of range.
+
+    Example:
+        >>> import torch
+        >>> from hf_xalign.mapping.procrustes import procrustes
+        >>> source = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
+        >>> start = procrustes(source[:20], -source[:20].roll(1, 0) - 2 * source[:20])  # noisy pairs
+        >>> refined = refine(source, -source, start)
+        >>> refined.project(source).allclose(-source, atol=1e-5)
+        True
     """
     check_cutoff(cutoff)
     if iterations < 1:
-        raise InputError(f"iterations={iterations}: at least 1 is needed")
+        raise InputError(f"iterations={iterations}: must be at least 1.")
     if len(language_map.layers) != 1:
         raise InputError(
-            f"a map of layers {language_map.layers} is refined a layer at a time: give language_map.of([layer])"
+            f"The map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."
         )
     if language_map.target is not None and not _rotates(language_map.target.weight[0]):
         raise InputError(
-            f"a map by {language_map.method!r} stretches the target's space, where no rotation of the source can "
-            "follow: refine a map by procrustes or vecmap(whiten=False), or use self_learning"
+            f"The map ({language_map.method!r}) stretches the target's space, so a rotation cannot refine it. Start "
+            "from procrustes or vecmap(whiten=False), or use self_learning."
         )
     for side, name in ((source, "source vectors"), (target, "target vectors")):
         check_vectors(side, name)
@@ -100,7 +108,7 @@ def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iteratio
 
 
 def _rotates(weight: Tensor) -> bool:
-    """Whether lengths stay: W^T W = 1 for (out, in), to the precision of a map kept in bfloat16."""
+    """Test whether W^T W = 1 for W (out, in), to the precision of bfloat16."""
     gram = weight.double().T @ weight.double()
     return bool((gram - torch.eye(len(gram)).to(gram)).abs().max() < 1e-2)
 

@@ -16,8 +16,8 @@ from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
-from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 # Pairs whose words are in memory at a time; of the others only the linked words are.
 _PAIRS = 4_000

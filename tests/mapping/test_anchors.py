@@ -223,7 +223,7 @@ def test_a_full_disk_and_a_broken_mark(tmp_path, monkeypatch, mark_each_batch):
     assert torch.equal(make(folder, model=model).vectors, make(tmp_path / "whole", model=model).vectors)
     (home / "anchors.safetensors").unlink()
     (home / "progress.safetensors").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"progress\.safetensors: cannot be read .* remove it"):
+    with pytest.raises(InputError, match=r"progress\.safetensors: cannot be read .* Remove it"):
         make(folder, model=model)
 
 

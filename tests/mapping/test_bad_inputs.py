@@ -115,7 +115,7 @@ def test_vectors_of_one_language_and_of_two():
     refused(
         (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
         (lambda: matched(normal(5, 2, 4), normal(5, 4), (0, 1)), "2 layers for 5 target vectors of 1"),
-        (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors are of 2 layers"),
+        (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
         (lambda: matched(normal(4), normal(4), (0,)), "source vectors: expected floats of shape"),
         ({"vectors": normal(4)}, "some: expected floats"),
@@ -139,14 +139,14 @@ def test_closed_forms_and_vecmap():
     for solve in (procrustes, least_squares):
         refused(
             (lambda solve=solve: solve(broken, target), "source vectors: row 17"),
-            (lambda solve=solve: solve(source[1:], target), "matched one by one"),
-            (lambda solve=solve: solve(layered, layered), r"layers=\(-1,\): the vectors are of 3 layers"),
+            (lambda solve=solve: solve(source[1:], target), "each source vector needs one"),
+            (lambda solve=solve: solve(layered, layered), r"layers=\(-1,\): the vectors have 3 layers"),
         )
     refused(
         ({"steps": ("unit", "scale")}, "'scale' is not known"),
         ({"reweight": -0.5}, "reweight=-0.5"),
         ({"reweight": nan}, "reweight=nan"),
-        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
         ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
         ({"target_candidates": ones(0, 6)}, r"target candidates: shape \(0, 6\) is empty"),
@@ -177,7 +177,7 @@ def test_rcsls():
         ({"target_candidates": ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
         ({"target_candidates": ones(20, 8).long()}, "target candidates: expected floats .* got torch.int64"),
         ({"source_candidates": ones(20, 2, 8)}, "1 layers"),
-        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors are of 1 layers"),
+        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3, callback=lambda *of: events.append(of)),
     )
@@ -223,7 +223,7 @@ def test_induction_self_learning_and_refinement():
     given = {"source": source, "target": target, "language_map": start}
     refused(
         ({"language_map": vecmap(source, target)}, r"stretches the target's space.*vecmap\(whiten=False\)"),
-        ({"language_map": two_layers}, r"layers \(-2, -1\) is refined a layer at a time"),
+        ({"language_map": two_layers}, r"layers \(-2, -1\). Refine one layer at a time"),
         ({"iterations": 0}, "iterations=0"),
         ({"cutoff": 0}, "cutoff=0"),
         ({"source": source[:, :10]}, "this map is for"),
@@ -239,24 +239,23 @@ def test_anchors_and_their_text(tmp_path):
     refused(
         ({"sentences": []}, "no words in its 0 rows"),
         ({"sentences": ["7 .", "!"]}, "no word with a letter"),
-        ({"min_count": 1000}, "min_count=1000 times"),
-        ({"sentences": ["a", None]}, "row 1: None is no text"),
-        ({"sentences": "the cat"}, "not one text"),
+        ({"sentences": ["a", None]}, "row 1: None is not a string"),
+        ({"sentences": "the cat"}, "not one string"),
         ({"sentences": dataset}, "no column 'text'"),
         ({"layers": (5,)}, "layers 0"),
-        ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
+        ({"pooling": "max"}, "pooling=max: use one of first, last, mean"),
         ({"max_words": 0}, "max_words=0"),
         ({"sentences_per_word": 0}, "sentences_per_word=0"),
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "knows fewer than half"),
         ({"lang": "km"}, "Khmer"),
-        ({"words": ["Pferd", "Kuh"]}, r"none of the 2 words given \(such as Pferd, Kuh\)"),
-        (lambda: count_words(["a"] * 1001 + [None], "de"), r"text in de, row 1001: None is no text"),
+        ({"words": ["Pferd", "Kuh"]}, r"none of the 2 given words occurs \(such as Pferd, Kuh\)"),
+        (lambda: count_words(["a"] * 1001 + [None], "de"), r"text in de, row 1001: None is not a string"),
         *((partial(count_words, r, "de"), f"no words in its {len(r)} rows") for r in ([], [""], ["  ", "\n"])),
         (lambda: as_sequence(dataset, "text"), r"no column 'text' \(it has line, number\)"),
-        (lambda: as_sequence("a text", "text"), "not one text"),
+        (lambda: as_sequence("a text", "text"), "not one string"),
         (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*for 3 words and 1 layers"),
         (lambda: Anchors(["a", "b"], ones(2, 1, 3), ones(2), layers=(0, 1)), "for 2 words and 2 layers"),
-        (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line end"),
+        (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
     )
     assert not batches and not list(tmp_path.iterdir()), "refused before the encoder runs"

@@ -156,7 +156,7 @@ def test_least_squares():
 def test_least_squares_needs_pairs():
     for count, centre in ((5, False), (6, True)):
         source, target = pairs(count)
-        with pytest.raises(InputError, match=f"{count} pairs .* of 6 dimensions; give {count + 1} or more"):
+        with pytest.raises(InputError, match=f"{count} pairs .* of 6 dimensions. Pass {count + 1} or more"):
             least_squares(source, target, centre=centre, layers=(0, 1))
         source, target = pairs(count + 1, layers=1)
         x = source[:, 0] - source[:, 0].mean(0) if centre else source[:, 0]

@@ -1,4 +1,4 @@
-"""Anchors: context-independent word vectors, the means of a word's contextual ones (Schuster et al. 2019)."""
+"""Anchors: context-independent word vectors, the means of contextual vectors (Schuster et al. 2019)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from hf_xalign.mapping.anchors.cover import (
     lower_word,
 )
 from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
-from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.xalign.tuner import find_top
 
 logger = logging.getLogger(__name__)
@@ -48,18 +48,26 @@ _VERSION = "1"
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """One vector a word and layer.
+    """One vector per word and layer.
 
     Attributes:
-        words: the vocabulary in NFC, most frequent first.
+        words: vocabulary in NFC, most frequent first.
         vectors: float32 (words, layers, dim) on the CPU.
-        counts: int64 (words,), sentences that each is the mean of; 0 where that is not known.
-        layers: the layers, as numbered by whoever asked for them (-1 is the last).
-        pooling: which subwords make a word's vector in a sentence; None where that is not known.
+        counts: int64 (words,), number of sentences averaged; 0 if unknown.
+        layers: layer numbers as requested (-1 is the last).
+        pooling: subwords that make a word's vector in a sentence; None if unknown.
         lang: language code, or None.
-        lowercase: words that differ by case alone are one.
+        lowercase: words that differ only in case share an anchor.
         model: fingerprint of the encoder, or None.
-        cover: how many sentences it took, or None.
+        cover: numbers of words and sentences, or None.
+
+    Example:
+        >>> import torch
+        >>> anchors = Anchors(["Haus", "öffnen"], torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.tensor([3, 2]))
+        >>> anchors.lookup(["haus", "Katze"]).tolist()
+        [0, -1]
+        >>> anchors.vectors[anchors.index["öffnen"], 0].tolist()
+        [0.0, 1.0]
     """
 
     words: list[str]
@@ -98,15 +106,15 @@ class Anchors:
         return rows
 
     def lookup(self, words: Iterable[str]) -> Tensor:
-        """Rows of words: the word itself if it is there, else the first (most frequent) that differs by case alone.
+        """Return the rows of words: the exact word, else the most frequent word that differs only in case.
 
-        So the `haus` of a dictionary finds `Haus`, and `US` finds `us` only where there is no `US`.
+        So `haus` from a dictionary finds `Haus`, and `US` finds `us` only if there is no `US`.
 
         Args:
-            words: in any normal form.
+            words: words in any Unicode normal form.
 
         Returns:
-            int64 (words,), -1 where a word is missing.
+            int64 (words,), -1 for a missing word.
         """
         rows = []
         for word in words:
@@ -116,15 +124,13 @@ class Anchors:
         return torch.tensor(rows, dtype=torch.int64)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one safetensors file, whole or not at all: the vocabulary is in it, as lines of UTF-8.
+        """Write one safetensors file, atomically. It includes the vocabulary.
 
         Raises:
-            InputError: a word that has a line end, or a full disk.
+            InputError: a word has a line break, or the disk is full.
         """
         if broken := [word for word in self.words if "\n" in word]:
-            raise InputError(
-                f"{path}: the word {broken[0]!r} has a line end, which the file cannot hold; leave it out"
-            )
+            raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
         about = {
             "layers": self.layers,
             "pooling": self.pooling,
@@ -143,10 +149,10 @@ class Anchors:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Anchors:
-        """Read a file of [`save`]; every number is the same bits.
+        """Load a file written by [`save`], bit for bit.
 
         Raises:
-            InputError: the file is missing, broken, or something else.
+            InputError: the file is missing, damaged or of another kind.
         """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         about = json.loads(metadata["anchors"])
@@ -164,7 +170,6 @@ def make_anchors(
     lang: str,
     words: Sequence[str] | None = None,
     max_words: int = 20_000,
-    min_count: int = 1,
     sentences_per_word: int = 100,
     layers: Sequence[int] = (-1,),
     pooling: Pooling = "mean",
@@ -175,62 +180,59 @@ def make_anchors(
     text_column: str = "text",
     folder: str | os.PathLike | None = None,
 ) -> Anchors:
-    """Average the contextual vectors of each word of a text, in one pass over the sentences that are needed for that.
+    """Average the contextual vectors of each word, in one pass over as few sentences as possible.
 
-    A word's anchor is the mean over up to `sentences_per_word` sentences of its vector in each, which is the mean of
-    its occurrences there. A sentence that comes again counts once, and words that a length limit cuts off do not
-    count.
+    A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences. Its vector in a sentence is
+    the mean of its occurrences. Repeated sentences count once, and truncated words do not count.
 
-    The pass is written to the cache every few minutes: the same call goes on where a killed one was, and on a CPU
-    gives the same bits; when it is done, the result is read from there. Several processes may make the same call: one
-    computes, the others wait for it.
+    Progress is written to a cache every few minutes. The same call resumes an interrupted pass, with the same bits on
+    a CPU, and later reads the finished result. If several processes make the same call, one computes and the others
+    wait.
 
     Args:
-        model: the encoder, or a `PeftModel` around one, on any device. One with a map for each language is asked for
-            `lang`'s.
-        tokenizer: its fast tokenizer.
-        sentences: strings, a column of a dataset, or a dataset. What can be read twice is not held in memory.
-        lang: language code, which decides how words are split.
-        words: the vocabulary; default the most frequent words that have a letter. Those that the text does not have
-            are left out, and counted in the report.
-        max_words: size of that default vocabulary.
-        min_count: how often a word of it occurs at least.
-        sentences_per_word: sentences a word at most: the paper's k.
-        layers: which layers: -1 the last, 0 the embeddings.
-        pooling: which subwords make a word's vector.
-        batch_size: sentences a forward pass.
-        max_length: tokens a sentence at most; default the encoder's limit.
-        dtype: autocast dtype of the forward passes, or None; sums are float32 in any case.
-        lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as entries of MUSE's
-            dictionaries ask for. The encoder reads the text as it is written in any case.
+        model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
+            `lang`.
+        tokenizer: fast tokenizer of the encoder.
+        sentences: strings, a dataset's column, or a dataset.
+        lang: language code, for splitting words.
+        words: vocabulary; by default the most frequent words with a letter. Words that the text does not have are
+            left out and counted in `cover.missing`.
+        max_words: size of the default vocabulary.
+        sentences_per_word: maximum number of sentences per word, k in the paper.
+        layers: layer numbers; -1 is the last, 0 the embeddings.
+        pooling: subwords that make a word's vector.
+        batch_size: sentences per forward pass.
+        max_length: maximum number of tokens per sentence; by default the encoder's limit.
+        dtype: autocast dtype of the forward passes, or None. Sums are always float32.
+        lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as the entries of MUSE's
+            dictionaries need. The encoder always reads the text as written.
         text_column: column of a dataset.
-        folder: where caches are; default one in the user's cache. Each lies in a folder named by a hash of all that
-            determines the numbers.
+        folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
 
     Returns:
-        The anchors, with the report in `cover`.
+        The anchors, with the numbers of sentences in `cover`.
 
     Raises:
-        InputError: no words, none of the given ones, a row that is no text, no such column or layer, a slow
-            tokenizer or one that does not know this text, no map for `lang`, or a full disk.
+        InputError: the text has no words, or none of the given words; or a row is not a string. Also for an unknown
+            column or layer, a slow tokenizer or one that does not know the text, no map for `lang`, or a full disk.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     word_tokenizer(tokenizer)  # raises for a slow one
     if pooling not in get_args(Pooling):
-        raise InputError(f"pooling={pooling}: choose one of {', '.join(get_args(Pooling))}")
+        raise InputError(f"pooling={pooling}: use one of {', '.join(get_args(Pooling))}.")
     if min(max_words, sentences_per_word) < 1:
-        raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: they are at least 1")
+        raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: both must be at least 1.")
     with ExitStack() as stack:
         stack.enter_context(language_context(model, lang))
         texts = as_sequence(sentences, text_column)
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
         check_vocabulary(tokenizer, [" ".join(s) for s in counted.split(np.arange(min(200, len(counted))))], lang)
-        vocabulary, missing = _vocabulary(counted, words, max_words, min_count, lowercase)
+        vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
         cover = choose_sentences(*distinct_words(counted, vocabulary), sentences_per_word)
         found = find_occurrences(
             model, tokenizer, counted, vocabulary, cover.sentences, per_word=sentences_per_word, max_length=max_length
         )
-        # A word that the tokenizer leaves nothing of.
+        # A tokenizer may leave no subword of a word.
         there = np.flatnonzero(found.counts)
         names = [counted.types[vocabulary[row]] for row in there]
         report = CoverReport(
@@ -272,16 +274,13 @@ def make_anchors(
 
 
 def _vocabulary(
-    counted: CountedText, words: Sequence[str] | None, max_words: int, min_count: int, lowercase: bool
+    counted: CountedText, words: Sequence[str] | None, max_words: int, lowercase: bool
 ) -> tuple[np.ndarray, int]:
-    """The types that get an anchor, and how many given words the text does not have."""
+    """Return the types that get an anchor, and the number of given words that the text does not have."""
     if words is None:
-        chosen = counted.vocabulary(max_words, min_count)
+        chosen = counted.vocabulary(max_words)
         if not len(chosen):
-            raise InputError(
-                f"text in {counted.lang}: no word with a letter occurs min_count={min_count} times; give more text, "
-                "or a smaller min_count"
-            )
+            raise InputError(f"text in {counted.lang}: no word with a letter.")
         return chosen, 0
     wanted = [unicodedata.normalize("NFC", word) for word in words]
     if lowercase:
@@ -289,8 +288,8 @@ def _vocabulary(
     chosen, missing = counted.find(list(dict.fromkeys(wanted)))
     if not len(chosen):
         raise InputError(
-            f"text in {counted.lang}: has none of the {len(words)} words given (such as {', '.join(words[:3])}). Are "
-            "they of another language, or in other case (lowercase=True)?"
+            f"text in {counted.lang}: none of the {len(words)} given words occurs (such as {', '.join(words[:3])}). "
+            "Check their language, and their case with lowercase=False."
         )
     if missing:
         logger.info("%d of %d words are not in the text, such as %s", len(missing), len(words), missing[:5])
@@ -299,7 +298,7 @@ def _vocabulary(
 
 def _log(report: CoverReport, lang: str, per_word: int) -> None:
     logger.info(
-        "anchors of %d words of %s: %d of %d distinct sentences (no choice could do with fewer than %d); "
+        "anchors of %d words of %s: %d of %d distinct sentences (the lower bound is %d); "
         "%d words have fewer than %d sentences",
         report.words,
         lang,
@@ -312,7 +311,7 @@ def _log(report: CoverReport, lang: str, per_word: int) -> None:
 
 
 def _fingerprint(model: PreTrainedModel) -> str:
-    """Hash of the weights, of a module on top too, and of which adapters act on them."""
+    """Hash the weights, the module on top, and the active adapters."""
     top = find_top(model)
     acting = {
         (tuple(module.active_adapters), module.disable_adapters)

@@ -1,4 +1,4 @@
-"""Sums of contextual word vectors over many sentences, in one pass of the encoder that can be gone on with."""
+"""Sum contextual word vectors over a corpus in one resumable pass."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from hf_xalign.modeling.tensors import write_tensors
 from hf_xalign.modeling.word_vectors import hidden_batches, word_spans
 from hf_xalign.modeling.xalign.top import TopLayer
 
-# Sentences that are encoded at a time.
+# Sentences tokenized at a time.
 _BLOCK = 10_000
-# Seconds between two marks of what is done: what a killed run may have to do again.
+# Seconds between writes of the progress file: the work that a killed run may lose.
 _MARK_SECONDS = 120.0
 
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:
-    """The chosen sentences as token ids, longest first, and where in them the words of the vocabulary are.
+    """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
 
     Attributes:
-        tokens: int32, token ids, sentence after sentence.
+        tokens: int32, token ids of all sentences.
         token_offsets: int64 (sentences + 1,).
         offsets: int64 (sentences + 1,): sentence `s` has the occurrences `offsets[s]` to `offsets[s + 1]`.
-        spans: int32 (occurrences, 2), token span in its sentence.
-        words: int64 (occurrences,), row of the vocabulary.
-        weights: float32 (occurrences,), one over how often the word occurs in that sentence.
-        counts: int64 (vocabulary,), sentences of each word.
+        spans: int32 (occurrences, 2), token span in the sentence.
+        words: int64 (occurrences,), vocabulary row.
+        weights: float32 (occurrences,), one over the word's occurrences in the sentence.
+        counts: int64 (vocabulary,), number of sentences per word.
     """
 
     tokens: np.ndarray
@@ -57,11 +57,11 @@ class Occurrences:
         return len(self.offsets) - 1
 
     def token_ids(self, start: int = 0) -> list[np.ndarray]:
-        """Token ids of each sentence from number `start` on."""
+        """Return the token ids of each sentence, starting at sentence `start`."""
         return np.split(self.tokens, self.token_offsets[1:-1])[start:] if len(self) else []
 
     def fingerprint(self) -> str:
-        """Hash of all that the sums depend on beside the encoder."""
+        """Hash everything, except the encoder, that the sums depend on."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
             digest.update(np.ascontiguousarray(array).data)
@@ -69,10 +69,12 @@ class Occurrences:
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
-    """What finds the words that the length limit cuts off, encoding only sentences that may be too long.
+    """Return a function that finds words cut off by the length limit.
 
-    A token stands for a byte at least, or for the start of a word. (Not so where a tokenizer spells a character out,
-    as some do with ﷺ: such a word may be chosen, and be found cut off when it is encoded.)
+    It tokenizes only sentences that may be too long.
+
+    A token covers at least one byte, or starts a word. Tokenizers that spell a character out (some do with ﷺ) break
+    this rule; such a word may be chosen, and is dropped when its sentence is tokenized.
     """
     limit = min(max_length or position_limit(model.config), position_limit(model.config), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
@@ -98,18 +100,18 @@ def find_occurrences(
     per_word: int,
     max_length: int | None,
 ) -> Occurrences:
-    """Encode the chosen sentences, and keep of every word those in its first `per_word` ones.
+    """Tokenize the chosen sentences and find each word in its first `per_word` sentences.
 
-    A sentence that is then needed for no word is left out.
+    Sentences that no word needs are dropped.
 
     Args:
-        model: the encoder.
-        tokenizer: its fast tokenizer.
-        counted: the text.
-        vocabulary: int64, types.
+        model: encoder.
+        tokenizer: fast tokenizer of the encoder.
+        counted: counted text.
+        vocabulary: int64, types of the vocabulary.
         sentences: int64, numbers of the chosen sentences, ascending.
-        per_word: sentences a word at most.
-        max_length: tokens a sentence at most.
+        per_word: maximum number of sentences per word.
+        max_length: maximum number of tokens per sentence; by default the encoder's limit.
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
     tokens, lengths, owners, words, spans = [], [], [], [], []
@@ -151,11 +153,11 @@ def _keep(
     size: int,
     per_word: int,
 ) -> Occurrences:
-    """Of occurrences in text order those in the first `per_word` sentences of their word, longest sentence first."""
+    """Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length."""
     pairs, pair_of, times = np.unique(words * len(lengths) + owners, return_inverse=True, return_counts=True)
     word_of_pair = pairs // len(lengths)
     totals = np.bincount(word_of_pair, minlength=size)
-    place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]  # of the sentence among its word's
+    place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
     kept = (place < per_word)[pair_of]
     counts = np.bincount(owners[kept], minlength=len(lengths))
     order = np.argsort(-lengths, kind="stable")
@@ -185,27 +187,26 @@ def sum_vectors(
     progress: Path | None = None,
     desc: str | None = None,
 ) -> Tensor:
-    """The sum over a word's sentences of its vector in each, which is the mean of its occurrences there.
+    """Sum each word's vectors over its sentences. A word's vector in a sentence is the mean of its occurrences there.
 
-    With `progress` a run that was cut short goes on where it was; on a CPU and with the same batches, the sums are
-    then the same bits as of one that was not.
+    With `progress`, an interrupted run resumes. On a CPU with the same batches, the resumed sums have the same bits.
 
     Args:
-        model: the encoder.
-        found: the sentences.
+        model: encoder.
+        found: sentences and word occurrences.
         layers: positions in `hidden_states`.
-        pooling: which subwords make a word's vector.
-        pad_token_id: the padding token.
-        batch_size: sentences a forward pass.
+        pooling: subwords that make a word's vector.
+        pad_token_id: id of the padding token.
+        batch_size: sentences per forward pass.
         dtype: autocast dtype, or None.
-        progress: file of the sums so far, which is written every few minutes and removed by the caller.
+        progress: file of the partial sums, written every few minutes and removed by the caller.
         desc: label of the progress bar, or None.
 
     Returns:
         float32 (vocabulary, layers, dim) on the CPU.
 
     Raises:
-        InputError: the disk is full, or the file of the sums so far is broken.
+        InputError: the disk is full, or the progress file cannot be read.
     """
     device = next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
@@ -221,12 +222,12 @@ def sum_vectors(
         batch_size=batch_size,
         dtype=dtype,
         desc=desc,
-        # A module in hooks knows one batch at a time.
+        # A module in hooks can hold only one batch at a time.
         pooled_threads=not any(isinstance(module, TopLayer) for module in model.modules()),
     )
-    with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
+    with contextlib.closing(batches):  # restores the model's mode at once, also when the disk is full
         for rows, mask, states in batches:
-            # The sentences are longest first, as hidden_batches sorts them: a batch is a run of them.
+            # Sentences are sorted as hidden_batches sorts them, so a batch is a contiguous range.
             bounds = found.offsets[done : done + len(rows) + 1]
             here = slice(bounds[0], bounds[-1])
             owners = np.repeat(np.arange(len(rows)), np.diff(bounds))
@@ -249,4 +250,4 @@ def _read_progress(path: Path) -> tuple[int, Tensor]:
         with safe_open(path, "pt") as file:
             return int(file.metadata()["sentences"]), file.get_tensor("sums")
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: cannot be read ({error}): remove it and run again") from error
+        raise InputError(f"{path}: cannot be read ({error}). Remove it and run again.") from error

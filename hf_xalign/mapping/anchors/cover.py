@@ -1,4 +1,4 @@
-"""Which sentences of a text are needed so that every word of a vocabulary has its k sentences, or all it occurs in."""
+"""Count the words of a text, and select the sentences that give every vocabulary word k occurrences."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tqdm.auto import tqdm
 from hf_xalign.data.words import has_letter, split_words
 from hf_xalign.errors import InputError
 
-# Sentences that are read, or tried for the cover, at a time.
+# Sentences read, or tried for the cover, at a time.
 _BLOCK = 1_000
 
-# Lower case of these is ı for I and i for İ.
+# Languages whose lower case has ı for I and i for İ.
 _DOTLESS = {"tr", "tur", "az", "aze"}
 
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
-"""Of sentences as words: for those that lose some to a model's limit, by number, bool (words,), True where lost."""
+"""Takes sentences as words. Returns for each truncated sentence, by number, bool (words,), True where cut off."""
 
 
 class CoverReport(NamedTuple):
-    """How many sentences a vocabulary took.
+    """Numbers of words and sentences behind a set of anchors.
 
     Attributes:
-        words: words of the vocabulary.
-        short: those with fewer sentences than were asked for, because the text has no more.
-        missing: words of a given list that the text does not have.
-        sentences: sentences that the encoder ran over.
-        bound: that no choice could do with fewer; see [`choose_sentences`].
+        words: words with an anchor.
+        short: words with fewer sentences than requested, because the text has no more.
+        missing: requested words that the text does not have.
+        sentences: sentences that the encoder reads.
+        bound: lower bound of `sentences` for any choice; see [`choose_sentences`].
         distinct: distinct sentences of the text.
     """
 
@@ -49,7 +49,7 @@ class CoverReport(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Chosen sentences, int64, ascending; and that no choice could do with fewer."""
+    """Chosen sentences, int64, ascending; and a lower bound of their number for any choice."""
 
     sentences: np.ndarray
     bound: int
@@ -57,15 +57,15 @@ class Cover(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """The distinct sentences of a text, their words as numbers.
+    """Distinct sentences of a text, with their words as numbers.
 
     Attributes:
-        texts: what was counted.
-        lang: its language.
-        rows: int64 (sentences,), where in `texts` each stands first.
-        types: the word types, in the order in which they come.
+        texts: the whole text, one sentence per row.
+        lang: language code.
+        rows: int64 (sentences,), the first row of each sentence in `texts`.
+        types: word types in order of first occurrence.
         offsets: int64 (sentences + 1,): sentence `s` has the words `offsets[s]` to `offsets[s + 1]`.
-        words: int32, the type of each; -1 where a model's limit cuts it off.
+        words: int32, type of each word; -1 if a length limit cuts the word off.
     """
 
     texts: Sequence[str]
@@ -80,21 +80,21 @@ class CountedText:
         return len(self.rows)
 
     def split(self, numbers: np.ndarray) -> list[list[str]]:
-        """The words of some sentences, as they are written."""
+        """Return the words of some sentences as written."""
         rows = self.rows[numbers].tolist()
         found = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
         return [split_words(unicodedata.normalize("NFC", text), self.lang) for text in found]
 
-    def vocabulary(self, max_words: int, min_count: int) -> np.ndarray:
-        """Types with a letter, most frequent first (of equal ones the earlier): int64 (at most `max_words`,)."""
+    def vocabulary(self, max_words: int) -> np.ndarray:
+        """Return types with a letter, most frequent first, ties in text order: int64 (at most `max_words`,)."""
         counts = np.bincount(self.words[self.words >= 0], minlength=len(self.types))
         order = np.argsort(-counts, kind="stable")
-        order = order[counts[order] >= max(min_count, 1)]
+        order = order[counts[order] > 0]
         lettered = (number for number in order.tolist() if has_letter(self.types[number]))
         return np.fromiter(islice(lettered, max_words), np.int64)
 
     def find(self, words: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """Types of distinct given words, int64 in their order; and those words that do not occur."""
+        """Return the types of distinct words, int64 in their order, and the words that do not occur."""
         number = {word: k for k, word in enumerate(self.types)}
         occurs = np.zeros(len(self.types), dtype=bool)
         occurs[self.words[self.words >= 0]] = True
@@ -104,7 +104,7 @@ class CountedText:
 
 
 def lower_word(word: str, lang: str | None) -> str:
-    """A word in the lower case of its language: Turkish and Azeri have ı for I."""
+    """Lower-case a word by the rules of its language: Turkish and Azeri have ı for I."""
     if lang is not None and lang.replace("_", "-").split("-")[0].lower() in _DOTLESS:
         word = word.replace("I", "ı").replace("İ", "i")
     return word.lower()
@@ -113,16 +113,16 @@ def lower_word(word: str, lang: str | None) -> str:
 def count_words(
     texts: Sequence[str], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
 ) -> CountedText:
-    """Split a text into words and number them; a sentence that comes again is left out.
+    """Split a text into words and number them. Repeated sentences are left out.
 
     Args:
-        texts: one sentence each, in any normal form.
+        texts: one sentence per row, in any Unicode normal form.
         lang: language code.
-        lowercase: take words for the same that differ by case alone.
-        find_cut: which words a model's limit cuts off.
+        lowercase: treat words that differ only in case as one.
+        find_cut: finds words cut off by a length limit; by default no word is.
 
     Raises:
-        InputError: a row that is no text, or no words at all.
+        InputError: a row is not a string, or the text has no words.
     """
     types: dict[str, int] = {}
     numbers = _Numbers(types, lang, lowercase)
@@ -139,7 +139,7 @@ def count_words(
             split = []
             for row, text in enumerate(block, start=start):
                 if not isinstance(text, str):
-                    raise InputError(f"text in {lang}, row {row}: {text!r} is no text; give one string a sentence")
+                    raise InputError(f"text in {lang}, row {row}: {text!r} is not a string. Pass strings.")
                 text = unicodedata.normalize("NFC", text)
                 key = hashlib.blake2b(text.encode(), digest_size=16).digest()
                 if key not in seen:
@@ -155,7 +155,7 @@ def count_words(
                 lengths.append(len(found))
             bar.update(len(block))
     if not words:
-        raise InputError(f"text in {lang}: no words in its {len(texts)} rows; give text with a sentence a row")
+        raise InputError(f"text in {lang}: no words in its {len(texts)} rows. Pass one sentence per row.")
     return CountedText(
         texts,
         lang,
@@ -167,7 +167,7 @@ def count_words(
 
 
 class _Numbers(dict[str, int]):
-    """Word as written to the number of its type; new ones get the next."""
+    """Map words as written to the numbers of their types; new types get the next number."""
 
     def __init__(self, types: dict[str, int], lang: str, lowercase: bool):
         self.types, self.lang, self.lowercase = types, lang, lowercase
@@ -179,18 +179,18 @@ class _Numbers(dict[str, int]):
 
 
 def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> Cover:
-    """A greedy choice of few sentences in which every word occurs `per_word` times, or as often as it occurs at all.
+    """Greedily choose few sentences in which every word occurs `per_word` times, or as often as it occurs at all.
 
-    Sentences with a word that occurs no more often are in any solution, so they are taken first. Then always the one
-    with the most words that still lack sentences is taken, of equal ones the first in the text.
+    Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. After that,
+    the sentence with the most words that still lack sentences is taken; of equal ones, the first in the text.
 
-    The bound: what is taken first, and as many more as the word that lacks most needs, or as it takes of the sentences
-    with the most lacking words to add up to all that is lacking.
+    The lower bound counts the forced sentences. It adds the larger of two numbers: the sentences that the word with
+    the largest lack needs, and the fewest sentences whose open words could add up to everything lacking.
 
     Args:
         offsets: int64 (sentences + 1,).
-        words: int, sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0.
-        per_word: sentences a word.
+        words: int; sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0.
+        per_word: sentences per word.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     total = np.bincount(words)
@@ -210,8 +210,8 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> C
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
     """Take sentences until `need` int64 (words,), which is counted down, is met.
 
-    A sentence waits under the number of words it is useful for, `useful` at first, and is counted again when that
-    number's turn comes: it can only have become less.
+    Sentences wait in buckets by the number of open words they have, `useful` at first. A bucket's sentences are
+    counted again when its turn comes, because that number only falls.
     """
     chosen: list[int] = []
     later: list[list[np.ndarray]] = [[] for _ in range(int(useful.max(initial=0)) + 1)]
@@ -238,18 +238,18 @@ def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np
 
 
 def _count_open(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """For each sentence the words that still lack some: int64 (sentences,)."""
+    """Count the open words of each sentence: int64 (sentences,)."""
     counts = offsets[sentences + 1] - offsets[sentences]
     owner = np.repeat(np.arange(len(sentences)), counts)
     return np.bincount(owner[need[words[ranges(offsets[sentences], counts)]] > 0], minlength=len(sentences))
 
 
 def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The vocabulary's words in each sentence, each once, as [`choose_sentences`] takes them.
+    """Return the distinct vocabulary words of each sentence, as [`choose_sentences`] takes them.
 
     Args:
-        counted: the text.
-        chosen: int64 (vocabulary,), types.
+        counted: counted text.
+        chosen: int64 (vocabulary,), types of the vocabulary.
 
     Returns:
         `offsets` int64 (sentences + 1,), and `words` int64, rows of the vocabulary, ascending in a sentence.
@@ -263,34 +263,34 @@ def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray
 
 
 def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
-    """The row of each type in the vocabulary, -1 for none: int64 (types + 1,), the last of words cut off, type -1."""
+    """Return the vocabulary row of each type, -1 for none: int64 (types + 1,); the last is for words cut off."""
     rows = np.full(types + 1, -1)
     rows[chosen] = np.arange(len(chosen))
     return rows
 
 
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The numbers `starts[k]`, `starts[k] + 1`, ... (`counts[k]` of them) of all k."""
+    """Concatenate the ranges of `counts[k]` numbers from `starts[k]`, for all k."""
     return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
 
 
 def as_sequence(sentences: Any, text_column: str) -> Sequence[str]:
-    """Texts that can be read twice: a dataset's column is left where it is, other iterables become lists.
+    """Return texts that can be read twice: a dataset's column stays on disk, other iterables become lists.
 
     Args:
         sentences: strings, a column of a dataset, or a dataset.
         text_column: column of a dataset.
 
     Raises:
-        InputError: one string in place of several, or a dataset without that column.
+        InputError: `sentences` is one string, or the dataset has no such column.
     """
     if isinstance(sentences, str):
-        raise InputError("sentences: give a list of sentences, not one text")
+        raise InputError("sentences: pass a list of sentences, not one string.")
     names = getattr(sentences, "column_names", None)
     if names is not None:
         if text_column not in names:
             raise InputError(
-                f"the dataset has no column {text_column!r} (it has {', '.join(names)}): name one by text_column"
+                f"the dataset has no column {text_column!r} (it has {', '.join(names)}). Pass text_column."
             )
         sentences = sentences[text_column]
     return sentences if isinstance(sentences, Sequence) else list(sentences)

@@ -15,7 +15,7 @@ from hf_xalign.modeling.xalign.config import TOP_NAME
 
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """The encoder's stack of layers.
+    """Return the encoder's stack of layers.
 
     Raises:
         InputError: the layers share one set of weights (ALBERT), or no stack of `num_hidden_layers` modules is found.
@@ -58,7 +58,7 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
 
 
 def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
-    """Freeze what takes no part in the hidden state of `top_layer`: a pooler, and the layers above.
+    """Freeze everything that does not affect the hidden state of `top_layer`: a pooler, and the layers above.
 
     Parameters that get no gradient make DistributedDataParallel wait for ever (`find_unused_parameters=False`).
     """
@@ -72,10 +72,9 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
 
 
 def disable_dropout(model: nn.Module) -> None:
-    """Set every dropout probability of the modules to 0; the config, and so the saved checkpoint, keeps its own.
+    """Set every module's dropout probability to 0. The config, and so the checkpoint, keeps its value.
 
-    Modules keep it in an `nn.Dropout` or as a number of their own (`attention_dropout`, ...), both are set. What PEFT
-    added to the model keeps its own.
+    Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
     added = {
         id(part)
@@ -96,13 +95,13 @@ def disable_dropout(model: nn.Module) -> None:
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy of `model` that never changes: eval mode, no gradients; parameters that are frozen already are shared."""
+    """Return a frozen copy in eval mode without gradients. Parameters that are already frozen are shared."""
     shared = {id(p): p for p in model.parameters() if not p.requires_grad}
     return copy.deepcopy(model, memo=dict(shared)).eval().requires_grad_(False)
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:
-    """Hash of all weights (and their names), those of a module of MAO beside the encoder's layers aside."""
+    """Return a hash of all weights and their names, without MAO's module on top of the encoder."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
         if TOP_NAME in name.split("."):

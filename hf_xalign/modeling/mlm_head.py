@@ -78,9 +78,9 @@ class MaskedLMHead(nn.Module):
 
     @torch.no_grad()
     def start_bias(self, counts: torch.Tensor) -> None:
-        """Give a new bias c the log of each token's share of a text; nothing where c is pre-trained, or is not there.
+        """Initialise a new bias c with each token's log frequency. A pre-trained bias is not changed.
 
-        A head that starts with c = 0 first teaches the encoder, by every hidden token, which tokens are frequent.
+        Starting at c = 0, the encoder would first learn which tokens are frequent.
 
         Args:
             counts: int64 (vocabulary,), how often each token occurs.
@@ -90,7 +90,7 @@ class MaskedLMHead(nn.Module):
             self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The weights beside the encoder's, with this head's in place of the ones that it began with.
+        """Replace the head's weights in `carried` with the trained ones.
 
         Args:
             carried: from [`~hf_xalign.modeling.checkpoint.carried_weights`].
@@ -106,7 +106,7 @@ class MaskedLMHead(nn.Module):
 
 
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
-    """The head that `encoder`'s checkpoint brings, or a new one, initialised as its family's; the log says which.
+    """Load the MLM head of `encoder`'s checkpoint, or initialise a new one; the log says which.
 
     Args:
         encoder: as `load_encoder` gives it. A new head's weights are drawn from torch's global generator.

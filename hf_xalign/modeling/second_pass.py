@@ -1,4 +1,4 @@
-"""A second batch through an encoder, within the forward of the model that it is in."""
+"""Pass a second batch through the encoder within a task model's forward."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ def second_pass(
 ) -> Iterator[list[tuple[torch.Tensor, ...]]]:
     """Pass `inputs` through the encoder of `model` at the end of each forward of `model` in this context.
 
-    So both batches are padded to their own longest row, and a wrapper around `model` (DDP) sees one forward. The
-    second batch has a dropout of its own, and the random state is put back afterwards: dropout in what follows is as
-    it would be without it.
+    Each batch is padded to its own longest row, and a wrapper such as DDP sees one forward. The second batch has its
+    own dropout seed, and the random state is restored afterwards, so later dropout does not change.
 
     Args:
         model: a model with a head on its encoder, not compiled.
-        inputs: the encoder's; where they are empty nothing is passed.
-        seed: of the second batch's dropout.
-        dropout: whether it has any; without, its activations are not recomputed by gradient checkpointing.
+        inputs: inputs of the encoder; nothing is passed if empty.
+        seed: seed of the second batch's dropout.
+        dropout: apply dropout to the second batch; without, gradient checkpointing does not recompute it.
 
     Yields:
-        A list that gets the hidden states of each pass, every layer (rows, width, dim), the embeddings first.
+        A list that receives the hidden states of each pass: one (rows, width, dim) per layer, embeddings first.
     """
     states: list[tuple[torch.Tensor, ...]] = []
 
@@ -37,7 +36,7 @@ def second_pass(
         devices = [] if device.type == "cpu" else [device.index or 0]
         encoder = backbone_of(model)
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-            # Going on from here would give this batch the masks that the next forward has.
+            # Without a seed this batch would get the dropout masks of the next forward.
             torch.manual_seed(seed)
             training = encoder.training
             try:

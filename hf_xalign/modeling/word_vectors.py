@@ -1,4 +1,4 @@
-"""Contextual word vectors of many sentences, extracted in length-sorted batches."""
+"""Extract contextual word vectors in length-sorted batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hf_xalign.modeling.pooling import layer_index, pool_words
 
 
 class WordVectors(NamedTuple):
-    """The vectors of every word of a list of sentences.
+    """Vectors of every word in a list of sentences.
 
     Attributes:
         vectors: float32 CPU tensor (words, layers, dim), sentence after sentence.
@@ -121,7 +121,7 @@ def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: i
 
 
 def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:
-    """The asked layers of an encoder output; the last one is `last_hidden_state` itself (after any final norm)."""
+    """Return chosen layers of an encoder output; the last is `last_hidden_state`, after any final norm."""
     return [output.last_hidden_state if i == num_layers else output.hidden_states[i] for i in layers]
 
 
@@ -166,7 +166,7 @@ def extract_pooled(
     specials: bool = False,
     desc: str | None = None,
 ) -> dict[Pooling, WordVectors]:
-    """Word vectors under several poolings from one pass of the encoder.
+    """Extract word vectors with several poolings in one pass of the encoder.
 
     Args:
         model: the encoder.
@@ -219,7 +219,7 @@ def extract_word_vectors(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> WordVectors:
-    """Word vectors under one pooling; arguments as in [`extract_pooled`]."""
+    """Extract word vectors with one pooling; see [`extract_pooled`] for the arguments."""
     return extract_pooled(
         model,
         tokenizer,

@@ -1,4 +1,4 @@
-"""Contrasts over batches larger than memory: the gradient of the loss in chunks (GradCache, Gao et al. 2021)."""
+"""Backpropagate contrastive losses over batches larger than memory, in chunks (GradCache, Gao et al. 2021)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def cached_backward(
 ) -> torch.Tensor:
     """Backpropagate a loss over the vectors of many chunks with the activations of one chunk in memory.
 
-    The chunks are encoded without a graph; then come the loss and its gradient by the vectors; then each chunk is
-    encoded a second time, from the same state of torch's random generators (so with the same dropout), and that
-    gradient is propagated through it. It is the gradient of one large batch, for one forward pass more.
+    Each chunk is first encoded without a graph. The gradient of the loss with respect to all vectors follows. Then
+    each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
+    backpropagated.
+    The result equals the gradient of one large batch, at the cost of a second forward pass.
 
     Args:
-        encode: the vectors of one chunk, of any shape; with a graph where gradients are enabled. Called twice for
-            each chunk.
-        chunks: what `encode` is called with.
+        encode: returns the vectors of one chunk, of any shape. Called twice for each chunk.
+        chunks: inputs of `encode`.
         loss: a scalar of the chunks' vectors, in their order. Called once; with several processes it may gather the
             vectors ([`~hf_xalign.distributed.gather_rows`]), and then scales its value by
             [`~hf_xalign.distributed.whole_loss`]. Parameters that it uses itself get no gradient: they belong into
             `encode`.
-        backward: how a scalar is backpropagated, for example `accelerator.backward`, which scales it for fp16.
+        backward: backpropagates a scalar, for example `accelerator.backward`, which scales it for fp16.
         no_sync: DDP's `no_sync`. All passes but the last chunk's second run in it, so that the gradients are averaged
             over processes once; the number of chunks may differ between processes.
 

@@ -1,4 +1,4 @@
-"""Projection heads of the contrastive objectives, and the sentence vectors they take."""
+"""Projection heads of the contrastive objectives, and pooling of their sentence vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Normalize = Literal["before", "after"]
 
 
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
-    """Sentence vectors of one layer, as [`~hf_xalign.evaluation.vectors.encode_sentences`] has them.
+    """Pool one layer's token states into sentence vectors.
 
     Args:
         hidden: float (rows, width, dim), any dtype.
@@ -30,7 +30,7 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
 
 
 class ProjectionHead(nn.Module):
-    """W2 ReLU(W1 x), d -> d -> size, no biases: the projection that word-level InfoNCE compares vectors in.
+    """Projection of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> size, without biases.
 
     Wu and Dredze (2020); size 128 there.
     """

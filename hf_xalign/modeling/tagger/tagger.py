@@ -51,7 +51,7 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
         lstm_size: units of each direction.
         lstm_layers: layers of the BiLSTM.
         dropout: on the LSTM's input and output.
-        transitions: `contextual` adds scores for each word, a linear map of its LSTM output, to the scores shared by all
+        transitions: `contextual` adds scores for each word, a linear map of its LSTM output, to scores shared by all
             words; `shared` uses only the latter.
         bio: allow `I-X` only after `B-X` or `I-X`, in training and decoding.
     """
@@ -127,7 +127,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
 
         Args:
             config: what it is made of.
-            encoder: the encoder, where there is one already; else one of random weights.
+            encoder: encoder to use; default a new one with random weights.
 
         Raises:
             InputError: the encoder has no such layers, or a setting is none of the known.

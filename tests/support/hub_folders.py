@@ -65,7 +65,8 @@ def write_folders(root):
     one = adapt(AutoModel.from_pretrained(root / "base", add_pooling_layer=False), "pfeiffer transformer", "random")
     task = AutoModelForSequenceClassification.from_pretrained(root / "base", num_labels=3)
     with_alignment(task, one).save_pretrained(root / "one")
-    save_sentence_transformer(base, tokenizer, root / "sentences", card="---\nlicense: mit\n---\n# Sentences\n")
+    save_sentence_transformer(base, tokenizer, root / "sentences")
+    (root / "sentences" / "README.md").write_text("---\nlicense: mit\n---\n# Sentences\n")
     make_map(source_lang="de", target_lang="en").save(root / "maps" / "maps" / "de-en.safetensors")
     tokenizer.save_pretrained(root / "maps")
     files = {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}

@@ -102,7 +102,7 @@ def test_loss_is_the_likelihood_and_predictions_the_best_sequences(bases):
         inputs, _ = task.split(batch)
         assert "labels" not in inputs
         expected += tagger.decode(**inputs)
-        alone += tagger(**inputs, labels=batch["labels"], reduction="sum").loss.item()
+        alone += tagger(**inputs, labels=batch["labels"], num_items_in_batch=1).loss.item()
     assert_rounding(loss_of(task, tagger, task.collator(0)(list(rows))), alone, TAGGER + len(rows))
     found = predict(tagger, task, rows, 0, batch_size=3)
     assert [prediction.tolist() for prediction in found] == expected

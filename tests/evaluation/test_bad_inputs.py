@@ -38,24 +38,14 @@ def calls(function, rows, **shared):
 
 
 def test_sentence_retrieval():
-    zeros = torch.eye(12) + 0.5
-    zeros[3] = 0.0
-    other = torch.eye(12) + 0.5
-    other[8] = 0.0
     rows = [
         ((ONES, ONES[:2]), "3 source and 2 target sentences"),
-        ((ONES, ONES[:, :3]), "4 dimensions and target vectors 3"),
-        ((ONES[:0], ONES[:0]), "no rows"),
-        ((ONES, ONES * INF), "target vectors: row 0"),
         (([[1.0], [1.0, 2.0]], [[1.0], [1.0]]), "source vectors: every row needs the same number"),
     ]
-    zero = "margin: source row 3 and target row 8 have a mean cosine of 0 to their 4"
-    options = [
-        ({"similarity": "dot"}, "'dot' is not known"),
-        ({"similarity": "margin", "k": 0}, "k=0"),
-        ({"source": zeros, "target": other, "similarity": "margin"}, zero),
-    ]
-    assert_refused(calls(sentence_retrieval, rows) | calls(sentence_retrieval, options, source=ONES, target=ONES))
+    zeros = torch.zeros(12, 3)
+    zero = "margin: source row 0 and target row 0 have a mean cosine of 0 to their 4"
+    options = [({"source": zeros, "target": zeros, "similarity": "margin"}, zero)]
+    assert_refused(calls(sentence_retrieval, rows) | calls(sentence_retrieval, options))
 
 
 def test_word_retrieval():
@@ -63,13 +53,11 @@ def test_word_retrieval():
     words = ["der", "Hund", "die", "Katze", "der"]
     links = [
         ({"links": [[0, 1], [1, 6]]}, r"link 1 \(1-6\): there are 6 target words"),
-        ({"links": [[5, 1]]}, r"link 0 \(5-1\): there are 5 source words"),
         ({"links": [[-1, 1]]}, r"link 0 \(-1-1\).*out of range"),
         ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
         ({"links": [[0, 1], [2, 3], [1, 3]]}, r"link 1 \(2-3\): the target word has 2 links"),
         ({"links": []}, "no links"),
         ({"links": [[0.0, 1.0]]}, "expected integers"),
-        ({"links": [0, 1]}, "shape"),
         ({"pool": "some"}, "'some' is not known"),
         ({"source_words": words}, "both source_words and target_words"),
         ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
@@ -77,7 +65,6 @@ def test_word_retrieval():
     row = [[1.0, 0.0], [0.0, 1.0]]
     rows = [
         (([row, row], [row, row], [[[0, 0]], [[0, 2]]]), r"row 1: link 0-2 is out of range \(2 source, 2 target"),
-        (([row], [row], [[[-1, 0]]]), "row 0: link -1-0"),
         (([row], [row], [[[0, 1, 1]]]), "row 0: links have shape"),
         (([row], [row, row], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
         (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "row 0: 1 source_words for 2 source_vectors"),
@@ -102,16 +89,10 @@ def test_lexicon():
         ({"source_words": ["a"]}, "1 source words for 2 source vectors"),
         ({"target_words": ["x", "y", "x"]}, "target words: 'x' is in rows 0 and 2"),
         ({"target_vectors": third}, r"target vectors: row 1 \('y'"),
-        ({"source_vectors": torch.ones(2, 5)}, "5 dimensions and target vectors 2"),
-        ({"source_vectors": [[1.0, 2.0], [1.0]]}, "source vectors: every row needs the same number"),
-        ({"source_vectors": torch.ones(2, 2).long()}, "floating-point"),
         ({"entries": [("a", "x"), ("a", "x", "y")]}, r"entry 1: \('a', 'x', 'y'\) is not a pair"),
-        ({"entries": ["ax"]}, "entry 0: 'ax' is not a pair"),
         ({"entries": []}, "no entries"),
         ({"ks": (1, 0)}, r"ks=\(1, 0\)"),
-        ({"ks": ()}, r"ks=\(\)"),
         ({"bootstrap": -1}, "bootstrap=-1"),
-        ({"similarity": "dot"}, "'dot' is not known"),
     ]
     shared = {"source_vectors": on_circle(0, 50), "target_vectors": on_circle(0, 50, 90), "entries": [("a", "x")]}
     shared |= {"source_words": ["a", "b"], "target_words": ["x", "y", "z"]}
@@ -128,7 +109,6 @@ def test_embedding_alignment():
         (([],), "there are no entries"),
         (([[0, 1, 2]],), "expected integers of shape"),
         (([[0, 1], [1, 9]],), r"entry 1 \(1 -> 9\): there are 4 target embeddings"),
-        (([[0, 1], [-1, 2]],), r"entry 1 \(-1 -> 2\): there are 4 source embeddings"),
         (([[0, 1], [1, 2]], [1, 3]), r"entry 1 \(1 -> 2\): the counterpart is not among the 2 candidates"),
         (([[0, 1]], [1, 4]), "candidates: 4 is out of range"),
         (([[0, 1]], []), "candidates: expected a list"),
@@ -141,13 +121,10 @@ def test_transfer():
     correlations = [
         (([1, 2], [2, 1]), "at least 3"),
         (([1, 2, 3], [4, 4, 4]), "delta is 4 in all 3 runs"),
-        (([0.5] * 4, [1, 2, 3, 4]), "alignment is 0.5 in all 4 runs"),
-        (([1, 2, 3], [1, 2]), "one number each"),
         (([1, 2, 3], [1, NAN, 2]), "delta score 1 is nan"),
     ]
     gaps = [
         (([], []), "no scores"),
-        (([1, 2], [1]), "one number each"),
         (([1, INF], [1, 1]), "supervised score 1 is inf"),
         (([[1.0]], [[1.0]]), "one number each"),
     ]
@@ -209,9 +186,6 @@ def test_sentence_scores():
         ({"dataset": data.remove_columns("target_lang")}, "no column target_lang"),
         ({"dataset": data.select([])}, "no sentence pairs"),
         ({"dataset": empty}, "row 3: tar"),
-        ({"poolings": ("max",)}, "mean or cls"),
-        ({"layer": 9}, "layers 0 "),
-        ({"similarities": ("dot",)}, "'dot'"),
     ]
     assert_refused(calls(score_sentences, rows, model=make_encoder(), tokenizer=make_tokenizer(), dataset=data))
 

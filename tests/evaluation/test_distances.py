@@ -13,7 +13,7 @@ from datasets import Dataset
 from support.adapters import adapt
 from support.maps import make_map
 from support.numeric import assert_rounding
-from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import AutoModel, BertForTokenClassification
 
 from hf_xalign.errors import InputError
@@ -21,9 +21,7 @@ from hf_xalign.evaluation import distances
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.modeling import with_alignment
-from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.rotated import RotatedModel
-from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 pytestmark = pytest.mark.numeric
 
@@ -115,17 +113,6 @@ def test_pairs_without_vectors_are_left_out_of_both_kinds(encoder, tokenizer, al
     assert 0 < len(cut.linked) == len(cut.random) < len(whole.linked) - 1
 
 
-def test_a_translation_that_is_the_sentence_itself_is_separated(encoder, tokenizer):
-    rows = make_links(8).to_list()
-    for row in rows:
-        row["source_words"] = row["target_words"]
-        row["links"] = [[n, n] for n in range(len(row["target_words"]))]
-    found = word_distances(encoder, tokenizer, Dataset.from_list(rows))["de"][-1]
-    for own in found.values():
-        assert_rounding(own.linked, np.zeros(len(own.linked)), **NUMBERS)
-    assert overlap_measures(found["l2"]) == {"auc": 1.0, "overlap": 0.0}
-
-
 def loop_measures(linked, random, bins):
     wins = [1.0 if r > d else 0.5 if r == d else 0.0 for r in random for d in linked]
     low, high = min(*linked, *random), max(*linked, *random)
@@ -207,23 +194,3 @@ def test_numbers_and_figures_are_written(folders, aligned, tmp_path, monkeypatch
     figures = [f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)]
     assert [path.name for path in written] == ["distances.json", *figures]
     assert all(path.is_file() for path in written) and len(list((tmp_path / "more").iterdir())) == 5
-
-
-def test_an_encoder_with_language_embeddings_is_told_the_language():
-    """It is measured as two plain encoders would be, one with each language's row."""
-    model, tokenizer, links = make_multilingual_encoder(), make_tokenizer(), make_links(8)
-    rows = model.embeddings.token_type_embeddings.weight
-    vectors = {}
-    for language, side in (("de", "source"), ("en", "target")):
-        plain = make_encoder(0)
-        plain.embeddings.token_type_embeddings.weight.data[:] = rows[language_ids(model.config)[language]]
-        vectors[side] = [
-            extract_word_vectors(plain, tokenizer, [words]).vectors[:, 0] for words in links[f"{side}_words"]
-        ]
-    drawn = draw_word_pairs(links["links"][:], None)
-    [found] = word_distances(model, tokenizer, links, pairs=None)["de"].values()
-    wanted = [
-        (vectors["source"][sentence][i] - vectors["target"][other][j]).norm()
-        for (sentence, i), (other, j) in zip(drawn.source.tolist(), drawn.linked.tolist(), strict=True)
-    ]
-    assert_rounding(found["l2"].linked, torch.stack(wanted), **NUMBERS)

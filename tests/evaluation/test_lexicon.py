@@ -101,14 +101,6 @@ def test_csls_looks_at_the_whole_source_vocabulary():
         assert lexicon_induction(*given, ks=(1,), k=1, bootstrap=0)["p@1"] == right
 
 
-def test_equal_vectors_are_ranked_in_the_order_of_the_vocabulary():
-    target, words = on_circle(3, 3, 3, 90), ["first", "second", "third", "far"]
-    for n, word in enumerate(words[:3]):
-        given = on_circle(0, 90), target, ["a", "b"], words, [("a", word)]
-        found = lexicon_induction(*given, ks=(1, 2, 3), bootstrap=0)
-        assert [found[f"p@{k}"] for k in (1, 2, 3)] == [float(n < k) for k in (1, 2, 3)]
-
-
 def test_intervals_types_and_arrays(vocabulary):
     found, other = lexicon_induction(*vocabulary), lexicon_induction(*vocabulary, seed=1)
     assert found == lexicon_induction(*vocabulary)

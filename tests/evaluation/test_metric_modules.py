@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -32,68 +31,14 @@ NAMES = hf_xalign.metrics.names()  # test_bad_inputs spells them out
 USER = """
 import doctest, json, sys
 import evaluate
-import numpy as np
 from hf_xalign import metrics
 
-folder, data, out = sys.argv[1:]
-given = np.load(data)
-ends = given["ends"].tolist()
-pairs = [slice(a, b) for a, b in zip([0, *ends], ends)]
-columns = {side: [given[side][at] for at in pairs] for side in ("source_vectors", "target_vectors")}
-columns["links"] = [[[i, i] for i in range(at.stop - at.start)] for at in pairs]
-words = [[str(n % 7) for n in range(at.start, at.stop)] for at in pairs]
-result = {"names": metrics.names(), "doctests": {}, "names_by_path": []}
-
+found = {}
 for name in metrics.names():
     module = metrics.load(name)
     tests = doctest.testmod(sys.modules[type(module).__module__])
-    result["doctests"][name] = [tests.failed, tests.attempted]
-    result["names_by_path"].append(evaluate.load(f"{folder}/{name}").name)
-
-retrieval = metrics.load("word_retrieval")
-result["plain"] = retrieval.compute(**columns)
-lists = {name: [np.asarray(row).tolist() for row in column] for name, column in columns.items()}
-for start in (0, 2):
-    retrieval.add_batch(**{name: column[start : start + 2] for name, column in lists.items()})
-result["words"] = retrieval.compute(source_words=words, target_words=words, k=3, pool="all", legacy=True)
-by_path = evaluate.load(f"{folder}/word_retrieval")
-result["by_path"] = by_path.compute(**columns, similarity="cosine")
-
-links = {"predictions": [[[0, 0], [1, 2]], []], "sure": [[[0, 0], [1, 1]], [[0, 1]]]}
-aer = evaluate.load(f"{folder}/alignment_error_rate")
-result["aer"] = aer.compute(**links, possible=[[[1, 2]], []])
-result["aer_sure"] = aer.compute(**links)
-
-vectors = {side: given[side] for side in ("source_vectors", "target_vectors")}
-sentences = metrics.load("sentence_retrieval")
-result["sentences"] = sentences.compute(**vectors)
-for start in (0, 25):
-    sentences.add_batch(**{name: side[start : start + 25].tolist() for name, side in vectors.items()})
-result["sentences_csls"] = sentences.compute(similarity="csls", k=3)
-
-lexicon = metrics.load("bilingual_lexicon_induction")
-entries = [(f"s{n}", f"t{m}") for n in range(50) for m in (n, n + 1)]
-vocabularies = {f"{side}_words": [f"{side[0]}{n}" for n in range(40)] for side in ("source", "target")}
-result["lexicon"] = lexicon.compute(entries=entries, **vectors, **vocabularies)
-for part in (entries[:60], entries[60:]):
-    lexicon.add_batch(entries=part)
-options = {"ks": [2], "similarity": "cosine", "bootstrap": 50, "seed": 3}
-result["lexicon_cosine"] = lexicon.compute(**vectors, **vocabularies, **options)
-
-alignment = metrics.load("embedding_alignment")
-entries = [[n, n] for n in range(30)] + [[n, n + 1] for n in range(10)]
-result["alignment"] = alignment.compute(entries=np.array(entries), **vectors)
-for part in (entries[:30], entries[30:]):
-    alignment.add_batch(entries=part)
-options = {"similarity": "csls", "k": 3, "bootstrap": 50, "seed": 2}
-result["alignment_csls"] = alignment.compute(**vectors, candidates=list(range(40)), **options)
-
-gap = metrics.load("transfer_gap")
-result["gap"] = gap.compute(supervised=[0.9, 0.8], zero_shot=[0.5, 0.6])
-for n in range(4):
-    gap.add(supervised=1, zero_shot=n % 2)
-result["gap_interval"] = gap.compute(bootstrap=100, seed=1)
-json.dump(result, open(out, "w"))
+    found[name] = [tests.failed, tests.attempted, evaluate.load(f"{sys.argv[1]}/{name}").name]
+json.dump(found, open("out.json", "w"))
 """
 
 
@@ -103,45 +48,69 @@ def gradio():
 
 
 @pytest.mark.slow
-def test_modules_load_offline_and_give_the_librarys_scores(tmp_path):
-    sides = source, target = vectors(0, 40, dim=6), vectors(0, 40, dim=6) + 0.6 * vectors(1, 40, dim=6)
-    np.savez(tmp_path / "data.npz", source_vectors=source, target_vectors=target, ends=[11, 12, 30, 40])
+def test_modules_load_offline_and_their_examples_run(tmp_path):
     (tmp_path / "user.py").write_text(USER)
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
     for variable in ("HF_MODULES_CACHE", "HF_EVALUATE_CACHE", "PYTHONPATH"):
         environment.pop(variable, None)
-    command = [sys.executable, "user.py", str(FOLDER), "data.npz", "out.json"]
+    command = [sys.executable, "user.py", str(FOLDER)]
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     seen = json.loads((tmp_path / "out.json").read_text())
-    assert seen.pop("names") == seen.pop("names_by_path") == NAMES
-    doctests = seen.pop("doctests")
-    assert set(doctests) == set(NAMES) and all(failed == 0 < attempted for failed, attempted in doctests.values())
+    assert list(seen) == NAMES == [name for *_, name in seen.values()]
+    assert all(failed == 0 < attempted for failed, attempted, _ in seen.values())
 
+
+def test_modules_give_the_librarys_scores():
+    sides = source, target = vectors(0, 40, dim=6), vectors(0, 40, dim=6) + 0.6 * vectors(1, 40, dim=6)
+    given = {"source_vectors": source.numpy(), "target_vectors": target.numpy()}
+    parts = [slice(0, 11), slice(11, 12), slice(12, 40)]
+    rows = {name: [side[part].tolist() for part in parts] for name, side in given.items()}
+    rows["links"] = [[[n, n] for n in range(part.stop - part.start)] for part in parts]
     links, words = [[n, n] for n in range(40)], [str(n % 7) for n in range(40)]
-    typed = {"source_words": words, "target_words": words, "k": 3, "pool": "all", "legacy": True}
+    typed = {"k": 3, "pool": "all", "legacy": True}
+    typed_rows = {name: [words[part] for part in parts] for name in ("source_words", "target_words")}
     pairs = [[[0, 0], [1, 2]], []], [[[0, 0], [1, 1]], [[0, 1]]]
     vocabularies = [f"s{n}" for n in range(40)], [f"t{n}" for n in range(40)]
+    named = dict(zip(("source_words", "target_words"), vocabularies))
     entries = [(f"s{n}", f"t{m}") for n in range(50) for m in (n, n + 1)]
     by_cosine = {"ks": (2,), "similarity": "cosine", "bootstrap": 50, "seed": 3}
     tokens = [[n, n] for n in range(30)] + [[n, n + 1] for n in range(10)]
-    wide = alignment_of_entries(*sides, tokens, range(40), similarity="csls", k=3)
-    assert seen == {
-        "plain": word_retrieval(*sides, links),
-        "by_path": word_retrieval(*sides, links, similarity="cosine"),
-        "words": word_retrieval(*sides, links, **typed),
-        "aer": alignment_error_rate(*pairs, [[[1, 2]], []]),
-        "aer_sure": alignment_error_rate(*pairs),
-        "sentences": sentence_retrieval(*sides),
-        "sentences_csls": sentence_retrieval(*sides, similarity="csls", k=3),
-        "lexicon": lexicon_induction(*sides, *vocabularies, entries),
-        "lexicon_cosine": lexicon_induction(*sides, *vocabularies, entries, **by_cosine),
-        "alignment": alignment_of_entries(*sides, tokens).scores(),
-        "alignment_csls": wide.scores(bootstrap=50, seed=2),
-        "gap": transfer_gap([0.9, 0.8], [0.5, 0.6]),
-        "gap_interval": transfer_gap([1.0] * 4, [0.0, 1.0, 0.0, 1.0], bootstrap=100, seed=1),
-    }
-    assert seen["alignment_csls"] != wide.scores(bootstrap=50), "the seed must make a difference"
+    by_csls, drawn = {"similarity": "csls", "k": 3}, {"bootstrap": 50, "seed": 2}
+    wide = alignment_of_entries(*sides, tokens, range(40), **by_csls)
+    for name, arguments, wanted in [
+        ("word_retrieval", rows, word_retrieval(*sides, links)),
+        (
+            "word_retrieval",
+            {**rows, **typed_rows, **typed},
+            word_retrieval(*sides, links, source_words=words, target_words=words, **typed),
+        ),
+        ("alignment_error_rate", dict(zip(("predictions", "sure"), pairs)), alignment_error_rate(*pairs)),
+        ("sentence_retrieval", given, sentence_retrieval(*sides)),
+        ("sentence_retrieval", {**given, **by_csls}, sentence_retrieval(*sides, **by_csls)),
+        (
+            "bilingual_lexicon_induction",
+            {**given, **named, "entries": entries, **by_cosine},
+            lexicon_induction(*sides, *vocabularies, entries, **by_cosine),
+        ),
+        ("embedding_alignment", {**given, "entries": tokens}, alignment_of_entries(*sides, tokens).scores()),
+        (
+            "embedding_alignment",
+            {**given, "entries": tokens, "candidates": list(range(40)), **by_csls, **drawn},
+            wide.scores(**drawn),
+        ),
+        (
+            "transfer_gap",
+            {"supervised": [1.0] * 4, "zero_shot": [0.0, 1.0, 0.0, 1.0], **drawn},
+            transfer_gap([1.0] * 4, [0.0, 1.0, 0.0, 1.0], **drawn),
+        ),
+    ]:
+        assert hf_xalign.metrics.load(name).compute(**arguments) == wanted, name
+    module = hf_xalign.metrics.load("bilingual_lexicon_induction")
+    for part in (entries[:60], entries[60:]):
+        module.add_batch(entries=part)
+    assert module.compute(**given, **named) == lexicon_induction(*sides, *vocabularies, entries)
+    assert wide.scores(**drawn) != wide.scores(bootstrap=50), "the seed must make a difference"
 
 
 def test_a_folder_is_a_whole_space():

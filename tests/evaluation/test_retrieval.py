@@ -153,15 +153,3 @@ def test_the_measures_differ_and_have_their_papers_k():
         wanted = sentence_retrieval(source.float(), other.float(), similarity=similarity)
         for given in ((source.double(), other.double()), (source, other), (source.double().numpy(), other.tolist())):
             assert sentence_retrieval(*given, similarity=similarity) == wanted
-
-
-@pytest.mark.slow
-def test_more_sentences_than_a_tile():
-    source, target = (side.double() for side in sentences(4, rows=5000, dim=16))
-    unit_source, unit_target = (side / side.norm(dim=1, keepdim=True) for side in (source, target))
-    table = unit_source @ unit_target.T
-    table = table / (table.topk(4).values.mean(1, keepdim=True) + table.topk(4, dim=0).values.mean(0))
-    gold = torch.arange(5000)
-    found = sentence_retrieval(source, target, similarity="margin")
-    for name, dim in (("source_to_target", 1), ("target_to_source", 0)):
-        assert abs(found[name] - (table.argmax(dim) == gold).double().mean().item()) < 5e-4  # two near-ties

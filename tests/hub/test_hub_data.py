@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from datasets import Dataset
 from huggingface_hub import ModelCard
 from support.card import make_record
 from support.tiny import SENTENCES
@@ -30,17 +29,6 @@ def commits(here):
     """A dataset's two commits, the second with fewer rows."""
     columns = {"de": [source for source, _, _ in SENTENCES], "en": [target for _, target, _ in SENTENCES]}
     return [here.run(PUSH, columns={name: rows[:n] for name, rows in columns.items()}) for n in (None, 3)]
-
-
-def test_a_dataset(here, there, aligned, tmp_path):
-    aligned.to_parquet(tmp_path / "pairs.parquet")
-    here.run(
-        "import datasets\n"
-        "datasets.Dataset.from_parquet(file, cache_dir=file + '-cache').push_to_hub('me/pairs', split='train')",
-        file=str(tmp_path / "pairs.parquet"),
-    )
-    found = there.run("import datasets\nfound = datasets.load_dataset('me/pairs', split='train').to_list()")
-    assert Dataset.from_list(found).to_list() == aligned.to_list()
 
 
 def test_commits_of_a_dataset(commits, there):

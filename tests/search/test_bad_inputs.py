@@ -63,7 +63,6 @@ def test_nearest_neighbours():
         ({"k": 0}, whole(k)),
         ({"similarity": "dot"}, whole("similarity='dot' is not known: use 'csls', 'cosine' or 'margin'")),
         ({"similarity": "cosine", "legacy": True}, whole(legacy)),
-        ({"similarity": "margin", "legacy": True}, whole(legacy)),
         ({"target": on_circle(20, -20), "source": on_circle(150, 180), "similarity": "margin", "k": 1}, whole(margin)),
     ]
     assert_refused(calls(nearest_neighbours, rows) | calls(nearest_neighbours, options, source=ONES, target=ONES))

@@ -1,4 +1,4 @@
-"""Maps learnt for retrieval: RCSLS, relaxed CSLS.
+"""RCSLS (relaxed CSLS): maps learnt for retrieval.
 
 Joulin, Bojanowski, Mikolov, Jégou and Grave, "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval
 Criterion" (EMNLP 2018).
@@ -24,7 +24,7 @@ from hf_xalign.search.neighbourhoods import Neighbourhoods
 
 logger = logging.getLogger(__name__)
 
-# Below this learning rate the loss rises with every step that is worth taking.
+# Below this learning rate no useful step lowers the loss.
 _LOWEST_RATE = 1e-4
 
 
@@ -43,46 +43,52 @@ def rcsls(
     chunk: int = 2**24,
     callback: Callable[[int, int, float, float], None] | None = None,
 ) -> LanguageMap:
-    """The linear map that minimises relaxed CSLS, so that a vector's translation comes before its other neighbours.
+    """Learn the linear map that minimises relaxed CSLS, so that translations rank before other neighbours.
 
     With unit vectors x_i, y_i of n pairs, candidates X and Y, and N_Y(v) the k candidates of Y with the largest inner
     product with v:
 
         L(W) = 1/n sum_i [ -2 (W x_i).y_i + 1/k sum_{y in N_Y(W x_i)} (W x_i).y + 1/k sum_{x in N_X(y_i)} (W x).y_i ]
 
-    L is convex, and linear where the neighbourhoods stay the same. It is lowered by subgradient steps over all pairs
-    from the Procrustes map. A step that raises it is taken back and the learning rate halved; it counts as an epoch,
-    as in the published implementation (whose taking back had no effect). The search ends early when the rate falls
-    below 1e-4.
+    L is convex, and linear while the neighbourhoods stay the same. Subgradient steps over all pairs lower it from the
+    Procrustes map. A step that raises L is undone and the learning rate is halved; it counts as an epoch, as in the
+    published implementation (where undoing had no effect). The search ends early when the rate falls below 1e-4.
 
-    The neighbourhoods are exact (up to rounding) and cost two searches of n queries an epoch. `source` decides the
-    precision: float64 if it is float64, else float32, without TF32 or autocast.
+    The neighbourhoods are exact (up to rounding) and cost two searches of n queries per epoch. The precision is
+    float64 if `source` is float64, else float32, without TF32 or autocast.
 
     Args:
-        source: float (pairs, layers, dim) or (pairs, dim), matched with `target` row by row.
-        target: its partners; the number of dimensions may be another.
-        source_candidates: X, float (candidates, layers, dim) or (candidates, dim): the vectors that a target vector
-            could be confused with, usually the vocabulary. By default `source`.
-        target_candidates: Y, likewise. By default `target`.
-        k: neighbours; the paper's is 10.
-        epochs: steps at most; 0 gives Procrustes on the normalised vectors.
-        learning_rate: of the first step. The published runs use 1 to 25; the vectors' lengths are 1.
-        spectral: clip the singular values of W to [0, 1] after each step: the convex relaxation of rotations, on which
-            L has a minimum. Without it W is free, and L (homogeneous in W) has none once it is negative: then W grows
-            with every step, and the number of epochs is what regularises it.
-        steps: what is done to the vectors first; it ends in `unit`. `("unit", "centre", "unit")` is the usual one for
-            spaces whose vectors share a large mean; means are those of the candidates.
-        layers: the layers that the vectors are of; each is solved by itself.
-        chunk: scores held in memory at once; the result does not depend on it, but for rounding.
-        callback: called with (layer, epoch, loss, learning rate) for the start (epoch 0) and after each epoch: the
-            loss of the map that is kept, the rate of the next step.
+        source: float (pairs, layers, dim) or (pairs, dim), source vectors.
+        target: target vector of each source vector; the dimension may differ.
+        source_candidates: X, float (candidates, layers, dim) or (candidates, dim), source vectors to rank, usually
+            the vocabulary. By default `source`.
+        target_candidates: Y, target vectors to rank, usually the vocabulary. By default `target`.
+        k: number of neighbours; 10 in the paper.
+        epochs: maximum number of steps; 0 gives Procrustes on the normalised vectors.
+        learning_rate: initial learning rate for vectors of length 1. The published runs use 1 to 25.
+        spectral: clip the singular values of W to [0, 1] after each step. On this convex relaxation of rotations L has
+            a minimum. Without it L, which is homogeneous in W, has none once it is negative; then W grows with every
+            step, and only the number of epochs regularises it.
+        steps: normalisation of the vectors, ending in `unit`. Use `("unit", "centre", "unit")` for spaces whose
+            vectors share a large mean. `centre` subtracts the candidates' mean.
+        layers: layer numbers of the vectors; each layer has its own map.
+        chunk: number of scores in memory at once. It changes the result only by rounding.
+        callback: called with (layer, epoch, loss, learning rate) at the start (epoch 0) and after each epoch, with the
+            loss of the current map and the rate of the next step.
 
     Returns:
-        The map. With `steps=("unit",)` it is linear and can go inside a model; otherwise both sides have their steps.
+        The map. With `steps=("unit",)` it is linear and can go inside a model; otherwise both sides have steps.
 
     Raises:
-        InputError: an option out of range, fewer than k candidates, candidates of another size or with NaN (the row is
-            named), or see [`~hf_xalign.mapping.checks.matched`].
+        InputError: an option is out of range, there are fewer than k candidates, candidates have another size or hold
+            NaN; or see [`~hf_xalign.mapping.checks.matched`].
+
+    Example:
+        >>> import torch
+        >>> source = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+        >>> found = rcsls(source, -source, k=3, epochs=2, spectral=True)
+        >>> round(torch.cosine_similarity(found.project(source), -source).min().item(), 2)
+        1.0
     """
     _check_options(k, epochs, learning_rate, steps, chunk)
     dtype = source.dtype
@@ -92,7 +98,7 @@ def rcsls(
         pools.append(pairs if candidates is None else check_vectors(candidates, f"{name} candidates", pairs))
         if len(pools[-1]) < k:
             raise InputError(
-                f"k={k}: there are only {len(pools[-1])} {name} candidates; use a smaller k or give more of them"
+                f"k={k}: there are only {len(pools[-1])} {name} candidates. Use a smaller k or pass more."
             )
     precision = torch.promote_types(dtype, torch.float32)
     weights, source_means, target_means = [], [], []
@@ -108,8 +114,7 @@ def rcsls(
     weight = torch.stack(weights)
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "centre" not in steps:
-        # Lengths change no comparison by cosine and the map is linear, so it is left without the division: a model
-        # can have it then.
+        # Cosines ignore lengths and the map is linear. Without the division it can go inside a model.
         return LanguageMap(SideMap(weight), method=method, layers=layers)
     eye = SideMap.identity(len(weight), target.shape[2], weight).weight
     source_side, target_side = (
@@ -121,24 +126,24 @@ def rcsls(
 
 def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[Step], chunk: int) -> None:
     if k < 1:
-        raise InputError(f"k={k}: a neighbourhood has at least one vector")
+        raise InputError(f"k={k}: must be at least 1.")
     if epochs < 0:
-        raise InputError(f"epochs={epochs}: give 0 (the Procrustes map) or more")
+        raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
     if not _LOWEST_RATE <= learning_rate < float("inf"):
-        raise InputError(f"learning_rate={learning_rate}: give at least {_LOWEST_RATE}, below which the search ends")
+        raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
     if chunk < 1:
-        raise InputError(f"chunk={chunk}: at least one score is held in memory")
+        raise InputError(f"chunk={chunk}: must be at least 1.")
     unknown = [step for step in steps if step not in get_args(Step)]
     if unknown or not steps or steps[-1] != "unit":
         raise InputError(
-            f"steps={tuple(steps)}: CSLS compares unit vectors, so give steps of {get_args(Step)} that end in 'unit'"
+            f"steps={tuple(steps)}: CSLS compares unit vectors. Use steps of {get_args(Step)} that end in 'unit'."
         )
 
 
 def _prepared(
     pairs: Tensor, pool: Tensor, steps: tuple[Step, ...], precision: torch.dtype, k: int, chunk: int
 ) -> tuple[Tensor, Neighbourhoods, list[Tensor]]:
-    """One layer of the pairs (pairs, dim) after the steps, the candidates, and each `centre`'s mean (dim,)."""
+    """Return one layer of the pairs (pairs, dim) after the steps, the candidates' search, and each `centre` mean."""
     pairs, pool, means = pairs.to(precision), pool.to(precision), []
     for step in steps:
         if step == "unit":
@@ -161,13 +166,13 @@ def _descend(
     spectral: bool,
     callback: Callable[[int, int, float, float], None] | None,
 ) -> Tensor:
-    """Subgradient steps from `weight` (out, in); the W of the lowest loss that was met."""
+    """Take subgradient steps from `weight` (out, in) and return the W of the lowest loss."""
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
     quiet = int(os.environ.get("RANK", "0")) != 0
     with tqdm(total=epochs, desc=f"RCSLS, layer {layer}", unit="epoch", disable=quiet, leave=False, delay=5) as bar:
         for epoch in range(epochs + 1):
             if epoch:
-                # A step that is taken back leaves W, its loss and its gradient as they were: one search an epoch.
+                # Undoing a step keeps W, loss and gradient, so each epoch needs one search.
                 moved = weight - rate * gradient
                 after = float("inf")
                 if bool(moved.isfinite().all()):
@@ -187,7 +192,7 @@ def _descend(
 
 
 def _clipped(weight: Tensor) -> Tensor:
-    """The nearest matrix (out, in) whose singular values lie in [0, 1]."""
+    """Return the nearest matrix (out, in) with singular values in [0, 1]."""
     u, singular, vh = torch.linalg.svd(weight.double(), full_matrices=False)
     return ((u * singular.clamp(max=1)) @ vh).to(weight)
 
@@ -195,11 +200,13 @@ def _clipped(weight: Tensor) -> Tensor:
 def _loss_and_gradient(
     weight: Tensor, x: Tensor, y: Tensor, near_x: Neighbourhoods, near_y: Neighbourhoods
 ) -> tuple[float, Tensor]:
-    """L and its gradient for fixed neighbourhoods, at `weight` float (out, in), of unit vectors (n, in) and (n, out).
+    """Return L and its gradient G for fixed neighbourhoods, at `weight` (out, in), with unit vectors x and y.
 
-    With a_i the mean of N_Y(W x_i) and b_i the mean of N_X(y_i), L = 1/n sum_i [(a_i - 2 y_i).W x_i + y_i.W b_i], so
-    G = 1/n [(A - 2 Y)^T X + Y^T B] and L is the inner product of W and G. Candidates are never mapped: (W x).y_i is
-    x.(W^T y_i), so n vectors are mapped instead of all of X.
+    Let a_i be the mean of N_Y(W x_i) and b_i the mean of N_X(y_i). Then
+
+        L = 1/n sum_i [(a_i - 2 y_i).W x_i + y_i.W b_i],    G = 1/n [(A - 2 Y)^T X + Y^T B],
+
+    and L is the inner product of W and G. (W x).y_i is x.(W^T y_i), so n vectors are mapped instead of all of X.
     """
     a = near_y.mean(x @ weight.T)
     b = near_x.mean(y @ weight)

@@ -1,8 +1,8 @@
 """VecMap's self-learning: from a small seed dictionary to a map (Artetxe, Labaka and Agirre 2017, 2018b).
 
-"Learning bilingual word embeddings with (almost) no bilingual data" (ACL 2017) brings the loop, "A robust
-self-learning method for fully unsupervised cross-lingual mappings of word embeddings" (ACL 2018, section 3.3) the
-stochastic induction, the frequency cutoff, CSLS and both directions.
+Loop: "Learning bilingual word embeddings with (almost) no bilingual data" (ACL 2017).
+Stochastic induction, frequency cutoff, CSLS and both directions: "A robust self-learning method for fully
+unsupervised cross-lingual mappings of word embeddings" (ACL 2018, section 3.3).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 # Rows of the similarity matrix at a time: enough for the product's speed, few enough for the processor's cache.
 _ROWS = 512
-# Rows of a block whose maximum stands for it when the largest of a column are sought.
+# Rows in a block of the search for the largest numbers of a column.
 _BLOCK = 8
-# Similarity matrices of up to this many numbers (256 MiB) stay in memory between the two passes over them.
+# Similarity matrices of up to this many numbers (256 MiB) stay in memory between the two passes.
 _KEPT = 2**26
 
 
@@ -40,8 +40,6 @@ def self_learning(
     seed_pairs: Tensor,
     *,
     whiten: bool = True,
-    reweight: float = 0.5,
-    dewhiten: bool = True,
     steps: Sequence[Step] = DEFAULT_STEPS,
     cutoff: int = 20_000,
     k: int = 10,
@@ -53,50 +51,55 @@ def self_learning(
     seed: int = 0,
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Learn a map from a small seed dictionary by turns: a rotation from the dictionary, a dictionary by the rotation.
+    """Learn a map from a small seed dictionary: alternate a rotation from pairs and pairs from the rotation.
 
-    Each turn draws which similarities take part in the search (a share `keep` of them), which lets the loop leave poor
-    solutions. After `patience` turns without progress the share doubles; with all similarities in play and no progress
-    it ends, and [`~hf_xalign.mapping.vecmap.vecmap`] makes the map from the last dictionary. Progress is measured on
-    the mean, over the words of the directions used, of the best cosine without dropout. (The paper writes a 0 for a
-    similarity that is dropped. CSLS lies on both sides of 0, so here a dropped one is out of the search.)
+    Each turn searches a random share `keep` of the similarities, which helps the loop to leave poor solutions. After
+    `patience` turns without progress the share doubles. The loop ends when all similarities bring no progress, and
+    [`~hf_xalign.mapping.vecmap.vecmap`] makes the map from the last dictionary. Progress is a rise of the mean best
+    cosine without dropout, over the words of the searched directions. (The paper sets a dropped similarity to 0. CSLS
+    can be negative, so here dropped entries leave the search.)
 
-    A turn costs two to three times the product of the two vocabularies, so it grows with the square of `cutoff`: for
-    5,000 words of 384 dimensions one to three seconds on one processor core, and some three hundred turns are usual
-    (five times `patience` at least). A smaller `cutoff` or `patience` makes a run quicker; 20,000 words are for a GPU.
+    A turn costs two to three times the product of the two vocabularies. For 5,000 words of 384 dimensions it takes
+    one to three seconds on one processor core; about three hundred turns are usual, and at least five times
+    `patience`. Lower `cutoff` or `patience` for a faster run. Use a GPU for 20,000 words.
 
     Args:
-        source: float (words, dim), all vectors of one layer, most frequent word first.
-        target: the target language's.
-        seed_pairs: int64 (pairs, 2), rows of `source` and `target` that translate each other; some 25 can do.
-        whiten: of the last step, as of [`~hf_xalign.mapping.vecmap.vecmap`]; the turns rotate only.
-        reweight: the same.
-        dewhiten: the same.
-        steps: how vectors are normalised before; the means are those of the whole vocabularies.
-        cutoff: how many words of each language dictionaries are induced among.
-        k: neighbours in CSLS's r.
+        source: float (words, dim), source vectors of one layer, most frequent word first.
+        target: float (words, dim), target vectors of one layer, most frequent word first.
+        seed_pairs: int64 (pairs, 2), rows of `source` and `target` that translate each other; about 25 can be enough.
+        whiten: whiten in the last step, see [`~hf_xalign.mapping.vecmap.vecmap`]; the loop only rotates.
+        steps: normalisation of the vectors; `centre` subtracts the mean of the whole vocabulary.
+        cutoff: number of words of each language in the search.
+        k: number of neighbours in the mean r of CSLS.
         direction: see [`~hf_xalign.mapping.induction.induce_dictionary`].
-        keep: the share of similarities in the search at first; 1 for no dropout (the loop of 2017).
-        patience: turns without progress before the share doubles, or at the end.
-        threshold: what counts as progress.
-        max_iterations: turns at most; a warning says when it ends the loop.
-        seed: of the dropout. The same seed gives the same map; neither the sizes of the work's parts nor the device
-            change what is dropped.
-        layers: the one layer that the vectors are of.
+        keep: initial share of similarities in the search; 1 for no dropout (the loop of 2017).
+        patience: turns without progress before the share doubles or the loop ends.
+        threshold: smallest rise that counts as progress.
+        max_iterations: maximum number of turns; the log warns if it ends the loop.
+        seed: seed of the dropout. The same seed drops the same entries on every device.
+        layers: layer number of the vectors.
 
     Returns:
         The map, see [`~hf_xalign.mapping.vecmap.vecmap`].
 
     Raises:
-        InputError: seed pairs that are none or out of range, fewer words than dimensions with `whiten`, several
-            layers, NaN, an option out of range, or no pair left by the dropout.
+        InputError: there are no seed pairs, or a pair is out of range; there are fewer words than dimensions with
+            `whiten`, or several layers; vectors hold NaN; an option is out of range; or dropout leaves no pair.
+
+    Example:
+        >>> import torch
+        >>> source = torch.randn(100, 16, generator=torch.Generator().manual_seed(0))
+        >>> seeds = torch.arange(40).repeat(2, 1).T
+        >>> found = self_learning(source, -source, seeds, patience=1)
+        >>> found.project(source).allclose(found.project(-source, "target"), atol=1e-4)
+        True
     """
     checked = check_steps(steps)
     check_direction(direction)
     check_cutoff(cutoff)
     _check_options(keep=keep, threshold=threshold, k=k, patience=patience, max_iterations=max_iterations)
     if len(layers) != 1:
-        raise InputError(f"layers={layers}: self-learning is of one layer at a time; name it")
+        raise InputError(f"layers={layers}: self-learning needs exactly one layer.")
     _check_vectors(source, target, cutoff, whiten)
     target = target.to(source.device)
     pairs = _check_seeds(seed_pairs, len(source), len(target)).to(source.device)
@@ -119,7 +122,7 @@ def self_learning(
             if not len(pairs):
                 raise InputError(
                     f"self-learning: keep={schedule.keep} leaves no {direction} pair of {len(x)} and {len(z)} words; "
-                    "raise keep, or use direction='union'"
+                    "raise keep, or use direction='union'."
                 )
             matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
             bar.set_postfix(keep=schedule.keep, objective=f"{objective:.5f}", stuck=schedule.stuck, refresh=False)
@@ -136,8 +139,6 @@ def self_learning(
         source[pairs[:, 0]],
         target[pairs[:, 1]],
         whiten=whiten,
-        reweight=reweight,
-        dewhiten=dewhiten,
         steps=checked,
         source_candidates=source,
         target_candidates=target,
@@ -146,7 +147,7 @@ def self_learning(
 
 
 class _Schedule:
-    """The share of similarities in play: doubled when stuck, and the end when stuck with all of them."""
+    """Schedule of the share of similarities: doubles when stuck, and ends the loop when stuck with all of them."""
 
     def __init__(self, keep: float, patience: int, threshold: float):
         self.keep = keep
@@ -168,10 +169,10 @@ class _Schedule:
 
 
 class Dropout:
-    """Which entries of a similarity matrix are dropped: each with the same chance, drawn anew for each matrix.
+    """Random mask over a similarity matrix, in which every entry is dropped with equal probability.
 
-    Entry (i, j) is a hash of one random number of row i and one of column j. So any part of the mask can be made
-    alone, alike on every device, and a whole mask of 20,000 x 20,000 is never drawn or held.
+    Entry (i, j) hashes a random number of row i and one of column j. So any part of the mask can be made alone, with
+    the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
     """
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):
@@ -182,9 +183,9 @@ class Dropout:
         self.last_kept = max(round(keep * 2**32), 1) - 2**31 - 1
 
     def __call__(self, rows: slice) -> Tensor:
-        """True where an entry is dropped: bool (rows, columns)."""
-        # The multiply-and-shift steps of MurmurHash3's 32-bit finaliser (Appleby, public domain) as wrapping int32;
-        # its last shift would only touch the low half, which a comparison with a bound need not.
+        """Return bool (rows, columns), True for dropped entries."""
+        # The multiply-and-shift steps of MurmurHash3's 32-bit finaliser (Appleby, public domain) as wrapping int32.
+        # Its last shift changes only the low half, which hardly matters to a comparison with a bound.
         mixed = self.rows[rows, None] ^ self.columns
         mixed ^= (mixed >> 16) & 0xFFFF
         mixed *= 0x85EBCA6B - 2**32
@@ -195,24 +196,24 @@ class Dropout:
 
 def _check_options(*, keep: float, threshold: float, k: int, patience: int, max_iterations: int) -> None:
     if not 0 < keep <= 1:
-        raise InputError(f"keep={keep}: it is the share of similarities that stay, above 0 and at most 1")
+        raise InputError(f"keep={keep}: must be above 0 and at most 1.")
     if not 0 <= threshold < math.inf:
-        raise InputError(f"threshold={threshold}: progress is a rise by more than 0 or a positive number")
+        raise InputError(f"threshold={threshold}: must be 0 or a finite positive number.")
     for name, value in (("k", k), ("patience", patience), ("max_iterations", max_iterations)):
         if value < 1:
-            raise InputError(f"{name}={value}: at least 1 is needed")
+            raise InputError(f"{name}={value}: must be at least 1.")
 
 
 def _check_vectors(source: Tensor, target: Tensor, cutoff: int, whiten: bool) -> None:
     for name, side in (("source", source), ("target", target)):
         check_vectors(side, f"{name} vectors")
         if side.dim() != 2:
-            raise InputError(f"{name} vectors of shape {tuple(side.shape)}: give one layer, (words, dim)")
+            raise InputError(f"{name} vectors of shape {tuple(side.shape)}: pass one layer, (words, dim).")
     words, size = min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1])
     if whiten and words < size:
         raise InputError(
-            f"whitening: {words} words are fewer than the {size} dimensions; give more words, or use whiten=False, "
-            "the orthogonal variant"
+            f"whitening: {words} words are fewer than the {size} dimensions. Pass more words, or use whiten=False, "
+            "the orthogonal variant."
         )
 
 
@@ -232,26 +233,25 @@ def _check_seeds(pairs: Tensor, source: int, target: int) -> Tensor:
 
 
 def _rotations(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """U and V of U S V^T = X^T Z, solved in float64, float32."""
+    """Return float32 U and V of U S V^T = X^T Z, solved in float64."""
     u, _, vh = torch.linalg.svd(x.double().T @ z.double(), full_matrices=False)
     return u.float(), vh.T.float()
 
 
 def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout | None) -> tuple[Neighbours, float]:
-    """Nearest neighbours by CSLS among the entries that are not dropped, and the objective.
+    """Find nearest neighbours by CSLS among the entries that are not dropped, and the objective.
 
-    The search of `hf_xalign.search.csls` sees whole matrices only; this one can leave entries out, and gives the
-    best cosines on the way.
+    Unlike `hf_xalign.search.csls`, this search can drop entries and also returns the best cosines.
 
     Args:
-        x: float32 (rows, dim) of length one.
-        z: float32 (columns, dim) of length one.
-        k: neighbours in r.
-        direction: the directions whose best cosines are in the objective.
-        dropout: what is left out, or None.
+        x: float32 (rows, dim), unit vectors.
+        z: float32 (columns, dim), unit vectors.
+        k: number of neighbours in r.
+        direction: directions whose best cosines are in the objective.
+        dropout: mask of dropped entries, or None.
 
     Returns:
-        Neighbours, -1 where all of a word's entries are dropped, and the mean best cosine.
+        Neighbours, -1 if all entries of a word are dropped; and the mean best cosine.
     """
     parts = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
     held: list[Tensor] = []
@@ -270,7 +270,7 @@ def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout
     record = x.new_full((len(z),), -torch.inf)
     for n, part in enumerate(parts):
         score = held[n] if held else x[part] @ z.T
-        # Half of CSLS: the same order.
+        # Half of CSLS has the order of CSLS.
         score.sub_(r_x[part, None] / 2).sub_(r_z / 2)
         if dropout is not None:
             score.masked_fill_(dropout(part), -torch.inf)
@@ -291,9 +291,9 @@ def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout
 
 
 def _largest(values: Tensor, k: int) -> Tensor:
-    """The k largest of each column, largest first (all of them where there are fewer).
+    """Return the k largest numbers of each column (all if there are fewer), largest first.
 
-    They lie in the k blocks of largest maxima, and maxima over an outer dimension are much cheaper than `topk`.
+    They lie in the k blocks of largest maxima. Maxima over an outer dimension are much cheaper than `topk`.
     """
     blocks = len(values) // _BLOCK
     if blocks <= 2 * k:

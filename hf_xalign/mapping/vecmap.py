@@ -1,9 +1,11 @@
 """VecMap with a dictionary: normalise, whiten, rotate, re-weight, de-whiten (Artetxe, Labaka and Agirre).
 
-The steps are those of "Generalizing and improving bilingual word embedding mappings with a multi-step framework of
-linear transformations" (AAAI 2018), the symmetric re-weighting that of "A robust self-learning method for fully
-unsupervised cross-lingual mappings of word embeddings" (ACL 2018, section 3.4). Without whitening it is the method of
-"Learning principled bilingual mappings of word embeddings while preserving monolingual invariance" (EMNLP 2016).
+Steps: "Generalizing and improving bilingual word embedding mappings with a multi-step framework of linear
+transformations" (AAAI 2018).
+Symmetric re-weighting: "A robust self-learning method for fully unsupervised cross-lingual mappings of word
+embeddings" (ACL 2018, section 3.4).
+Without whitening: "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance"
+(EMNLP 2016).
 """
 
 from __future__ import annotations
@@ -36,47 +38,53 @@ def vecmap(
     target_candidates: Tensor | None = None,
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Map both languages to a shared space in which the pairs of a dictionary are near each other.
+    """Learn maps of both languages to a shared space in which the pairs of a dictionary are near each other.
 
-    With X and Z the matched vectors as rows, after the steps S0, and vectors mapped by x -> x W_x, z -> z W_z:
+    X and Z are the matched vectors as rows after normalisation (S0). Vectors are mapped by x -> x W_x, z -> z W_z:
 
         S1 whitening:     A = (X^T X)^(-1/2),             B = (Z^T Z)^(-1/2)
         S2 rotation:      U S V^T = A X^T Z B
         S3 re-weighting:  A U S^p,                        B V S^p
         S4 de-whitening:  W_x = A U S^p U^T A^(-1) U,     W_z = B V S^p V^T B^(-1) V
 
-    S5, the reduction of dimensions, is left out. S are the canonical correlations of the two languages. All is solved
-    in float64, a layer at a time.
+    S are the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. Each layer is
+    solved in float64.
 
-    With `whiten=False` only S0 and the rotation remain, W = V U^T of U S V^T = Z^T X: the source is rotated to the
-    target's normalised vectors, `reweight` and `dewhiten` have nothing to do, and any number of pairs will do. (The
-    paper of 2016 has steps=("unit", "centre").)
+    With `whiten=False` only S0 and the rotation remain, W = V U^T of U S V^T = Z^T X. The source is rotated to the
+    target's normalised vectors, and any number of pairs is enough. (The paper of 2016 uses steps=("unit", "centre").)
 
     Args:
-        source: float (pairs, layers, dim) or (pairs, dim), matched with `target` row by row.
-        target: its partners; with another number of dimensions the shared space has the smaller one of the two
-            (with `whiten=False` the target's).
-        whiten: give both languages uncorrelated dimensions of equal weight first.
-        reweight: p, the power of S. 0.5 as in 2018; 0 for no re-weighting.
-        dewhiten: give each language its own correlations back (source with source, target with target).
-        steps: how vectors are normalised before, in order.
-        source_candidates: float (words, layers, dim) or (words, dim), all vectors of the source language: the means of
-            `centre` are theirs, as VecMap normalises whole vocabularies. By default they are those of the pairs.
-        target_candidates: the target's.
-        layers: the layers that the vectors are of.
+        source: float (pairs, layers, dim) or (pairs, dim), source vectors.
+        target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
+            (the target's with `whiten=False`).
+        whiten: first give both languages uncorrelated dimensions of equal weight.
+        reweight: p, the power of S: 0.5 in the paper of 2018, 0 for no re-weighting. Not used with `whiten=False`.
+        dewhiten: restore the correlations of each language. Not used with `whiten=False`.
+        steps: normalisation of the vectors, in order.
+        source_candidates: float (words, layers, dim) or (words, dim), vectors of the source vocabulary. `centre`
+            subtracts their mean, as VecMap normalises whole vocabularies. By default `source`.
+        target_candidates: vectors of the target vocabulary for the mean of `centre`. By default `target`.
+        layers: layer numbers of the vectors.
 
     Returns:
-        A map that changes both languages (the target's side of `whiten=False` has the steps alone, and is None without
-        steps); each side's numbers have the dtype of its vectors, on the device of `source`.
+        A map of both languages, on the device of `source`; each side has the dtype of its vectors. With
+        `whiten=False` the target's side has only the steps, and is None without steps.
 
     Raises:
         InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;
             an unknown step; a negative p; or see [`~hf_xalign.mapping.checks.matched`].
+
+    Example:
+        >>> import torch
+        >>> source = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+        >>> found = vecmap(source, 2 * source.flip(1))
+        >>> found.project(source).allclose(found.project(2 * source.flip(1), "target"), atol=1e-4)
+        True
     """
     x, z = matched(source, target, layers)
     checked = check_steps(steps)
     if not 0 <= reweight < float("inf"):
-        raise InputError(f"reweight={reweight}: a power of at least 0 is needed, 0.5 is VecMap's")
+        raise InputError(f"reweight={reweight}: must be at least 0; VecMap uses 0.5.")
     if whiten:
         _enough(len(x), max(x.shape[2], z.shape[2]))
     source_words, target_words = (
@@ -102,14 +110,10 @@ def vecmap(
 
 
 def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps as a tuple.
-
-    Raises:
-        InputError: an unknown one.
-    """
+    """Return the steps as a tuple; raise InputError for an unknown step."""
     for step in steps:
         if step not in get_args(Step):
-            raise InputError(f"steps={tuple(steps)}: {step!r} is not known, use 'unit' and 'centre'")
+            raise InputError(f"steps={tuple(steps)}: {step!r} is not known. Use 'unit' and 'centre'.")
     return tuple(steps)
 
 
@@ -119,12 +123,12 @@ def take_steps(
     """Normalise vectors, float64 (words, dim).
 
     Args:
-        vectors: of one layer.
-        steps: in their order.
-        means: what each `centre` step takes off, or None for the vectors' own means.
+        vectors: vectors of one layer.
+        steps: steps in order.
+        means: vector that each `centre` step subtracts; by default the mean of `vectors`.
 
     Returns:
-        The normalised vectors, and what each `centre` step took off, float64 (dim,).
+        The normalised vectors, and the vector that each `centre` step subtracted, float64 (dim,).
     """
     given = None if means is None else iter(means)
     taken = []
@@ -140,13 +144,13 @@ def take_steps(
 def _normalized(
     pairs: Tensor, words: Tensor | None, layer: int, steps: tuple[Step, ...]
 ) -> tuple[Tensor, list[Tensor]]:
-    """One layer of the pairs after the steps, float64 (pairs, dim), and the means taken off."""
+    """Return one layer of the pairs after the steps, float64 (pairs, dim), and the subtracted means."""
     means = None if words is None else take_steps(words[:, layer].double(), steps)[1]
     return take_steps(pairs[:, layer].double(), steps, means)
 
 
 def _side(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
-    """One language's side from the matrix and the means of each layer."""
+    """Build one language's side from the matrix and the means of each layer."""
     weight, *means = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
     return SideMap(weight, None, steps, tuple(means))
 
@@ -157,11 +161,11 @@ def _rotated(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _whitened(x: Tensor, z: Tensor, reweight: float, dewhiten: bool) -> tuple[Tensor, Tensor]:
-    """S1 to S4 on normalised float64 (pairs, dim): W_x^T and W_z^T, (shared, dim) each."""
+    """Run S1 to S4 on normalised float64 (pairs, dim) and return W_x^T and W_z^T, both (shared, dim)."""
     white_x, colour_x = _whitening(x, "source")
     white_z, colour_z = _whitening(z, "target")
     u, s, vh = torch.linalg.svd(white_x @ (x.T @ z) @ white_z, full_matrices=False)
-    # A correlation of 0 to rounding would leave the map without an inverse.
+    # With a correlation of 0 the map would have no inverse.
     s = s.clamp(min=rounding_noise(max(len(u), vh.shape[1])))
     sides = []
     for white, colour, basis in ((white_x, colour_x, u), (white_z, colour_z, vh.T)):
@@ -171,13 +175,11 @@ def _whitened(x: Tensor, z: Tensor, reweight: float, dewhiten: bool) -> tuple[Te
 
 
 def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """(X^T X)^(-1/2) and (X^T X)^(1/2) of float64 (pairs, dim).
+    """Return (X^T X)^(-1/2) and (X^T X)^(1/2) of float64 (pairs, dim).
 
-    They come from the singular values of X (those of R in X = Q R), not from X^T X, whose eigenvalues are their
-    squares and so would lose the small ones.
-
-    Whitening would give a direction of rounding noise ([`~hf_xalign.mapping.checks.rounding_noise`]) the weight of the
-    others. So such a direction is scaled like the smallest one above it: the noise stays noise.
+    They come from the singular values of X (those of R in X = Q R). The eigenvalues of X^T X are their squares and
+    would lose the small ones. Whitening would give a direction of rounding noise the weight of the others
+    ([`~hf_xalign.mapping.checks.rounding_noise`]), so it is scaled like the smallest direction above the noise.
     """
     size = x.shape[1]
     _, s, vh = torch.linalg.svd(torch.linalg.qr(x, mode="r").R)
@@ -187,7 +189,7 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
         if different < size:
             raise InputError(
                 f"whitening: only {different} of the {len(x)} {name} vectors are different, fewer than the {size} "
-                "dimensions; give more different pairs, or use whiten=False, the orthogonal variant"
+                "dimensions. Pass more different pairs, or use whiten=False, the orthogonal variant."
             )
         logger.info("whitening: the %s vectors span %d of %d dimensions", name, rank, size)
     s = s.clamp(min=float(s[rank - 1]))
@@ -197,6 +199,6 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
 def _enough(pairs: int, size: int) -> None:
     if pairs < size:
         raise InputError(
-            f"whitening: {pairs} pairs are fewer than the {size} dimensions; give at least as many pairs, or use "
-            "whiten=False, the orthogonal variant"
+            f"whitening: {pairs} pairs are fewer than the {size} dimensions. Pass more pairs, or use whiten=False, "
+            "the orthogonal variant."
         )

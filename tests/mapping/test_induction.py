@@ -159,10 +159,10 @@ def test_a_planted_rotation_from_a_few_seeds(whiten):
 @pytest.mark.numeric
 def test_the_last_step_is_vecmap_on_the_induced_dictionary(monkeypatch):
     source, target, partner = (side.double() for side in languages(noise=0.0))
-    options = {"patience": 2, "reweight": 0.8, "cutoff": 200}
+    options = {"patience": 2, "cutoff": 200}
     # Without noise the dictionary is the truth; a union holds every pair twice.
     twice = torch.arange(200).repeat(2)
-    wanted = vecmap(source[twice], target[twice], reweight=0.8, source_candidates=source, target_candidates=target)
+    wanted = vecmap(source[twice], target[twice], source_candidates=source, target_candidates=target)
     expected = wanted.project(source) @ wanted.project(target, "target").T
     normal = wanted.source.normalize(source[:200].unsqueeze(1))[:, 0]
     condition = 2 * torch.linalg.cond(normal).item() ** 2

@@ -1,4 +1,4 @@
-"""The matched vectors that maps are learnt from: of linked words, or of the entries of a dictionary."""
+"""Matched vectors that maps are learnt from: linked words or dictionary entries."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
-# Pairs whose words are in memory at a time; of the others only the linked words are.
+# Pairs with all word vectors in memory at a time; linked words are kept.
 _PAIRS = 4_000
 
 
 class Matched(NamedTuple):
-    """Vectors of words and of their translations, row by row.
+    """Vectors of words and their translations, row by row.
 
     Attributes:
         source: float32 (pairs, layers, dim).
         target: float32 (pairs, layers, dim).
-        source_words: the words as strings.
-        target_words: the words as strings.
+        source_words: source words.
+        target_words: target words.
     """
 
     source: Tensor
@@ -40,13 +40,13 @@ class Matched(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What of a dictionary could be used.
+    """Numbers of usable dictionary entries.
 
     Attributes:
-        entries: entries of the dictionary.
+        entries: distinct entries of the dictionary.
         source: entries whose source word has an anchor.
-        target: entries whose target word has one.
-        used: entries with both.
+        target: entries whose target word has an anchor.
+        used: entries with both anchors.
     """
 
     entries: int
@@ -66,43 +66,43 @@ def linked_vectors(
     max_length: int | None = None,
     desc: str | None = None,
 ) -> Matched:
-    """Parallel supervision: the contextual vectors of linked words (ROTATE, METHODS section 3).
+    """Extract the contextual vectors of linked words (parallel supervision, ROTATE).
 
     Args:
-        model: the encoder; one with a map for each language is told whose text it reads.
-        tokenizer: its fast tokenizer.
-        dataset: word-linked pairs of one language pair (columns of `align_words`).
-        layers: which layers: -1 the last, 0 the embeddings.
-        pooling: which subwords make a word's vector.
-        batch_size: sentences a forward pass.
-        max_length: tokens a sentence at most; a link whose word was cut off, or has no subword, is left out.
+        model: encoder; one with a map per language uses the map of each side's language.
+        tokenizer: fast tokenizer of the encoder.
+        dataset: word-aligned pairs of one language pair (columns of `align_words`).
+        layers: layer numbers; -1 is the last, 0 the embeddings.
+        pooling: subwords that make a word's vector.
+        batch_size: sentences per forward pass.
+        max_length: maximum number of tokens per sentence. Links of truncated words are left out.
         desc: label of the progress bar, or None.
 
     Raises:
-        InputError: columns that are missing, pairs of several languages, a link to a word that is not there, or no
-            link.
+        InputError: a column is missing; there are several languages; a link points outside the sentence; or there
+            are no links.
     """
     missing = [name for name in ("source_words", "target_words", "links") if name not in dataset.column_names]
     if missing:
         raise InputError(
-            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}): run "
-            "hf_xalign.links.align_words on it first"
+            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}). Run "
+            "hf_xalign.links.align_words first."
         )
-    spoken: dict[str, str | None] = dict.fromkeys(SIDES)
+    lang: dict[str, str | None] = dict.fromkeys(SIDES)
     for side in SIDES:
         if f"{side}_lang" not in dataset.column_names:
             continue
         codes = sorted(dataset.unique(f"{side}_lang"))
         if len(codes) > 1:
-            raise InputError(f"{side}_lang is {', '.join(codes)}: a map is of one language pair; select one")
-        spoken[side] = codes[0]
+            raise InputError(f"{side}_lang is {', '.join(codes)}: a map has one language pair. Select one.")
+        lang[side] = codes[0]
     parts: dict[str, list[Tensor]] = {side: [] for side in SIDES}
     words: dict[str, list[str]] = {side: [] for side in SIDES}
     for start in range(0, len(dataset), _PAIRS):
         rows = dataset[start : start + _PAIRS]
         found = {}
         for side in SIDES:
-            with language_context(model, spoken[side]):
+            with language_context(model, lang[side]):
                 found[side] = extract_word_vectors(
                     model,
                     tokenizer,
@@ -124,7 +124,7 @@ def linked_vectors(
             row = np.repeat(np.arange(len(counts)), counts)[outside[0]]
             raise InputError(
                 f"row {start + row}: link {links[outside[0]].tolist()} points outside the sentence ({sizes[row, 0]} "
-                f"source and {sizes[row, 1]} target words): run align_words on this dataset again"
+                f"source and {sizes[row, 1]} target words). Run align_words on this dataset again."
             )
         places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
         whole = found["source"].present[places[:, 0]] & found["target"].present[places[:, 1]]
@@ -133,29 +133,29 @@ def linked_vectors(
             flat = [word for sentence in rows[f"{side}_words"] for word in sentence]
             words[side].extend(flat[row] for row in places[whole, k].tolist())
     if not words["source"]:
-        raise InputError("no linked words to learn a map from: give more text, or another aligner")
+        raise InputError("no linked words to learn a map from. Use more text or another aligner.")
     return Matched(torch.cat(parts["source"]), torch.cat(parts["target"]), words["source"], words["target"])
 
 
 def dictionary_vectors(
     entries: Sequence[tuple[str, str]], source: Anchors, target: Anchors
 ) -> tuple[Matched, Coverage]:
-    """Dictionary supervision: the anchors of both words of each entry.
+    """Look up the anchors of both words of each dictionary entry (dictionary supervision).
 
     Args:
-        entries: (source word, target word); an entry that is there twice counts once.
+        entries: (source word, target word); repeated entries count once.
         source: anchors of the source language.
-        target: anchors of the target language, of as many layers; the encoder may be another.
+        target: anchors of the target language with as many layers; the encoder may differ.
 
     Returns:
-        The vectors of the entries that both have an anchor, in their order, and how many that are.
+        The vectors of entries with both anchors, in order, and the coverage of the dictionary.
 
     Raises:
-        InputError: anchors of unequal numbers of layers, or no usable entry.
+        InputError: the numbers of layers differ, or no entry is usable.
     """
     if source.vectors.shape[1] != target.vectors.shape[1]:
         raise InputError(
-            f"source anchors of layers {source.layers} and target anchors of {target.layers}: make both of as many"
+            f"source anchors of layers {source.layers} and target anchors of {target.layers} differ in number."
         )
     entries = list(dict.fromkeys(entries))
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)
@@ -168,8 +168,8 @@ def dictionary_vectors(
         missing = ", ".join(islice(absent, 5))
         raise InputError(
             f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
-            f"{coverage.source}, target {coverage.target} words found; not there: {missing} ...): give more text, "
-            "a larger max_words, or a dictionary of these two languages in this order"
+            f"{coverage.source}, target {coverage.target} words found; missing: {missing} ...). Use more text, a "
+            "larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
     kept = [entry for entry, use in zip(entries, usable.tolist()) if use]

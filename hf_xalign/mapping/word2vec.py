@@ -1,4 +1,4 @@
-"""Word vectors in the text format of word2vec, MUSE and VecMap: `N D`, then a word and its D numbers a line."""
+"""Word vectors in the text format of word2vec, MUSE and VecMap: `N D`, then lines of a word and D numbers."""
 
 from __future__ import annotations
 
@@ -23,30 +23,38 @@ from hf_xalign.mapping.anchors.anchors import Anchors
 
 logger = logging.getLogger(__name__)
 
-# Rows in memory as text at a time.
+# Rows of text in memory at a time.
 _ROWS = 2_000
 
 
 def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -> None:
-    """Write the vectors of one layer, whole or not at all; `.gz` is compressed.
+    """Write the vectors of one layer, atomically. A path that ends in `.gz` is compressed.
 
-    Numbers have the digits that give the same float32 when they are read.
+    Numbers are written with the digits that restore the same float32.
 
     Args:
-        anchors: the vectors.
+        anchors: words and vectors.
         path: file to write.
         layer: one of `anchors.layers`.
 
     Raises:
-        InputError: no such layer, a word that is empty or has white space (the format cannot hold it), or a full disk.
+        InputError: unknown layer, a word that is empty or has white space, or a full disk.
+
+    Example:
+        >>> import tempfile, torch
+        >>> anchors = Anchors(["Haus", "Hund"], torch.tensor([[[1.0, 0.5]], [[0.0, 2.0]]]), torch.tensor([3, 2]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_word2vec(anchors, f"{folder}/de.vec")
+        ...     print(Path(folder, "de.vec").read_text())
+        2 2
+        Haus 1 0.5
+        Hund 0 2
     """
     path = Path(path)
     if layer not in anchors.layers:
-        raise InputError(f"{path}: there are no anchors of layer {layer}; name one of {anchors.layers} by layer")
+        raise InputError(f"{path}: there are no anchors of layer {layer}. Use one of {anchors.layers}.")
     if broken := [word for word in anchors.words if len(word.split()) != 1]:
-        raise InputError(
-            f"{path}: the word {broken[0]!r} is empty or has white space, which word2vec's text format cannot hold"
-        )
+        raise InputError(f"{path}: the word {broken[0]!r} is empty or has white space. Remove it.")
     vectors = anchors.vectors[:, anchors.layers.index(layer)]
     row = "%s" + " %.9g" * vectors.shape[1] + "\n"
     with replacing(path) as partial, _open(partial, "w", compressed=path.suffix == ".gz") as file:
@@ -57,22 +65,29 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 
 
 def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: str | None = None) -> Anchors:
-    """Read word vectors, with a first line `N D` or without one (GloVe).
+    """Read word vectors, with or without (GloVe) a first line `N D`.
 
-    Words are NFC-normalised. Of a word that is there twice the first row is taken, the more frequent in files that
-    are sorted so; how many were passed over is logged.
+    Words are NFC-normalised. The first row of a repeated word is used, and the number of ignored rows is logged.
 
     Args:
-        path: the file, UTF-8, one blank between fields; `.gz` is decompressed.
-        max_words: read only the first so many words.
-        lang: language of the words.
+        path: UTF-8 file with single spaces between fields; `.gz` is decompressed.
+        max_words: maximum number of words to read.
+        lang: language code of the words.
 
     Returns:
-        Anchors of one layer, -1, whose counts are 0.
+        Anchors of one layer, -1, with counts of 0.
 
     Raises:
-        InputError: the file cannot be read; a row has too few or too many fields, something that is no number, NaN or
-            infinity; or there are more or fewer rows than the first line says.
+        InputError: the file cannot be read; a row has a wrong number of fields or a field that is not a finite number;
+            or the number of rows differs from the first line.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "de.vec").write_text("2 2\nHaus 1 0.5\nHund 0 2\n")
+        ...     anchors = read_word2vec(f"{folder}/de.vec", lang="de")
+        >>> anchors.words, anchors.vectors[1, 0].tolist()
+        (['Haus', 'Hund'], [0.0, 2.0])
     """
     words: dict[str, int] = {}
     blocks: list[np.ndarray] = []
@@ -86,7 +101,7 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
             else:
                 lines = iter(file)
             if size < 1:
-                raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers")
+                raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
             start = 1 if promised is None else 2
             while (max_words is None or len(words) < max_words) and (block := list(islice(lines, _ROWS))):
                 names, vectors = _parse(block, size, path, start + rows)
@@ -103,25 +118,25 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
     except (EOFError, zlib.error, OSError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 after row {rows} ({error.reason}); save it as UTF-8") from error
+        raise InputError(f"{path}: not UTF-8 after row {rows} ({error.reason}). Save it as UTF-8.") from error
     if not words:
-        raise InputError(f"{path}: no words in it")
+        raise InputError(f"{path}: no words.")
     if promised is not None and (rows > promised or (whole and rows < promised)):
-        raise InputError(f"{path}: row 1 says {promised} words, and {rows} rows follow it; was the file cut short?")
+        raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Is the file complete?")
     if repeated:
-        logger.warning("%s: %d rows of words that had come before are passed over", path, repeated)
+        logger.warning("%s: %d rows of repeated words are ignored", path, repeated)
     found = torch.from_numpy(np.concatenate(blocks)).unsqueeze(1)
     return Anchors(list(words), found, torch.zeros(len(words), dtype=torch.int64), lang=lang)
 
 
 def _open(path: Path, mode: str, *, compressed: bool) -> TextIO:
-    # Only "\n" ends a row: words may hold other characters that Python takes for line ends.
+    # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
     opener = gzip.open if compressed else open
     return cast(TextIO, opener(path, mode + "t", encoding="utf-8", newline="\n"))
 
 
 def _header(line: str) -> tuple[int | None, int]:
-    """`N` and `D` of a first line that is nothing but these; else None."""
+    """Return `N` and `D` if the first line has nothing else; otherwise None and 0."""
     fields = line.split()
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
         return int(fields[0]), int(fields[1])
@@ -134,15 +149,15 @@ def _chained(first: str, rest: TextIO) -> Iterator[str]:
 
 
 def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> tuple[list[str], np.ndarray]:
-    """The words of some rows, and their vectors float32 (rows, size); `start` is the number of the first row."""
+    """Return the words and vectors, float32 (rows, size), of some rows; `start` is the number of the first row."""
     words, texts = [], []
     for row, line in enumerate(lines, start=start):
         word, _, numbers = line.rstrip(" \r\n").partition(" ")
         if not word or not numbers or numbers.count(" ") != size - 1:
             found = len(line.rstrip(" \r\n").split(" "))
             raise InputError(
-                f"{path}, row {row}: {found} fields, {line[:40]!r} ..., where a word and {size} numbers are due, one "
-                "blank between them"
+                f"{path}, row {row}: {found} fields, {line[:40]!r} ... Expected a word and {size} numbers with single "
+                "spaces between."
             )
         words.append(unicodedata.normalize("NFC", word))
         texts.append(numbers)
@@ -153,7 +168,7 @@ def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> 
             try:
                 _numbers([text])
             except pyarrow.ArrowInvalid as inner:
-                raise InputError(f"{path}, row {row}: not all of its fields are numbers ({inner})") from error
+                raise InputError(f"{path}, row {row}: not all fields are numbers ({inner}).") from error
         raise
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
@@ -162,6 +177,6 @@ def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> 
 
 
 def _numbers(texts: list[str]) -> np.ndarray:
-    """Numbers between blanks, float32; several times as quick as Python's `float`."""
+    """Parse numbers between spaces to float32, several times faster than Python's `float`."""
     fields = pyarrow.compute.split_pattern(pyarrow.array(texts, pyarrow.large_string()), " ").flatten()
     return pyarrow.compute.cast(fields, pyarrow.float32()).to_numpy(zero_copy_only=False)

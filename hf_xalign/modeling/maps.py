@@ -1,4 +1,4 @@
-"""Maps between the vector spaces of two languages: what every method of this room returns."""
+"""Maps between the vector spaces of two languages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
-if TYPE_CHECKING:  # a map needs nothing of what the package of the data loads
+if TYPE_CHECKING:  # keeps the data package out of the imports
     from hf_xalign.data.batches.pairs import Side
 
 Step = Literal["unit", "centre"]
@@ -26,12 +26,12 @@ _VERSION = "1"
 
 @dataclass(frozen=True, eq=False)
 class SideMap:
-    """What is done to the vectors of one language: the steps in their order, then x -> W x + b.
+    """Map of one language's vectors: normalisation steps in order, then x -> W x + b.
 
     Attributes:
         weight: W, float (layers, out, in).
         offset: b, float (layers, out), or None.
-        steps: `unit` divides each vector by its length (a zero vector stays), `centre` takes the next mean off.
+        steps: `unit` divides each vector by its length (a zero vector stays); `centre` subtracts the next mean.
         means: for each `centre` step float (layers, in).
     """
 
@@ -42,12 +42,12 @@ class SideMap:
 
     @classmethod
     def identity(cls, layers: int, size: int, like: Tensor) -> SideMap:
-        """The map that changes nothing, of the dtype and on the device of `like`."""
+        """Return the identity map with the dtype and device of `like`."""
         eye = torch.eye(size, dtype=like.dtype, device=like.device)
         return cls(eye.expand(layers, size, size).contiguous())
 
     def normalize(self, vectors: Tensor) -> Tensor:
-        """The steps alone: float (n, layers, in) to the same."""
+        """Apply only the steps: float (n, layers, in) to the same shape."""
         means = iter(self.means)
         for step in self.steps:
             vectors = unit(vectors) if step == "unit" else vectors - next(means).to(vectors)
@@ -56,13 +56,13 @@ class SideMap:
     def __call__(self, vectors: Tensor) -> Tensor:
         """Map float (n, layers, in) to (n, layers, out)."""
         normal = self.normalize(vectors)
-        # Also under autocast: a rotation that is rounded to bfloat16 is none.
+        # Without autocast: a rotation rounded to bfloat16 is not a rotation.
         with torch.autocast(vectors.device.type, enabled=False):
             mapped = torch.einsum("nli,loi->nlo", normal, self.weight.to(vectors))
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
     def undo(self, vectors: Tensor) -> Tensor:
-        """The x that the map takes to `vectors` float (n, layers, out); with a `unit` step x as normalised.
+        """Return the x that maps to `vectors` (n, layers, out); after a `unit` step, x in normalised form.
 
         Raises:
             InputError: W has no inverse.
@@ -75,17 +75,17 @@ class SideMap:
         return found + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """W and b of the whole map as one x -> W x + b: float (layers, out, in) and (layers, out).
+        """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b.
 
         Raises:
-            InputError: a step divides by the length.
+            InputError: a step divides by the length, so the map is not affine.
         """
         if "unit" in self.steps:
             raise InputError(
-                "this map divides vectors by their length, so it is no affine map that a model could have: learn it "
-                "with steps=() or steps=('centre',)"
+                "this map divides vectors by their length, so it is not affine and cannot go inside a model. Learn it "
+                "with steps=() or steps=('centre',)."
             )
-        # In float64: means are long, and what is left of their difference is short.
+        # In float64: means are long and their difference is short.
         offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
         offset = offset.double()
         for mean in self.means:
@@ -94,10 +94,10 @@ class SideMap:
 
     @cached_property
     def inverted(self) -> Tensor:
-        """The inverse of W, float64 (layers, in, out).
+        """Return the inverse of W, float64 (layers, in, out).
 
         Raises:
-            InputError: W has none.
+            InputError: W has no inverse.
         """
         wide = self.weight.double()
         if wide.shape[1] != wide.shape[2]:
@@ -115,19 +115,26 @@ class SideMap:
 
 @dataclass(frozen=True, eq=False)
 class LanguageMap:
-    """A map from the vectors of one language to those of another, for one layer or several.
+    """Map from the vectors of one language to those of another, for one or more layers.
 
-    Both languages may be changed (VecMap does): `source` and `target` take each to the space in which they are
-    compared ([`project`]). Where `target` is None this is the target's own space.
+    `source` and `target` map each language to the space in which they are compared ([`project`]). VecMap maps both
+    languages. If `target` is None, this is the target's own space.
 
     Attributes:
-        source: the source language's side.
-        target: the target language's, or None where it stays as it is.
-        method: the method's name and options, for people.
-        layers: the layers the map was learnt on, as numbered by whoever learnt it (-1 is the last); one for each
-            matrix.
-        source_lang: language code, or None.
-        target_lang: language code, or None.
+        source: map of the source language.
+        target: map of the target language, or None if it stays unmapped.
+        method: name and options of the method, for display.
+        layers: layer number of each matrix (-1 is the last).
+        source_lang: language code of the source, or None.
+        target_lang: language code of the target, or None.
+
+    Example:
+        >>> turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
+        >>> one = LanguageMap(SideMap(turn), source_lang="de", target_lang="en")
+        >>> one.project(torch.tensor([[1.0, 2.0]])).tolist()
+        [[-2.0, 1.0]]
+        >>> one.inverse().apply(torch.tensor([[-2.0, 1.0]])).tolist()
+        [[1.0, 2.0]]
     """
 
     source: SideMap
@@ -139,27 +146,25 @@ class LanguageMap:
 
     def __post_init__(self):
         if len(self.layers) != len(self.source.weight):
-            raise InputError(
-                f"layers={self.layers}: {len(self.source.weight)} matrices need as many layers; say which they are of"
-            )
+            raise InputError(f"layers={self.layers}: {len(self.source.weight)} matrices need as many layers.")
         if self.target is not None and self.target.weight.shape[:2] != self.source.weight.shape[:2]:
             raise InputError(
                 f"matrices of shapes {tuple(self.source.weight.shape)} and {tuple(self.target.weight.shape)}: both "
-                "sides need as many layers, and to be taken to as many dimensions"
+                "sides need as many layers and output dimensions."
             )
 
     def project(self, vectors: Tensor, side: Side = "source") -> Tensor:
-        """Take vectors of one language to the space in which the languages are compared.
+        """Map vectors of one language to the space in which the languages are compared.
 
         Args:
             vectors: float (n, layers, dim), or (n, dim) for a map of one layer.
-            side: whose they are.
+            side: language of the vectors, "source" or "target".
 
         Returns:
-            The same shape and dtype (with the size of that space).
+            float (n, layers, out) or (n, out), with the dtype of `vectors`.
 
         Raises:
-            InputError: another size or another number of layers than the map's.
+            InputError: the vectors' size or number of layers does not fit the map.
         """
         part = self.source if side == "source" else self.target
         if part is None:
@@ -168,16 +173,16 @@ class LanguageMap:
         return self._shaped(part, vectors, part.weight.shape[2], side)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Take vectors of the source language to the target language's own space.
+        """Map vectors of the source language to the target language's own space.
 
-        Where the target's vectors are normalised before they are compared (VecMap), the result lies in the space of
-        those normalised vectors: lengths that were divided away cannot be given back.
+        If the target's vectors are normalised before the comparison (VecMap), the result lies in the space of the
+        normalised vectors, because their lengths are lost.
 
         Args:
-            vectors: as of [`project`].
+            vectors: float (n, layers, dim), or (n, dim) for a map of one layer.
 
         Raises:
-            InputError: as of [`project`], or the target's map has no inverse.
+            InputError: the vectors do not fit the map, or the target's map has no inverse.
         """
         mapped = self.project(vectors)
         if self.target is None:
@@ -185,12 +190,12 @@ class LanguageMap:
         return self.target.undo(mapped) if mapped.dim() == 3 else self.target.undo(mapped.unsqueeze(1))[:, 0]
 
     def inverse(self) -> LanguageMap:
-        """The map from the target language to the source language; they are compared in the same space as before.
+        """Return the map from the target to the source language. The space of comparison stays.
 
         Raises:
-            InputError: a matrix that has no inverse.
+            InputError: a matrix has no inverse.
         """
-        _ = self.source.inverted  # raises here rather than at the first use
+        _ = self.source.inverted  # raises now instead of at the first use
         target = self.target
         if target is None:
             target = SideMap.identity(len(self.layers), self.source.weight.shape[1], self.source.weight)
@@ -199,7 +204,7 @@ class LanguageMap:
         )
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """The map of [`apply`] as x -> W x + b: float (layers, dim, dim) and (layers, dim).
+        """Return the map of [`apply`] as W (layers, dim, dim) and b (layers, dim) of x -> W x + b.
 
         Raises:
             InputError: a step divides by the length, or the target's map has no inverse.
@@ -213,21 +218,21 @@ class LanguageMap:
         return (back @ weight.double()).to(weight), offset.to(weight)
 
     def of(self, layers: Iterable[int]) -> LanguageMap:
-        """The map of some of its layers.
+        """Return the map of some layers.
 
         Raises:
-            InputError: a layer that it was not learnt on.
+            InputError: the map does not have a layer.
         """
         wanted = tuple(layers)
         missing = [layer for layer in wanted if layer not in self.layers]
         if missing:
-            raise InputError(f"a map of layers {self.layers} has none for layer {missing[0]}")
+            raise InputError(f"a map of layers {self.layers} has none for layer {missing[0]}.")
         rows = [self.layers.index(layer) for layer in wanted]
         target = None if self.target is None else self.target._select(rows)
         return replace(self, source=self.source._select(rows), target=target, layers=wanted)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the map to one safetensors file, whole or not at all.
+        """Write the map to one safetensors file, atomically.
 
         Raises:
             InputError: the disk is full.
@@ -239,7 +244,7 @@ class LanguageMap:
             if side.offset is not None:
                 tensors[f"{name}.offset"] = side.offset
             tensors |= {f"{name}.mean.{k}": mean for k, mean in enumerate(side.means)}
-        # Copies: safetensors refuses a tensor that stands in two places, as one mean for both sides does.
+        # Copies: safetensors refuses tensors that share memory, such as one mean for both sides.
         tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
         about = {
             "layers": self.layers,
@@ -252,10 +257,10 @@ class LanguageMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> LanguageMap:
-        """Read a file of [`save`]; every number is the same bits.
+        """Load a file written by [`save`], bit for bit.
 
         Raises:
-            InputError: the file is missing, broken, or something else.
+            InputError: the file is missing, damaged or of another kind.
         """
         tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
         about = json.loads(metadata["map"])
@@ -286,12 +291,12 @@ class LanguageMap:
         whole = vectors.dim() == 3 and vectors.shape[1] == len(self.layers)
         if not (flat or whole) or vectors.shape[-1] != size or not vectors.is_floating_point():
             raise InputError(
-                f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map is for floats of shape "
-                f"(n, {len(self.layers)}, {size}), layers {self.layers}"
+                f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map needs floats of shape "
+                f"(n, {len(self.layers)}, {size}), layers {self.layers}."
             )
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Vectors float (..., dim) divided by their lengths; a zero vector stays."""
+    """Divide vectors float (..., dim) by their lengths; a zero vector stays."""
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(length > 0, length, 1.0)

@@ -1,4 +1,4 @@
-"""The safetensors files of this room: maps, anchors, and sums of word vectors so far."""
+"""Safetensors files of maps, anchors and partial sums of word vectors."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from hf_xalign.errors import InputError
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write tensors of any device and layout, none of them twice, whole or not at all.
+    """Write tensors of any device and layout atomically. Tensors must not share memory.
 
     Raises:
         InputError: the disk is full.
     """
     owned = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as partial:
-        # Not save_file, which says a full disk in words alone.
+        # Not save_file, which reports a full disk without its error number.
         partial.write_bytes(save(owned, metadata))
 
 
 def read_tensors(
     path: str | os.PathLike, what: str, writer: str, format: str, version: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file of [`write_tensors`] whose metadata say its `format` and `version`.
+    """Read a file of [`write_tensors`] and check its `format` and `version`.
 
     Args:
-        path: the file.
-        what: what it holds, in messages: a plural.
-        writer: what writes such files, in messages.
-        format: expected in the metadata.
-        version: expected in the metadata.
+        path: file to read.
+        what: plural noun of the content, for messages.
+        writer: function that writes such files, for messages.
+        format: expected format in the metadata.
+        version: expected version in the metadata.
 
     Returns:
-        The tensors, and the metadata.
+        The tensors and the metadata.
 
     Raises:
-        InputError: the file is missing, broken, of another kind or of another version.
+        InputError: the file is missing, damaged, or has another format or version.
     """
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: no {what} that could be read ({error})") from error
+        raise InputError(f"{path}: cannot read {what} ({error}).") from error
     if metadata.get("format") != format:
-        raise InputError(f"{path}: no {what} of this library; they are written by {writer}")
+        raise InputError(f"{path}: not {what} of this library. Use a file written by {writer}.")
     if metadata.get("version") != version:
         raise InputError(
-            f"{path}: {what} in version {metadata.get('version')} of this library's format, and this hf_xalign reads "
-            f"version {version}: use the one that wrote them"
+            f"{path}: {what} in format version {metadata.get('version')}, but this hf_xalign reads version {version}. "
+            "Use the hf_xalign that wrote the file."
         )
     return tensors, metadata

@@ -66,7 +66,7 @@ def test_maps():
     pair = partial(LanguageMap, layers=(0, 1))
     flat, lengths = side(seed=7), side(("unit",))
     flat.weight[1, 2] = 2 * flat.weight[1, 1]
-    shapes = r"source vectors .* for floats of shape \(n, 2, 4\), layers \(-2, -1\)"
+    shapes = r"source vectors .* needs floats of shape \(n, 2, 4\), layers \(-2, -1\)"
     wrong = (normal(5, 2, 3), normal(5, 3, 4), normal(5, 4), normal(4), ones(5, 2, 4, dtype=torch.long))
     refused(
         *((partial(one.project, vectors), shapes) for vectors in wrong),
@@ -95,16 +95,13 @@ def test_files(kind, tmp_path):
     metadata = {"foreign": {"format": "pt"}, "other": None, "newer": {"format": name, "version": "2"}}
     for file, about in metadata.items():
         save_file({"source.weight": normal(1, 4, 4)}, tmp_path / file, about)
-    foreign = rf"no {kind} of this library; they are written by {type(good).__name__}\.save"
+    foreign = rf"not {kind} of this library. Use a file written by {type(good).__name__}\.save"
     refused(
-        *(
-            (partial(good.load, tmp_path / n), f"{tmp_path / n}: no {kind} that could be read")
-            for n in ("cut", "text")
-        ),
-        (lambda: good.load(tmp_path / "none"), f"none: no {kind} that could be read"),
-        (lambda: good.load(tmp_path), f"no {kind} that could be read"),
+        *((partial(good.load, tmp_path / n), f"{tmp_path / n}: cannot read {kind}") for n in ("cut", "text")),
+        (lambda: good.load(tmp_path / "none"), f"none: cannot read {kind}"),
+        (lambda: good.load(tmp_path), f"cannot read {kind}"),
         *((partial(good.load, tmp_path / n), f"{n}: {foreign}") for n in ("foreign", "other")),
-        (lambda: good.load(tmp_path / "newer"), f"newer: {kind} in version 2 of this library's format"),
+        (lambda: good.load(tmp_path / "newer"), f"newer: {kind} in format version 2"),
     )
 
 
@@ -226,7 +223,7 @@ def test_induction_self_learning_and_refinement():
         ({"language_map": two_layers}, r"layers \(-2, -1\). Refine one layer at a time"),
         ({"iterations": 0}, "iterations=0"),
         ({"cutoff": 0}, "cutoff=0"),
-        ({"source": source[:, :10]}, "this map is for"),
+        ({"source": source[:, :10]}, "this map needs"),
         ({"source": holding(nan, source, 5)}, r"source vectors: row 5 \(of 300\)"),
         call=lambda **settings: refine(**{**given, **settings}),
     )
@@ -272,15 +269,15 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
         return {"dataset": aligned.map(add, with_indices=True)}, message
 
     refused(
-        ({"dataset": two}, "source_lang is bn, de: a map is of one language pair"),
+        ({"dataset": two}, "source_lang is bn, de: a map has one language pair"),
         ({"dataset": aligned.map(lambda row: {"links": []})}, "no linked words"),
         ({"dataset": aligned.remove_columns("links")}, r"no column links \(it has .*align_words"),
         *map(linking, ([0, 99], [99, 0], [-1, 0])),
         call=partial(linked_vectors, encoder, tokenizer),
     )
     refused(
-        ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*not there: house .*in this order"),
-        ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; not there: cat \.\.\."),
+        ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*missing: house .*in this order"),
+        ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; missing: cat \.\.\."),
         ({"target": some_anchors(["house"])}, r"layers \(-1,\) and target anchors of \(-2, -1\)"),
         call=partial(dictionary_vectors, entries=[("haus", "house")], source=haus, target=house),
     )
@@ -294,16 +291,16 @@ def test_reading_word2vec(rows, tmp_path, monkeypatch):
         ("4 2\na 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
         ("4 2\na 1 2\nb 1 2\nc\nd 1 2\n", "row 4: 1 fields"),
         ("4 2\na 1 2\nb 1 2\n 1 2\nd 1 2\n", "row 4: 3 fields"),
-        ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*one blank"),
+        ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*single spaces"),
         ("4 2\na 1 2\nb 1 2\n\nd 1 2\n", "row 4: 1 fields"),
         ("4 2\na 1 2\nb 1 2\nNew York 1 2\nd 1 2\n", "row 4: 4 fields"),
-        ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all of its fields are numbers.*'x'"),
+        ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
         ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
         ("4 2\na 1 2\nb 1 2\nc 1 1e39\nd 1 2\n", "row 4: the vector of 'c' holds NaN or infinity"),
         ("a 1 2\nb 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all"),
         ("a 1 2\nb 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
-        ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, and 4 rows"),
-        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, and [34] rows"),
+        ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
+        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but [34] rows"),
         ("", "row 1, '', is neither"),
         ("word\n", r"row 1, 'word\\n', is neither"),
         ("3 0\n", r"row 1, '3 0\\n', is neither"),
@@ -331,7 +328,7 @@ def test_writing_word2vec(tmp_path, monkeypatch):
     write = partial(write_word2vec, path=tmp_path / "v")
     blank = [some_anchors(["a", word]) for word in ("New York", "a\tb", "a\u2028b", "")]
     refused(
-        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12; name one of \(-2, -1\)"),
+        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Use one of \(-2, -1\)"),
         *(({"anchors": anchors}, "white space") for anchors in blank),
         call=write,
     )
@@ -406,11 +403,11 @@ def test_align_matrix():
     bases = [make_base() for _ in range(7)]
     spoken = map_adapter(make_base(), {"en": make_map()}, pivot="de")
     tables = (
-        ({"maps": make_map(layers=(0, 1))}, r"maps is of layers \[0, 1\]: the one that a head reads is the last"),
+        ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but a head reads the last"),
         ({"maps": {"en": make_map(layers=(5,))}}, r"maps\['en'\]: layers \[5\]"),
         ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, and BertModel has 16"),
         ({"maps": LENGTHS}, "divides vectors by their length"),
-        ({"maps": make_map(), "pivot": "de"}, "one map alone is for all text"),
+        ({"maps": make_map(), "pivot": "de"}, "One map alone is for all text"),
         ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),
         ({"maps": {}}, "no maps"),
     )

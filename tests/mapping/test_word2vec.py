@@ -56,6 +56,6 @@ def test_of_a_repeated_word_the_first_row_counts(tmp_path, caplog, monkeypatch):
     with caplog.at_level(logging.WARNING):
         found = read_word2vec(tmp_path / "v")
     assert found.words == ["a", "b", "c"] and found.vectors.flatten().tolist() == [1, 2, 4]
-    assert "2 rows of words that had come before" in caplog.text
+    assert "2 rows of repeated words are ignored" in caplog.text
     assert read_word2vec(tmp_path / "v", max_words=2).words == ["a", "b"]
     assert read_word2vec(tmp_path / "v", max_words=3).words == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""MAO's "align-matrix": a map as a frozen linear layer between an encoder and a task's head."""
+"""A map as a frozen linear layer between an encoder and a task head (MAO's "align-matrix")."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ from hf_xalign.modeling.xalign.tuner import find_top
 def map_adapter(
     encoder: PreTrainedModel, maps: LanguageMap | Mapping[str, LanguageMap], *, pivot: str | None = None
 ) -> PeftModel:
-    """Put maps of the last layer on top of an encoder, as the linear module that MAO trains (its XNLI experiments).
+    """Put maps of the last layer on top of an encoder, as a frozen adapter like MAO's linear module.
 
-    What comes of it is an adapter as any of MAO's: [`hf_xalign.modeling.with_alignment`] puts it between the encoder
-    and the head of a task model, [`hf_xalign.modeling.merge`] folds it into the head, [`hf_xalign.load`] loads its
-    folder. It is frozen.
+    [`hf_xalign.modeling.with_alignment`] puts the adapter between the encoder and the head of a task model,
+    [`hf_xalign.modeling.merge`] folds it into the head, and [`hf_xalign.load`] loads its folder.
 
     Args:
-        encoder: a bare encoder; it gets the module, in place.
-        maps: for each language its map, and text of the pivot stays as it is; or one map, that all text goes through.
-            Of maps of several layers the last layer's is taken.
-        pivot: the language without a map; default the one that the maps say they lead to, if they do.
+        encoder: encoder without adapters or head; changed in place.
+        maps: map of each language, while text of the pivot stays unmapped; or one map for all text. Of several
+            layers, the last one is used.
+        pivot: language without a map; by default the target language of the maps.
 
     Raises:
-        InputError: a map of another size or language, without the last layer, or that is not affine; or the encoder is
-            not a bare encoder.
+        InputError: a map has another size or language, lacks the last layer, or is not affine; or the encoder has
+            adapters or a head.
     """
     check_bare(encoder)
     languages = None
     if isinstance(maps, LanguageMap):
         if pivot is not None:
-            raise InputError(f"pivot={pivot} goes with a map for each language; one map alone is for all text")
+            raise InputError(f"pivot={pivot} needs a map for each language. One map alone is for all text.")
         pairs = [_last(maps, encoder, "maps")]
     else:
         pivot, languages = common_pivot(maps, pivot), list(maps)
@@ -70,5 +69,5 @@ def map_adapter(
 def _last(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[torch.Tensor, torch.Tensor]:
     placed = place(one, encoder, name)
     if placed.layers[-1] != encoder.config.num_hidden_layers:
-        raise InputError(f"{name} is of layers {list(one.layers)}: the one that a head reads is the last, layer -1")
+        raise InputError(f"{name} has layers {list(one.layers)}, but a head reads the last layer, -1.")
     return placed.weight[-1], placed.offset[-1]

@@ -43,6 +43,8 @@ MODULES = [
     "hf_xalign.modeling.xalign.insertion",
     "hf_xalign.modeling.xalign.merging",
     "hf_xalign.report.builder",
+    "hf_xalign.search.csls",
+    "hf_xalign.search.ranking",
     "hf_xalign.statistics.bootstrap",
     "hf_xalign.statistics.comparison",
     "hf_xalign.statistics.significance",

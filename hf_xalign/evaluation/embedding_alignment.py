@@ -98,9 +98,9 @@ def alignment_of_entries(
     sources = source_vectors[torch.from_numpy(pairs[np.sort(first), 0]).to(source_vectors.device)]
     pooled = target_vectors[torch.from_numpy(pool).to(target_vectors.device)]
     found = nearest(sources, pooled, 1, similarity=similarity, k=k).indices[:, 0].cpu()
-    rows, golds = torch.from_numpy(place[group]), torch.from_numpy(golds)
+    rows = torch.from_numpy(place[group])
     hits = torch.zeros(len(found), dtype=torch.bool)
-    hits[rows[found[rows] == golds]] = True
+    hits[rows[found[rows] == torch.from_numpy(golds)]] = True
     return EmbeddingAlignment(hits.double().mean().item(), hits, torch.from_numpy(pool)[found], len(pool))
 
 

@@ -61,7 +61,7 @@ def alignment_plot(
 
     axes = figure.subplots()
     for run in runs:
-        kind = {"marker": marker[run.objective], "color": colour[run.transformation]}
+        kind: dict[str, Any] = {"marker": marker[run.objective], "color": colour[run.transformation]}
         axes.scatter(100 * run.alignment, 100 * run.delta, s=60, edgecolors="black", linewidths=0.5, **kind)
     axes.set_xlabel("alignment of the input embeddings (%)")
     axes.set_ylabel("supervised minus zero-shot (points)")

@@ -74,8 +74,10 @@ def encode_words(
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
         >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
         >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
-        >>> encoded.words, encoded.vectors.shape
-        (['The', 'cat'], torch.Size([2, 2, 8]))
+        >>> encoded.words
+        ['The', 'cat']
+        >>> encoded.vectors.shape
+        torch.Size([2, 2, 8])
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]

@@ -95,6 +95,11 @@ def nearest_neighbours(
     Raises:
         InputError: a side is empty or not a matrix; dimensions differ; a row has NaN or infinity; or an option is
             unknown. Also if a margin would divide by a mean of both neighbourhoods that is zero or negative.
+
+    Example:
+        >>> source, target = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.1, 0.9], [0.8, 0.1]])
+        >>> nearest_neighbours(source, target, k=1).source_to_target
+        tensor([1, 0])
     """
     if similarity not in ("csls", "cosine", "margin"):
         raise InputError(f"similarity={similarity!r} is not known: use 'csls', 'cosine' or 'margin'")

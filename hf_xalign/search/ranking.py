@@ -86,6 +86,12 @@ def nearest(
     Raises:
         InputError: a set is empty or not a matrix, dimensions differ, a row has NaN or infinity, or an option is out
             of range.
+
+    Example:
+        >>> queries, candidates = torch.eye(2), torch.tensor([[0.1, 0.9], [0.8, 0.1], [0.5, 0.5]])
+        >>> nearest(queries, candidates, n=2, similarity="cosine").indices
+        tensor([[1, 2],
+                [0, 2]])
     """
     if similarity not in ("csls", "cosine"):
         raise InputError(f"similarity={similarity!r} is not known: use 'csls' or 'cosine'")

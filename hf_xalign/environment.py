@@ -56,7 +56,7 @@ def usable_cores() -> int:
 
 def hardware() -> dict[str, Any]:
     """Return CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
     import torch
 
     return {

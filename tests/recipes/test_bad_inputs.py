@@ -175,7 +175,10 @@ def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tm
             (None, r"d0\.txt: cannot be read"),
             ("the\tdie\nalone\n", r"d1\.txt, row 2: 'alone' does not have two fields"),
             ("foo\tbar\n", r"d2\.txt: none of 1 entries has its words in en and in de in the text"),
-            ("die\tthe\nkatze\tcat\nhund\tdog\n", r"d3\.txt: 0 of 3 entries have both .*, 3 with the columns reversed"),
+            (
+                "die\tthe\nkatze\tcat\nhund\tdog\n",
+                r"d3\.txt: 0 of 3 entries have both .*, 3 with the columns reversed",
+            ),
         ]
     ):
         if lines:

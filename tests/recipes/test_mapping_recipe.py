@@ -178,7 +178,7 @@ def test_on_an_adapter(files, tmp_path, languages):
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     if languages:
         french = ("--train_data", f"fr={files / 'french.tsv'}")
-        with pytest.raises(InputError, match="language='fr': .* has maps for de, en"):
+        with pytest.raises(InputError, match=r"language='fr': .* has maps for de, en"):
             run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
 

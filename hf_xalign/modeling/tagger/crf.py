@@ -68,6 +68,7 @@ class LinearChainCRF(nn.Module):
         >>> crf = LinearChainCRF(3, bio_constraint(["O", "B-PER", "I-PER"]))
         >>> emissions = torch.tensor([[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]])
         >>> mask = torch.ones(1, 2, dtype=torch.bool)
+
         >>> tags = crf.decode(emissions, mask)  # I-PER cannot come first
         >>> tags
         tensor([[1, 2]])

@@ -1,9 +1,8 @@
 """Read questions with the passages that answer them, in one language or in two.
 
-    en=train-v1.1.json               SQuAD's nested JSON (also .gz), the format of XQuAD, MLQA and TyDi's gold passages
-    de=google/xquad:xquad.de         a Hub dataset with SQuAD's columns, such as rajpurkar/squad, facebook/mlqa and
-                                     google-research-datasets/tydiqa:secondary_task
-    de=mixed.jsonl                   SQuAD's columns, one question a line (also .gz)
+    en=train-v1.1.json           SQuAD's nested JSON (also .gz), the format of XQuAD, MLQA and TyDi's gold passages.
+    de=google/xquad:xquad.de     A Hub dataset with SQuAD's columns (rajpurkar/squad, facebook/mlqa, TyDi).
+    de=mixed.jsonl               SQuAD's columns, one question a line (also .gz).
 
 The columns are `id`, `question`, `context` and `answers` (`text` and `answer_start`). Rows may name their languages by
 `question_lang` and `context_lang`. MLQA's names name both (`test-context-de-question-en.json`,

@@ -60,7 +60,7 @@ class Sources:
 
 
 class TextCoverage(NamedTuple):
-    """How much of a language's dictionaries its text covers.
+    """Coverage of a language's dictionaries by its text.
 
     Attributes:
         sentences: number of sentences in the text.

@@ -18,9 +18,9 @@ from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.links.align import align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.modeling.languages import language_context
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig

@@ -84,7 +84,7 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "de.vec").write_text("2 2\nHaus 1 0.5\nHund 0 2\n")
+        ...     _ = Path(folder, "de.vec").write_text("2 2\\nHaus 1 0.5\\nHund 0 2\\n")
         ...     anchors = read_word2vec(f"{folder}/de.vec", lang="de")
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])

@@ -1,8 +1,8 @@
-"""An encoder whose chosen layers come out mapped, a map for each language: e -> W e + b (METHODS section 3).
+"""Encoder with mapped layers, one affine map e -> W e + b per language and layer, as ROTATE uses maps.
 
-This is how ROTATE uses its maps: a tagger trains on English text that comes out in the other language's space, and is
-used on text of that language, which comes out as it is. The maps act on what comes out of a layer; the layers above
-are fed what they were always fed, for the maps were learnt on the vectors of the encoder without them.
+ROTATE trains a tagger on English text mapped into another language's space, and applies it to unmapped text of that
+language. The maps change only the output of a layer. The layers above still read unmapped states, because the maps
+were learnt on the vectors of the encoder without maps.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class RotatedConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`RotatedModel`].
 
     Args:
-        encoder_config: the encoder's own config.
-        layers: the layers that come out mapped, as positions in `hidden_states` (0 = embeddings).
-        languages: the languages that have maps.
-        pivot: a language beside them that comes out as it is and that their maps lead to, or None.
+        encoder_config: config of the encoder.
+        layers: mapped layers, as positions in `hidden_states` (0 = embeddings).
+        languages: languages with maps.
+        pivot: target language of the maps, whose text stays unmapped; or None.
     """
 
     model_type = "xalign-mapped"
@@ -52,12 +52,12 @@ class RotatedConfig(WrappedConfig, PreTrainedConfig):
 
     @property
     def language_numbers(self) -> dict[str, int]:
-        """The number of each language for `language=`: its maps' place from 1 on, 0 for the pivot that has none."""
+        """Number of each language for `language=`: from 1 for languages with maps, 0 for the pivot."""
         return number_languages(self.languages, self.pivot)
 
 
 class _Maps(nn.Module):
-    """W float (languages, layers, d, d) and b (languages, layers, d): buffers, since nothing is to train them."""
+    """W float (languages, layers, d, d) and b (languages, layers, d), as buffers because they are not trained."""
 
     weight: Tensor
     offset: Tensor
@@ -68,12 +68,12 @@ class _Maps(nn.Module):
         self.register_buffer("offset", torch.zeros(languages, layers, size))
 
     def forward(self, states: Tensor, layer: int, parts: Sequence[tuple[int, slice | Tensor]]) -> Tensor:
-        """Map float (rows, width, d), the rows of each part by its language's map of the `layer`-th layer."""
+        """Map float (rows, width, d): the rows of each part by its language's map of the `layer`-th layer."""
         if not parts:
             return states
         precision = torch.promote_types(states.dtype, self.weight.dtype)
         mapped = states.clone()
-        # In the maps' own precision, also under autocast: a rotation that is rounded to bfloat16 is none.
+        # In the maps' precision, without autocast: a rotation rounded to bfloat16 is not a rotation.
         with torch.autocast(states.device.type, enabled=False):
             for language, rows in parts:
                 weight, offset = (part[language, layer].to(precision) for part in (self.weight, self.offset))
@@ -82,30 +82,29 @@ class _Maps(nn.Module):
 
 
 class RotatedModel(PreTrainedModel, LanguageAware):
-    """An encoder whose chosen layers come out mapped.
+    """Encoder with mapped layers.
 
-    `last_hidden_state` and `hidden_states` hold the mapped states, and those of every other layer as the encoder gives
-    them. Which map a text goes through is said by `language=` or by [`hf_xalign.modeling.set_language`]. It is saved,
-    pushed and loaded as any model; `AutoModel.from_pretrained` knows the kind after `import
-    hf_xalign.modeling.rotated`, [`hf_xalign.load`] without it.
+    `last_hidden_state` and `hidden_states` hold mapped states for the chosen layers, and the encoder's states for the
+    others. `language=` or [`hf_xalign.modeling.set_language`] selects the map. Save, push and load it like any model.
+    `AutoModel.from_pretrained` needs `import hf_xalign.modeling.rotated` first; [`hf_xalign.load`] does not.
     """
 
     config_class = RotatedConfig
     config: RotatedConfig
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    # Whether it really does is the encoder's to say, which is asked next.
+    # The encoder decides what it really supports.
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
     _keep_in_fp32_modules_strict = {"maps"}  # noqa: RUF012 (the base class's own type)
 
     def __init__(self, config: RotatedConfig, encoder: PreTrainedModel | None = None):
-        """Build it with identity maps.
+        """Build a model with identity maps.
 
         Args:
-            config: what it is made of.
-            encoder: the encoder, where there is one already; else one of random weights.
+            config: config of the model.
+            encoder: encoder to use; by default a new one with random weights.
         """
         super().__init__(config)
         # Not called `encoder`: what tops the stack of layers of that name (MAO's modules) would go below the maps.
@@ -121,17 +120,16 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     def from_maps(
         cls, encoder: PreTrainedModel, maps: Mapping[str, LanguageMap], *, pivot: str | None = None
     ) -> RotatedModel:
-        """Put maps into an encoder.
+        """Build the model from an encoder and maps.
 
         Args:
-            encoder: taken over as it is, except that a pooler, which reads vectors that are not mapped, is taken off.
-            maps: for each language its map, all of the same layers, which are those that come out mapped
-                (`LanguageMap.of` chooses some).
-            pivot: the language that comes out as it is; default the one that the maps say they lead to, if they do.
+            encoder: encoder without adapters or head. Its pooler, which would read unmapped vectors, is removed.
+            maps: map of each language. All have the same layers, which become the mapped layers.
+            pivot: language that stays unmapped; by default the target language of the maps.
 
         Raises:
-            InputError: a map of another size, of a layer that the encoder has not, of another language, or that is not
-                affine; maps of different layers, or to different languages; or the encoder is not a bare encoder.
+            InputError: a map has another size or language, an unknown layer, or is not affine; maps differ in their
+                layers or target languages; or the encoder has adapters or a head.
         """
         check_bare(encoder)
         pivot = common_pivot(maps, pivot)
@@ -139,13 +137,13 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         [layers, *others] = {tuple(one.layers): None for one in placed.values()}
         if others:
             raise InputError(
-                f"maps of layers {list(layers)} and of layers {list(others[0])}: every language needs maps of the "
-                "same layers; LanguageMap.of chooses some"
+                f"maps of layers {list(layers)} and of layers {list(others[0])}: every language needs the same "
+                "layers. Select them with LanguageMap.of."
             )
         if getattr(encoder, "pooler", None) is not None:
             encoder.register_module("pooler", None)
         config = RotatedConfig(
-            # A copy: a config that becomes part of another is given the other's choice of attention.
+            # A copy, because a nested config gets the outer config's attention implementation.
             encoder_config=copy.deepcopy(encoder.config),
             layers=list(layers),
             languages=list(maps),
@@ -167,17 +165,17 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         language: Language | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
-        """The encoder's forward, with its chosen layers mapped.
+        """Run the encoder and map the chosen layers.
 
         Args:
             input_ids: int64 (rows, width), or None with `inputs_embeds`.
             attention_mask: (rows, width).
-            language: of all rows, of each, or their numbers int64 (rows,) (`config.language_numbers`); default the one
-                of [`hf_xalign.modeling.set_language`].
-            kwargs: of the encoder, such as `output_hidden_states`.
+            language: language of all rows, of each row, or numbers int64 (rows,) from `config.language_numbers`; by
+                default the language of [`hf_xalign.modeling.set_language`].
+            kwargs: arguments of the encoder, such as `output_hidden_states`.
 
         Raises:
-            InputError: no language, or one that has no map.
+            InputError: there is no language, or it has no map.
         """
         given = kwargs.get("inputs_embeds") if input_ids is None else input_ids
         parts = self._parts(language, 0 if given is None else len(given))
@@ -206,15 +204,15 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         return [self.config.language_numbers]
 
     def get_input_embeddings(self) -> nn.Module:
-        """The encoder's."""
+        """Return the encoder's input embeddings."""
         return self.unmapped.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the encoder's."""
+        """Replace the encoder's input embeddings."""
         self.unmapped.set_input_embeddings(value)
 
     def _parts(self, language: Language | None, rows: int) -> list[tuple[int, slice | Tensor]]:
-        """The rows that each map is for."""
+        """Return the maps to use, each with its rows."""
         given, known = self._language if language is None else language, self.config.language_numbers
         if isinstance(given, str):
             number = language_number(given, known, _OWNER)
@@ -223,7 +221,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         parts = ((k, (numbers == k + 1).nonzero()[:, 0].to(self.device)) for k in range(len(self.config.languages)))
         return [(k, own) for k, own in parts if len(own)]
 
-    # Called for the maps alone; the encoder has its own.
+    # Called only for the maps; the encoder initializes itself.
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, _Maps):
@@ -232,30 +230,29 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
 
 def check_bare(encoder: PreTrainedModel) -> None:
-    """Refuse what maps cannot be put on.
+    """Check that a model is an encoder that can take maps.
 
     Raises:
-        InputError: it has adapters, maps, a task head or language embeddings, or is no encoder.
+        InputError: it has adapters, maps, a task head or language embeddings, or is not an encoder.
     """
     if not isinstance(encoder, PreTrainedModel) or any(
         isinstance(module, BaseTunerLayer) for module in encoder.modules()
     ):
         raise InputError(
-            f"{type(encoder).__name__}: maps go on an encoder without adapters; fold LoRA's in by "
-            "hf_xalign.modeling.merge"
+            f"{type(encoder).__name__}: maps need an encoder without adapters. Merge adapters with "
+            "hf_xalign.modeling.merge."
         )
     if isinstance(encoder, RotatedModel):
-        raise InputError("this encoder has maps already: give the one inside, model.unmapped")
+        raise InputError("this encoder has maps already. Pass model.unmapped.")
     if backbone_of(encoder) is not encoder:
         raise InputError(
-            f"{type(encoder).__name__} has a task head: maps go on the encoder alone, as AutoModel or "
-            "hf_xalign.load gives it"
+            f"{type(encoder).__name__} has a task head. Load the encoder alone with AutoModel or hf_xalign.load."
         )
     refuse_language_embeddings(encoder, "a mapped encoder")
 
 
 class Placed(NamedTuple):
-    """A map as an encoder can have it.
+    """Affine map at layers of an encoder.
 
     Attributes:
         layers: ascending positions in the encoder's `hidden_states`.
@@ -269,23 +266,23 @@ class Placed(NamedTuple):
 
 
 def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
-    """Find the layers of an encoder that a map is of.
+    """Find the encoder layers of a map.
 
     Args:
-        one: the map.
-        encoder: the encoder.
-        name: what the map is called in messages.
+        one: map to place.
+        encoder: encoder with the layers.
+        name: name of the map in messages.
 
     Raises:
-        InputError: it is not affine, of another size, or of a layer that the encoder has not.
+        InputError: the map is not affine, has another size, or has a layer that the encoder lacks.
     """
     size = encoder.config.hidden_size
     shape = one.source.weight.shape
     found = (shape[2], shape[1] if one.target is None else one.target.weight.shape[2])
     if found != (size, size):
         raise InputError(
-            f"{name} maps {found[0]} dimensions to {found[1]}, and {type(encoder).__name__} has {size}: learn it on "
-            "vectors of this encoder, on both sides"
+            f"{name} maps {found[0]} dimensions to {found[1]}, but {type(encoder).__name__} has {size}. Learn the map "
+            "on vectors of this encoder."
         )
     try:
         index = layer_index(one.layers, encoder.config.num_hidden_layers)
@@ -297,25 +294,25 @@ def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
 
 
 def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
-    """The language without a map that the maps lead to: `pivot`, else what they say themselves.
+    """Return the unmapped target language of the maps: `pivot`, by default the maps' `target_lang`.
 
     Raises:
-        InputError: there is no map, the pivot has one too, or a map says that it is from or to another language.
+        InputError: there are no maps, the pivot has a map, or a map has another source or target language.
     """
     if not maps:
-        raise InputError("no maps: give one for each language that is to be mapped")
+        raise InputError("no maps. Pass one for each language.")
     for language, one in maps.items():
         if one.source_lang not in (None, language):
             raise InputError(
-                f"maps[{language!r}] takes {one.source_lang} to {one.target_lang}: give it as the map of "
-                f"{one.source_lang}, or turn it round by inverse()"
+                f"maps[{language!r}] maps {one.source_lang} to {one.target_lang}. Pass it as the map of "
+                f"{one.source_lang}, or use its inverse()."
             )
     targets = sorted({one.target_lang for one in maps.values() if one.target_lang} | ({pivot} if pivot else set()))
     if len(targets) > 1:
-        raise InputError(f"the maps lead to {' and '.join(targets)}: they need to lead to the space of one language")
+        raise InputError(f"the maps have the target languages {' and '.join(targets)}, but need one.")
     pivot = targets[0] if targets else None
     if pivot in maps:
-        raise InputError(f"pivot={pivot} comes out as it is, so it has no map; leave maps[{pivot!r}] out")
+        raise InputError(f"pivot={pivot} stays unmapped. Remove maps[{pivot!r}].")
     return pivot
 
 

@@ -359,7 +359,7 @@ def test_mapped_encoders():
     onto = LanguageMap(SideMap(normal(1, 8, 16)), SideMap(normal(1, 8, 16, seed=1)))
     to_german, to_spanish = make_map(target_lang="de"), make_map(target_lang="es")
     refused(
-        ({"en": make_map(size=8)}, r"maps\['en'\] maps 8 dimensions to 8, and BertModel has 16"),
+        ({"en": make_map(size=8)}, r"maps\['en'\] maps 8 dimensions to 8, but BertModel has 16"),
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: this encoder has layers 0 .* to 2"),
@@ -367,11 +367,11 @@ def test_mapped_encoders():
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
         ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
         ({}, "no maps"),
-        ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] takes de to en.*inverse\(\)"),
-        ({"en": to_german, "fr": to_spanish}, "lead to de and es"),
-        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en comes out as it is"),
-        (lambda: RotatedModel.from_maps(make_base(), {"en": to_german}, pivot="bn"), "lead to bn and de"),
-        (lambda: RotatedModel.from_maps(make_base(), make_maps(), pivot="en"), "pivot=en comes out as it is"),
+        ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] maps de to en.*inverse\(\)"),
+        ({"en": to_german, "fr": to_spanish}, "target languages de and es"),
+        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en stays unmapped"),
+        (lambda: RotatedModel.from_maps(make_base(), {"en": to_german}, pivot="bn"), "target languages bn and de"),
+        (lambda: RotatedModel.from_maps(make_base(), make_maps(), pivot="en"), "pivot=en stays unmapped"),
         (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
         *((partial(RotatedModel.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
         call=lambda **maps: RotatedModel.from_maps(make_base(), maps),
@@ -405,7 +405,7 @@ def test_align_matrix():
     tables = (
         ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but a head reads the last"),
         ({"maps": {"en": make_map(layers=(5,))}}, r"maps\['en'\]: layers \[5\]"),
-        ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, and BertModel has 16"),
+        ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, but BertModel has 16"),
         ({"maps": LENGTHS}, "divides vectors by their length"),
         ({"maps": make_map(), "pivot": "de"}, "One map alone is for all text"),
         ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),

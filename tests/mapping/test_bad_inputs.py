@@ -67,7 +67,7 @@ def test_maps():
     flat, lengths = side(seed=7), side(("unit",))
     flat.weight[1, 2] = 2 * flat.weight[1, 1]
     shapes = r"source vectors .* needs floats of shape \(n, 2, 4\), layers \(-2, -1\)"
-    wrong = (normal(5, 2, 3), normal(5, 3, 4), normal(5, 4), normal(4), ones(5, 2, 4, dtype=torch.long))
+    wrong = (normal(5, 2, 3), normal(5, 3, 4), normal(5, 4), ones(5, 2, 4, dtype=torch.long))
     refused(
         *((partial(one.project, vectors), shapes) for vectors in wrong),
         (lambda: one.project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 5\)"),
@@ -77,10 +77,7 @@ def test_maps():
         (lambda: pair(side(), side(out=3, seed=7)), "both sides need as many layers"),
         (pair(side(out=3)).inverse, "from 4 to 3 dimensions has no inverse"),
         (pair(flat).inverse, "singular"),
-        (lambda: pair(side(), flat).apply(normal(5, 2, 4)), "singular"),
-        (pair(side(), flat).affine, "singular"),
         (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
-        (pair(side(), lengths).affine, "divides vectors by their length"),
         (lambda: one.of([0]), r"layers \(-2, -1\) has none for layer 0"),
     )
 
@@ -107,19 +104,15 @@ def test_files(kind, tmp_path):
 
 def test_vectors_of_one_language_and_of_two():
     check = partial(check_vectors, name="some", pairs=normal(9, 1, 4))
-    values = [(value, dtype) for value in (nan, inf, -inf) for dtype in (torch.float16, torch.bfloat16, torch.float64)]
-    bad = [holding(v, holding(v, normal(5, 2, 4, dtype=dtype), 4), 3) for v, dtype in [*values, (nan, torch.float32)]]
+    bad = [holding(v, holding(v, normal(5, 2, 4, dtype=d), 4), 3) for v, d in ((nan, None), (-inf, torch.bfloat16))]
     refused(
         (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
         (lambda: matched(normal(5, 2, 4), normal(5, 4), (0, 1)), "2 layers for 5 target vectors of 1"),
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
-        (lambda: matched(normal(4), normal(4), (0,)), "source vectors: expected floats of shape"),
         ({"vectors": normal(4)}, "some: expected floats"),
-        ({"vectors": normal(1, 1, 1, 4)}, "some: expected floats"),
         ({"vectors": ones(5, 4).long()}, "some: .*got torch.int64"),
         ({"vectors": normal(0, 4)}, "some: .*is empty"),
-        ({"vectors": normal(5, 0)}, "some: .*is empty"),
         ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
         ({"vectors": normal(5, 2, 4)}, "some: .*for matched vectors of 1 layers"),
         *(
@@ -142,12 +135,9 @@ def test_closed_forms_and_vecmap():
     refused(
         ({"steps": ("unit", "scale")}, "'scale' is not known"),
         ({"reweight": -0.5}, "reweight=-0.5"),
-        ({"reweight": nan}, "reweight=nan"),
         ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
         ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
-        ({"target_candidates": ones(0, 6)}, r"target candidates: shape \(0, 6\) is empty"),
-        ({"source_candidates": ones(9, 6).long()}, "source candidates: expected floats"),
         ({"source_candidates": torch.full((9, 6), nan)}, r"source candidates: row 0 \(of 9\)"),
         (lambda: vecmap(source, broken), r"target vectors: row 17 \(of 40\)"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
@@ -165,15 +155,12 @@ def test_rcsls():
         ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"learning_rate": nan}, "learning_rate=nan"),
         ({"chunk": 0}, "chunk=0"),
         ({"steps": ("unit", "centre")}, "end in 'unit'"),
         ({"steps": ()}, "end in 'unit'"),
         ({"steps": ("whiten", "unit")}, "whiten"),
         ({"source_candidates": ones(0, 8)}, r"source candidates: shape \(0, 8\) is empty"),
         ({"target_candidates": ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
-        ({"target_candidates": ones(20, 8).long()}, "target candidates: expected floats .* got torch.int64"),
-        ({"source_candidates": ones(20, 2, 8)}, "1 layers"),
         ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3, callback=lambda *of: events.append(of)),
@@ -198,18 +185,14 @@ def test_induction_self_learning_and_refinement():
         ({"k": 0}, "k=0"),
         ({"patience": 0}, "patience=0"),
         ({"threshold": -1e-6}, "threshold=-1e-06"),
-        ({"threshold": nan}, "threshold=nan"),
         ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
         ({"max_iterations": 0}, "max_iterations=0"),
         ({"cutoff": 0}, "cutoff=0"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
-        ({"direction": "both"}, "'both' is not known"),
         ({"steps": ("norm",)}, "'norm' is not known"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
-        ({"target": ones(300, 20).long()}, "target vectors: expected floats"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),
-        ({"seed_pairs": ones(3, 3).long()}, r"seed pairs: expected integers.*\(3, 3\)"),
         ({"seed_pairs": ones(3, 2)}, "seed pairs: expected integers"),
         ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1 is \[4, 300\], but there are 300 source"),
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0 is \[-1, 0\]"),
@@ -288,21 +271,16 @@ def test_reading_word2vec(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(word2vec, "_ROWS", rows)
     texts = (
         ("4 2\na 1 2\nb 1 2\nc 1 2 3\nd 1 2\n", "row 4: 4 fields, 'c 1 2 3.*a word and 2 numbers"),
-        ("4 2\na 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
         ("4 2\na 1 2\nb 1 2\nc\nd 1 2\n", "row 4: 1 fields"),
         ("4 2\na 1 2\nb 1 2\n 1 2\nd 1 2\n", "row 4: 3 fields"),
         ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*single spaces"),
-        ("4 2\na 1 2\nb 1 2\n\nd 1 2\n", "row 4: 1 fields"),
-        ("4 2\na 1 2\nb 1 2\nNew York 1 2\nd 1 2\n", "row 4: 4 fields"),
         ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
         ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
         ("4 2\na 1 2\nb 1 2\nc 1 1e39\nd 1 2\n", "row 4: the vector of 'c' holds NaN or infinity"),
         ("a 1 2\nb 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all"),
-        ("a 1 2\nb 1 2\nb 1 2\nc 1\nd 1 2\n", "row 4: 2 fields"),
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
         ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but [34] rows"),
         ("", "row 1, '', is neither"),
-        ("word\n", r"row 1, 'word\\n', is neither"),
         ("3 0\n", r"row 1, '3 0\\n', is neither"),
         ("0 3\n", "no words"),
     )

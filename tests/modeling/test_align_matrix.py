@@ -7,7 +7,7 @@ import torch
 from peft import PeftModel
 from support.adapters import TEXT, make_base, states
 from support.families import save_base
-from support.maps import assert_same_in_a_fresh_process, by_hand, make_map
+from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
@@ -159,18 +159,3 @@ def test_merged_into_the_head(base):
         merged = merge(model, language=language)
         assert not [name for name in merged.state_dict() if "xalign" in name]
         assert_rounding(logits(merged), expected, HEAD, scale=scale)
-
-
-@pytest.mark.slow
-def test_in_a_fresh_process(tmp_path):
-    base, given = tmp_path / "base", {**TEXT, "language": "en"}
-    save_base("bert", base)
-    adapter = map_adapter(AutoModel.from_pretrained(base), {"en": make_map()}, pivot="de")
-    adapter.save_pretrained(tmp_path / "adapter")
-    task = with_alignment(make_task(base), tmp_path / "adapter").eval()
-    task.save_pretrained(tmp_path / "task")
-    expected = {
-        tmp_path / "adapter": (given, states(adapter.eval(), language="en")),
-        tmp_path / "task": (given, logits(task, language="en")),
-    }
-    assert_same_in_a_fresh_process(tmp_path, "hf_xalign", "hf_xalign.load(path)(**given)[0]", expected)

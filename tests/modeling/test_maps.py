@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
 
 import pytest
 import torch
-from support.maps import assert_same_in_a_fresh_process, conditioned, normal
+from support.maps import conditioned, normal
 from support.numeric import assert_rounding
 
-from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import check_vectors, matched
 from hf_xalign.modeling.maps import LanguageMap, SideMap, unit
 
@@ -223,37 +221,6 @@ def test_files_are_bitwise(tmp_path):
         for old, new in ((one.source, two.source), (one.target, two.target)):
             for before, after in zip(parts(old), parts(new), strict=True):
                 assert before.dtype == after.dtype and torch.equal(before, after), name
-
-
-@pytest.mark.slow
-def test_a_fresh_process_maps_bitwise_alike(tmp_path):
-    expected = {}
-    for k, one in enumerate(maps().values()):
-        one.save(tmp_path / f"{k}.map")
-        given = normal(5, *one.source.weight.shape[::2], seed=9).to(one.source.weight.dtype)
-        expected[tmp_path / f"{k}.map"] = given, one.apply(given)
-    call = "hf_xalign.modeling.maps.LanguageMap.load(path).apply(given)"
-    assert_same_in_a_fresh_process(tmp_path, "hf_xalign.modeling.maps", call, expected)
-
-
-def test_saving_again_replaces_whole(tmp_path, monkeypatch):
-    path = tmp_path / "map"
-    maps()["full"].save(path)
-    maps()["plain"].save(path)
-    before = path.read_bytes()
-    assert LanguageMap.load(path).target is None
-
-    def fail(number):
-        def fsync(descriptor):
-            raise OSError(number, "some reason")
-
-        return fsync
-
-    for number, error in ((errno.ENOSPC, InputError), (errno.EIO, OSError)):
-        monkeypatch.setattr("hf_xalign.cache.os.fsync", fail(number))
-        with pytest.raises(error, match="some reason"):
-            maps()["full"].save(path)
-        assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------

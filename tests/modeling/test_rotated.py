@@ -16,13 +16,11 @@ from support.adapters import TEXT, make_base
 from support.families import CONFIGS, save_base
 from support.maps import LANGUAGES, assert_same_in_a_fresh_process, by_hand, make_map, make_maps, make_rotated, run
 from support.numeric import assert_rounding, tolerance
-from support.tiny import make_links, make_tokenizer
+from support.tiny import make_tokenizer
 from transformers import AutoModel
 
 import hf_xalign
 from hf_xalign.data.limits import position_limit
-from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.languages import language_context
@@ -211,28 +209,6 @@ def test_evaluation_in_languages():
     of_german = encode_sentences(rotated, tokenizer, text)
     assert torch.equal(encode_sentences(rotated, tokenizer, text, lang="de"), of_german)
     assert (encode_sentences(rotated, tokenizer, text, lang="en") - of_german).abs().max() > 1e-2
-
-
-def test_retrieval_is_that_of_mapped_vectors():
-    tokenizer, links = make_tokenizer(), make_links()
-    for layer in (1, -1):
-        one = make_map(5, (layer,))
-        sides = [
-            extract_word_vectors(make_base(), tokenizer, links[f"{side}_words"][:], layers=(layer,))
-            for side in ("source", "target")
-        ]
-        pairs = [
-            [i + int(sides[0].offsets[row]), j + int(sides[1].offsets[row])]
-            for row, own in enumerate(links["links"])
-            for i, j in own
-        ]
-        expected = word_retrieval(one.apply(sides[0].vectors)[:, 0], sides[1].vectors[:, 0], torch.tensor(pairs))
-        rotated = RotatedModel.from_maps(make_base(), {"de": one}, pivot="en")
-        found = score_retrieval(rotated, tokenizer, links, layer=layer)["de"]
-        assert found["retrieval_mean"] == expected["mean"]
-        assert found["retrieval_mean_to_pivot"] == expected["source_to_target"]
-        unmapped = score_retrieval(make_base(), tokenizer, links, layer=layer)["de"]
-        assert found["retrieval_mean"] != unmapped["retrieval_mean"]
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -25,8 +25,6 @@ from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData, score
 
 OVER = ("--overwrite_output_dir", "true")
-METHODS = {"procrustes": (), "rcsls": (), "vecmap": ("--whiten", "false")}
-FAST = {("procrustes", "dictionary"), ("rcsls", "parallel"), ("vecmap", "dictionary")}
 
 
 def run(files, folder, *options):
@@ -69,15 +67,15 @@ def test_parallel_supervision(mapping_run, files):
 
 
 @pytest.mark.parametrize(
-    ("method", "supervision"),
+    ("method", "supervision", "settings"),
     [
-        pytest.param(method, supervision, marks=[] if (method, supervision) in FAST else pytest.mark.slow)
-        for method in METHODS
-        for supervision in ("parallel", "dictionary")
+        ("procrustes", "dictionary", ()),
+        ("rcsls", "parallel", ()),
+        ("vecmap", "dictionary", ("--whiten", "false")),
     ],
 )
-def test_every_method_with_dictionaries(files, tmp_path, method, supervision):
-    options = ("--method", method, "--supervision", supervision, *METHODS[method])
+def test_methods_with_dictionaries(files, tmp_path, method, supervision, settings):
+    options = ("--method", method, "--supervision", supervision, *settings)
     record, printed = run(files, tmp_path, *dictionaries(files), *options)
     after = record["scores"]["after"]["de"]
     assert 0 < after["bli_coverage"] <= 1

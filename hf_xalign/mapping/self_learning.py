@@ -71,7 +71,7 @@ def self_learning(
         steps: normalisation of the vectors; `centre` subtracts the mean of the whole vocabulary.
         cutoff: number of words of each language in the search.
         k: number of neighbours in the mean r of CSLS.
-        direction: see [`~hf_xalign.mapping.induction.induce_dictionary`].
+        direction: see [`~hf_xalign.mapping.induction.dictionary_of`].
         keep: initial share of similarities in the search; 1 for no dropout (the loop of 2017).
         patience: turns without progress before the share doubles or the loop ends.
         threshold: smallest rise that counts as progress.

@@ -23,7 +23,6 @@ from hf_xalign.mapping import supervision, word2vec
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.mapping.anchors.cover import as_sequence, count_words
 from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.induction import induce_dictionary
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.refinement import refine
@@ -168,14 +167,7 @@ def test_rcsls():
     assert not events, "refused before anything is computed"
 
 
-def test_induction_self_learning_and_refinement():
-    refused(
-        ({"direction": "both"}, "'both' is not known: use one of union, forward, backward, mutual"),
-        ({"cutoff": 0}, "cutoff=0"),
-        ({"k": 0}, "k=0"),
-        ({"similarity": "dot"}, "'dot' is not known"),
-        call=partial(induce_dictionary, ones(3, 4), ones(3, 4)),
-    )
+def test_self_learning_and_refinement():
     source, target, partner = languages()
     given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
     refused(
@@ -190,6 +182,7 @@ def test_induction_self_learning_and_refinement():
         ({"cutoff": 0}, "cutoff=0"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"steps": ("norm",)}, "'norm' is not known"),
+        ({"direction": "both"}, "'both' is not known: use one of union, forward, backward, mutual"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),

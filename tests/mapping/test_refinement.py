@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 from support.numeric import assert_rounding
-from support.vocabularies import languages, share_found, vectors
+from support.vocabularies import induce_dictionary, languages, share_found, vectors
 
 from hf_xalign.mapping import refinement
-from hf_xalign.mapping.induction import induce_dictionary
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.vecmap import vecmap

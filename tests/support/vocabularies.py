@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hf_xalign.mapping.induction import induce_dictionary
+from hf_xalign.mapping.induction import dictionary_of
 from hf_xalign.modeling.maps import unit
+from hf_xalign.search.csls import nearest_neighbours
 
 
 def vectors(seed, words, size):
@@ -26,6 +27,10 @@ def languages(words=300, size=20, noise=0.35, order=False):
     target = torch.empty_like(source)
     target[partner] = source @ rotation(1, size).T + noise * vectors(2, words, size) + 0.3
     return source, target, partner
+
+
+def induce_dictionary(source, target, *, direction="union", cutoff=20_000, **options):
+    return dictionary_of(nearest_neighbours(source[:cutoff], target[:cutoff], **options), direction)
 
 
 def share_found(found, source, target, partner):

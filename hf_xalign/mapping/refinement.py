@@ -55,6 +55,7 @@ def refine(
         >>> from hf_xalign.mapping.procrustes import procrustes
         >>> source = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
         >>> noisy = -source[:20].roll(1, 0) - 2 * source[:20]
+
         >>> start = procrustes(source[:20], noisy)
         >>> refined = refine(source, -source, start)
         >>> refined.project(source).allclose(-source, atol=1e-5)

@@ -13,6 +13,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_MODE", "offline")
 
 import pytest
+import torch
 from hypothesis import settings
 from support.tiny import make_encoder, make_links, make_tokenizer
 
@@ -34,6 +35,13 @@ def _imported_modules_are_no_garbage():
 def _own_cache(tmp_path_factory, monkeypatch):
     """Keep every file that the library caches (links, pivot vectors) inside pytest's temporary folder."""
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path_factory.getbasetemp() / "xalign-cache"))
+
+
+@pytest.fixture(autouse=True)
+def _denormal_numbers_again():
+    """Undo what a recipe sets for its whole process, which the next test must not see."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,6 @@ def test_batches_are_those_of_the_trainers_data_loader(bench, setup):
         assert torch.equal(sys.modules["fao_variants"].collate(trainer, rows)["input_ids"], batch["input_ids"])
 
 
-@pytest.mark.numeric
 def test_same_trained_weights_same_gradients(bench, setup):
     rows = next(setup.batches())
     found = {name: gradients(make(setup), rows) for name, make in bench.VARIANTS.items()}

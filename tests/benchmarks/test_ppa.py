@@ -60,7 +60,6 @@ def gradients(module):
     return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.numeric
 def test_the_step_and_its_passes(step):
     """Batches and plain head are the trainer's, passes are of what is trained, and only the queue moves."""
     batches, actions = step.batches(9), step.actions()
@@ -96,7 +95,6 @@ def heads(bench):
     return bench.Heads(model, freeze_embeddings=False, bf16=False, device=torch.device("cpu"))
 
 
-@pytest.mark.numeric
 def test_both_heads_give_one_loss_and_one_gradient(bench, heads, material, args):
     lengths = encode_sentence_pairs(material.train, material.tokenizer, min_tokens=2, max_tokens=60).dataset["length"]
     away = sorted(abs(length + 3 - 32) for length in lengths)[:6]

@@ -57,7 +57,6 @@ def cosine(x, y):
     return product / math.sqrt(sum(a * a for a in x) * sum(b * b for b in y))
 
 
-@pytest.mark.numeric
 def test_similarities_against_loops(base):
     rows, columns = (encode_words(*base, text)[0] for text in (SOURCE, TARGET))
     x, y = (text.vectors[:, 0].double().tolist() for text in (rows, columns))

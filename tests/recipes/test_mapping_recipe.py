@@ -37,7 +37,6 @@ def dictionaries(files):
     return ("--dictionary", file, "--test_dictionary", file, "--text", f"de={files / 'german.txt'}")
 
 
-@pytest.mark.numeric
 def test_parallel_supervision(mapping_run, files):
     folder, record = mapping_run.folder, mapping_run.record
     before, after = (record["scores"][when]["de"] for when in ("before", "after"))
@@ -114,7 +113,6 @@ def test_several_layers_from_the_pivot(files, tmp_path):
     assert record["scores"]["after"]["de"].keys() == expected.keys()
 
 
-@pytest.mark.numeric
 def test_a_direction_is_the_other_one_turned_round(files, tmp_path):
     """A rotation is its own inverse's inverse, so both directions are compared in the same way."""
     scores = []

@@ -53,7 +53,6 @@ def check_grid(folder, base, after):
     assert abs(found["before", "l2"]["linked"]["mean"] - found["after", "l2"]["linked"]["mean"]) > 1e-3
 
 
-@pytest.mark.numeric
 def test_a_run_leaves_pictures(fao_run, files):
     folder = fao_run.folder
     assert drawn(folder) == ["curve.png", *DISTANCES]
@@ -68,7 +67,6 @@ def test_a_run_leaves_pictures(fao_run, files):
     assert "before, de: l2, layer -1" in render_report(folder)
 
 
-@pytest.mark.numeric
 def test_before_is_the_untouched_encoder_where_a_module_starts_at_random(mao_run, files):
     assert drawn(mao_run.folder) == DISTANCES  # nothing was evaluated on the way
     check_grid(mao_run.folder, files / "base", None)

@@ -191,10 +191,10 @@ def test_records_and_the_cache(tmp_path):
         return attempt
 
     table = {
-        "no record": (read_record, r"results\.json: no such file; name the folder"),
+        "no record": (read_record, r"results\.json: no such file. Pass the folder"),
         "cut off": (read('{"schema": 1,'), "not a JSON record"),
         "no mapping": (read("[]"), "has no 'schema' number"),
-        "newer": (read('{"schema": 99}'), "schema 99 is newer than 1; upgrade"),
+        "newer": (read('{"schema": 99}'), "schema 99 is newer than 1. Upgrade"),
     }
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         table[f"{errno.errorcode[number]}, replacing"] = (

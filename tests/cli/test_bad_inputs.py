@@ -22,7 +22,7 @@ MISTAKES = [
     ("inspect m --sorce x", "--source, --target (hf-xalign inspect --help"),
     ("inspect m --source a --target b --measure l2", "--measure: invalid choice: 'l2'"),
     ("inspect no/where --source a --target b", "no/where has no tokenizer"),
-    ("report nowhere", "no such file; name the folder"),
+    ("report nowhere", "no such file. Pass the folder"),
     ("report nowhere --exampels 3", "unrecognized arguments: --exampels 3 (hf-xalign report --help"),
     ("card nowhere --repo me/model", "unrecognized arguments: --repo me/model (hf-xalign card --help"),
     ("push nowhere me/model --privat", "unrecognized arguments: --privat (hf-xalign push --help"),

@@ -175,7 +175,7 @@ def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tm
     for k, (lines, message) in enumerate(
         [
             (None, r"d0\.txt: cannot be read"),
-            ("the\tdie\nalone\n", r"d1\.txt, row 2: 'alone' has not two fields"),
+            ("the\tdie\nalone\n", r"d1\.txt, row 2: 'alone' does not have two fields"),
             ("foo\tbar\n", r"d2\.txt: none of 1 entries has its words in en and in de in the text"),
             ("die\tthe\nkatze\tcat\nhund\tdog\n", r"d3\.txt: of 3 entries 0 have both .*, and 3 if turned"),
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,23 +14,23 @@ from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_we
 from hf_xalign.modeling.limits import position_limit
 
 
-@pytest.mark.parametrize("family", sorted(CONFIGS))
-def test_save_load_round_trip(family, tmp_path):
-    for head in (True, False):
-        folder = tmp_path / str(head)
-        save_base(family, folder / "base", head=head)
-        model = load_encoder(str(folder / "base"))
-        first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        prefix, carried = carried_weights(model)
-        save_encoder(model, folder / "out", prefix, carried)
-        base, out = (load_file(folder / name / "model.safetensors") for name in ("base", "out"))
-        assert set(base) == set(out)
-        assert all(torch.equal(base[name], out[name]) for name in base)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(1)
-        load_weights(model, folder / "out", prefix)
-        assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
+def test_save_load_round_trip(subtests, tmp_path):
+    for family, head in product(CONFIGS, (True, False)):
+        with subtests.test(family, head=head):
+            folder = tmp_path / f"{family}-{head}"
+            save_base(family, folder / "base", head=head)
+            model = load_encoder(str(folder / "base"))
+            first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+            prefix, carried = carried_weights(model)
+            save_encoder(model, folder / "out", prefix, carried)
+            base, out = (load_file(folder / name / "model.safetensors") for name in ("base", "out"))
+            assert set(base) == set(out)
+            assert all(torch.equal(base[name], out[name]) for name in base)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(1)
+            load_weights(model, folder / "out", prefix)
+            assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_sharded_base(tmp_path):

@@ -19,23 +19,25 @@ from hf_xalign.modeling import feature_cache, feature_plan
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize(("block", "pooling"), [(16_384, "mean"), (3, "first"), (3, "last"), (3, "mean")])
-def test_every_word_of_every_row_by_a_slow_loop(block, pooling, tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_cache, "_BLOCK", block)
-    monkeypatch.setattr(feature_plan, "_ROWS", 5)
-    vectors, indexed = cache(tmp_path, needed=ALL, pooling=pooling, layers=(1, 2), batch_size=2)
-    model = make_encoder().eval()
-    pool = {"first": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(0)}[pooling]
-    for row in indexed:
-        for side in ("source", "target"):
-            ids = torch.tensor([row[f"{side}_ids"]])
-            with torch.no_grad():
-                states = model(input_ids=ids, output_hidden_states=True).hidden_states
-            spans = list(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True))
-            spans += [(0, 1), (ids.shape[1] - 1, ids.shape[1])]
-            expected = torch.stack([torch.stack([pool(states[n][0, a:b]) for n in (1, 2)]) for a, b in spans])
-            got = vectors.read(np.array(row[f"{side}_rows"]))
-            assert_rounding(got, expected, PASS)
+def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch):
+    for block, pooling in ((16_384, "mean"), (3, "first"), (3, "last"), (3, "mean")):
+        with subtests.test(f"{pooling} {block}"):
+            folder = tmp_path / f"{pooling} {block}"
+            monkeypatch.setattr(feature_cache, "_BLOCK", block)
+            monkeypatch.setattr(feature_plan, "_ROWS", 5)
+            vectors, indexed = cache(folder, needed=ALL, pooling=pooling, layers=(1, 2), batch_size=2)
+            model = make_encoder().eval()
+            pool = {"first": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(0)}[pooling]
+            for row in indexed:
+                for side in ("source", "target"):
+                    ids = torch.tensor([row[f"{side}_ids"]])
+                    with torch.no_grad():
+                        states = model(input_ids=ids, output_hidden_states=True).hidden_states
+                    spans = list(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True))
+                    spans += [(0, 1), (ids.shape[1] - 1, ids.shape[1])]
+                    expected = torch.stack([torch.stack([pool(states[n][0, a:b]) for n in (1, 2)]) for a, b in spans])
+                    got = vectors.read(np.array(row[f"{side}_rows"]))
+                    assert_rounding(got, expected, PASS)
 
 
 def test_each_sentence_once_over_both_sides(tmp_path):

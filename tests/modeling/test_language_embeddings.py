@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import torch
 from support.families import CONFIGS
 from transformers import AutoModel, AutoModelForMaskedLM, DebertaV2Config
@@ -45,37 +44,39 @@ def filled(number):
     return torch.full((4, 9), number)
 
 
-@pytest.mark.parametrize("family", WITH_TYPES)
-def test_nothing_changes_until_training_and_plain_transformers_loads_what_was_trained(family, tmp_path):
-    model = make(family)
-    before = hidden(model)
-    numbers = add_language_embeddings(model, CODES)
-    assert numbers == {"en": 0, "en-x-inv": 1, "de": 2} == language_ids(model.config)
-    assert len(type_rows(model)) == model.config.type_vocab_size == 3
-    for number in (None, *(filled(n) for n in numbers.values())):
-        assert torch.equal(hidden(model, number), before)
-    types = filled(1)
-    types[:, 5:] = 2
-    model.train()(**batch(), token_type_ids=types).last_hidden_state[:, 0].square().sum().backward()
-    grad = type_rows(model).grad
-    assert (grad[0] == 0).all() and grad[1].abs().sum() > 0 and grad[2].abs().sum() > 0
-    assert not torch.equal(grad[1], grad[2])
+def test_nothing_changes_until_training_and_plain_transformers_loads_what_was_trained(subtests, tmp_path):
+    for family in WITH_TYPES:
+        with subtests.test(family):
+            folder = tmp_path / family
+            model = make(family)
+            before = hidden(model)
+            numbers = add_language_embeddings(model, CODES)
+            assert numbers == {"en": 0, "en-x-inv": 1, "de": 2} == language_ids(model.config)
+            assert len(type_rows(model)) == model.config.type_vocab_size == 3
+            for number in (None, *(filled(n) for n in numbers.values())):
+                assert torch.equal(hidden(model, number), before)
+            types = filled(1)
+            types[:, 5:] = 2
+            model.train()(**batch(), token_type_ids=types).last_hidden_state[:, 0].square().sum().backward()
+            grad = type_rows(model).grad
+            assert (grad[0] == 0).all() and grad[1].abs().sum() > 0 and grad[2].abs().sum() > 0
+            assert not torch.equal(grad[1], grad[2])
 
-    model.eval()
-    with torch.no_grad():
-        type_rows(model).add_(torch.randn(type_rows(model).shape))
-    model.save_pretrained(tmp_path)
-    again, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    assert language_ids(again.config) == numbers
-    outputs = [hidden(again.eval(), filled(number)) for number in range(3)]
-    for number, output in enumerate(outputs):
-        assert torch.equal(output, hidden(model, filled(number)))
-    assert torch.equal(outputs[0], hidden(again))
-    # Of each token by itself, as a row of two languages has it.
-    outputs.append(hidden(again, types - 1))
-    for one, other in itertools.combinations(outputs, 2):
-        assert not torch.allclose(one, other, atol=1e-3)
+            model.eval()
+            with torch.no_grad():
+                type_rows(model).add_(torch.randn(type_rows(model).shape))
+            model.save_pretrained(folder)
+            again, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+            assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+            assert language_ids(again.config) == numbers
+            outputs = [hidden(again.eval(), filled(number)) for number in range(3)]
+            for number, output in enumerate(outputs):
+                assert torch.equal(output, hidden(model, filled(number)))
+            assert torch.equal(outputs[0], hidden(again))
+            # Of each token by itself, as a row of two languages has it.
+            outputs.append(hidden(again, types - 1))
+            for one, other in itertools.combinations(outputs, 2):
+                assert not torch.allclose(one, other, atol=1e-3)
 
 
 def test_a_language_that_is_there_keeps_its_row():

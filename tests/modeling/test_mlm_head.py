@@ -71,26 +71,28 @@ def test_equals_the_whole_model(family, tmp_path, monkeypatch, caplog):
             assert_rounding(parameter.grad, theirs[head.names[name][0]].grad, LOSS, scale, torch.float32)
 
 
-@pytest.mark.parametrize("family", sorted(CONFIGS))
-def test_a_new_head(family, tmp_path, caplog):
-    save_base(family, tmp_path, head=False)
-    encoder = load_encoder(str(tmp_path))
-    torch.manual_seed(1)
-    head = mlm_head(encoder)
-    assert "has no pre-trained MLM head: a new one" in caplog.text
-    weights = head.state_dict()
-    assert all(tensor.isfinite().all() and tensor.device.type == "cpu" for tensor in weights.values())
-    theirs = AutoModelForMaskedLM.from_config(encoder.config).get_parameter(head.names["dense.weight"][0])
-    assert 0.75 * theirs.std() < weights["dense.weight"].std() < 1.33 * theirs.std()
-    assert (weights["norm.weight"] == 1).all() and (weights["bias"] == 0).all()
-    if "dense.bias" in weights:
-        assert (weights["dense.bias"] == 0).all()
-    torch.manual_seed(1)
-    again = mlm_head(encoder).state_dict()
-    assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
-    input_ids, mask, labels, positions = batch()
-    our_loss(encoder, head, input_ids, mask, labels, positions).backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in head.parameters())
+def test_a_new_head(subtests, tmp_path, caplog):
+    for family in CONFIGS:
+        with subtests.test(family):
+            folder = tmp_path / family
+            save_base(family, folder, head=False)
+            encoder = load_encoder(str(folder))
+            torch.manual_seed(1)
+            head = mlm_head(encoder)
+            assert "has no pre-trained MLM head: a new one" in caplog.text
+            weights = head.state_dict()
+            assert all(tensor.isfinite().all() and tensor.device.type == "cpu" for tensor in weights.values())
+            theirs = AutoModelForMaskedLM.from_config(encoder.config).get_parameter(head.names["dense.weight"][0])
+            assert 0.75 * theirs.std() < weights["dense.weight"].std() < 1.33 * theirs.std()
+            assert (weights["norm.weight"] == 1).all() and (weights["bias"] == 0).all()
+            if "dense.bias" in weights:
+                assert (weights["dense.bias"] == 0).all()
+            torch.manual_seed(1)
+            again = mlm_head(encoder).state_dict()
+            assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
+            input_ids, mask, labels, positions = batch()
+            our_loss(encoder, head, input_ids, mask, labels, positions).backward()
+            assert all(parameter.grad.abs().sum() > 0 for parameter in head.parameters())
 
 
 def test_a_new_bias_starts_from_counts(tmp_path):
@@ -110,24 +112,26 @@ def test_a_new_bias_starts_from_counts(tmp_path):
             assert_rounding(head.bias.exp(), shares, operations=8)
 
 
-@pytest.mark.parametrize(("family", "had_head"), [("bert", False), ("distilbert", True), ("xlm-roberta", False)])
-def test_the_trained_head_is_saved(family, had_head, tmp_path):
-    save_base(family, tmp_path / "base", head=had_head)
-    encoder = load_encoder(str(tmp_path / "base"))
-    head = mlm_head(encoder)
-    with torch.no_grad():
-        for parameter in [*encoder.parameters(), *head.parameters()]:
-            parameter.add_(0.01 * torch.randn_like(parameter))
-    prefix, carried = carried_weights(encoder)
-    save_encoder(encoder, tmp_path / "out", prefix, head.put_into(carried))
-    whole, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not report["missing_keys"]
-    input_ids, mask, labels, positions = batch()
-    expected = whole.eval().double()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
-    again = load_encoder(str(tmp_path / "out"))
-    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), encoder.parameters(), strict=True))
-    loss = our_loss(encoder.eval().double(), head.double(), input_ids, mask, labels, positions)
-    assert_rounding(loss, expected, LOSS)
+def test_the_trained_head_is_saved(subtests, tmp_path):
+    for family, had_head in (("bert", False), ("distilbert", True), ("xlm-roberta", False)):
+        with subtests.test(family):
+            folder = tmp_path / family
+            save_base(family, folder / "base", head=had_head)
+            encoder = load_encoder(str(folder / "base"))
+            head = mlm_head(encoder)
+            with torch.no_grad():
+                for parameter in [*encoder.parameters(), *head.parameters()]:
+                    parameter.add_(0.01 * torch.randn_like(parameter))
+            prefix, carried = carried_weights(encoder)
+            save_encoder(encoder, folder / "out", prefix, head.put_into(carried))
+            whole, report = AutoModelForMaskedLM.from_pretrained(folder / "out", output_loading_info=True)
+            assert not report["missing_keys"]
+            input_ids, mask, labels, positions = batch()
+            expected = whole.eval().double()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
+            again = load_encoder(str(folder / "out"))
+            assert all(torch.equal(a, b) for a, b in zip(again.parameters(), encoder.parameters(), strict=True))
+            loss = our_loss(encoder.eval().double(), head.double(), input_ids, mask, labels, positions)
+            assert_rounding(loss, expected, LOSS)
 
 
 def test_a_checkpoint_in_half_precision(tmp_path):

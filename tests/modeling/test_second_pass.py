@@ -18,20 +18,21 @@ def inputs(rows, width, seed=0):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("family", CONFIGS)
-def test_both_are_as_they_would_be_alone(family, float64):
-    for head in (AutoModelForTokenClassification, AutoModelForQuestionAnswering):
-        torch.manual_seed(0)
-        model = head.from_config(CONFIGS[family]()).eval()
-        task, pairs = inputs(3, 4), inputs(2, 9, seed=1)
-        with second_pass(model, pairs, seed=0) as states:
-            output = model(**task)
-        alone = model.base_model(**pairs, output_hidden_states=True).hidden_states
-        for key, value in model(**task).items():
-            assert_rounding(output[key], value, PASS)
-        assert len(states) == 1 and len(states[0]) == len(alone)
-        for one, other in zip(states[0], alone, strict=True):
-            assert_rounding(one, other, PASS)
+def test_both_are_as_they_would_be_alone(subtests, float64):
+    for family in CONFIGS:
+        with subtests.test(family):
+            for head in (AutoModelForTokenClassification, AutoModelForQuestionAnswering):
+                torch.manual_seed(0)
+                model = head.from_config(CONFIGS[family]()).eval()
+                task, pairs = inputs(3, 4), inputs(2, 9, seed=1)
+                with second_pass(model, pairs, seed=0) as states:
+                    output = model(**task)
+                alone = model.base_model(**pairs, output_hidden_states=True).hidden_states
+                for key, value in model(**task).items():
+                    assert_rounding(output[key], value, PASS)
+                assert len(states) == 1 and len(states[0]) == len(alone)
+                for one, other in zip(states[0], alone, strict=True):
+                    assert_rounding(one, other, PASS)
 
 
 def test_dropout_of_what_follows_does_not_move():

@@ -70,23 +70,28 @@ def test_vectors_are_ours(tmp_path):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("family", sorted(CONFIGS))
-def test_published_checkpoints(family, tmp_path):
-    save_base(family, tmp_path / "base")
-    model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.01)
-    save_sentence_transformer(model, tokenizer, tmp_path / "out")
-    assert_rounding(vectors_by_hand(tmp_path / "out"), ours(model, tokenizer), POOLED)
-    saved = load_file(tmp_path / "out" / "model.safetensors")
-    base = load_file(tmp_path / "base" / "model.safetensors")
-    extra = set(saved) - set(model.state_dict())
-    assert extra == ({"pooler.dense.weight", "pooler.dense.bias"} if family == "bert" else set())
-    assert all(torch.equal(saved[name], base[f"bert.{name}"]) for name in extra)
-    assert read(tmp_path / "out" / "config.json")["architectures"] == [type(model).__name__]
-    limit = 64 if family not in ("roberta", "xlm-roberta") else min(64, 80 - model.config.pad_token_id - 1)
-    assert read(tmp_path / "out" / "sentence_bert_config.json") == {"max_seq_length": limit, "do_lower_case": False}
+def test_published_checkpoints(subtests, tmp_path):
+    for family in CONFIGS:
+        with subtests.test(family):
+            folder = tmp_path / family
+            save_base(family, folder / "base")
+            model, tokenizer = load_encoder(str(folder / "base")), make_tokenizer()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(0.01)
+            save_sentence_transformer(model, tokenizer, folder / "out")
+            assert_rounding(vectors_by_hand(folder / "out"), ours(model, tokenizer), POOLED)
+            saved = load_file(folder / "out" / "model.safetensors")
+            base = load_file(folder / "base" / "model.safetensors")
+            extra = set(saved) - set(model.state_dict())
+            assert extra == ({"pooler.dense.weight", "pooler.dense.bias"} if family == "bert" else set())
+            assert all(torch.equal(saved[name], base[f"bert.{name}"]) for name in extra)
+            assert read(folder / "out" / "config.json")["architectures"] == [type(model).__name__]
+            limit = 64 if family not in ("roberta", "xlm-roberta") else min(64, 80 - model.config.pad_token_id - 1)
+            assert read(folder / "out" / "sentence_bert_config.json") == {
+                "max_seq_length": limit,
+                "do_lower_case": False,
+            }
 
 
 @pytest.mark.numeric

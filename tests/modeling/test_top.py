@@ -32,24 +32,27 @@ def test_linear(float64):
             assert_rounding(out[row, word], expected, operations=2 * 5 + 1, scale=5 * vectors.abs().max().item())
 
 
-@pytest.mark.parametrize("identity", [True, False])
-def test_rotation_stays_orthogonal(identity, float64):
-    torch.manual_seed(0)
-    rotation = Rotation(12, identity=identity)
-    optimizer = torch.optim.Adam(rotation.parameters(), lr=0.05)
-    x, wanted = torch.randn(40, 12), torch.randn(40, 12)
-    start = rotation.matrix().detach()
-    for _ in range(100):
-        loss = (rotation(x) - wanted).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    matrix = rotation.matrix()
-    assert (matrix - start).abs().max() > 0.1
-    # Elimination in 12 rows, at most 2 additions and products each, and a product of 12 rows.
-    scale = 1 + rotation.skew.abs().sum(1).max().item()
-    assert_rounding(matrix @ matrix.T, torch.eye(12), 12 * 12 * 2 + 2 * 12, scale)
-    assert_rounding(rotation(x).norm(dim=1), x.norm(dim=1), 12 * 12 * 2 + 4 * 12, scale * x.norm(dim=1).max().item())
+def test_rotation_stays_orthogonal(subtests, float64):
+    for identity in (True, False):
+        with subtests.test(str(identity)):
+            torch.manual_seed(0)
+            rotation = Rotation(12, identity=identity)
+            optimizer = torch.optim.Adam(rotation.parameters(), lr=0.05)
+            x, wanted = torch.randn(40, 12), torch.randn(40, 12)
+            start = rotation.matrix().detach()
+            for _ in range(100):
+                loss = (rotation(x) - wanted).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            matrix = rotation.matrix()
+            assert (matrix - start).abs().max() > 0.1
+            # Elimination in 12 rows, at most 2 additions and products each, and a product of 12 rows.
+            scale = 1 + rotation.skew.abs().sum(1).max().item()
+            assert_rounding(matrix @ matrix.T, torch.eye(12), 12 * 12 * 2 + 2 * 12, scale)
+            assert_rounding(
+                rotation(x).norm(dim=1), x.norm(dim=1), 12 * 12 * 2 + 4 * 12, scale * x.norm(dim=1).max().item()
+            )
 
 
 def test_rotation_under_autocast_and_in_bfloat16():
@@ -89,21 +92,22 @@ def transformer(**settings):
 
 
 # PyTorch's fused layer in inference is another code path than that of training.
-@pytest.mark.parametrize(("identity", "training"), [(True, True), (True, False), (False, True), (False, False)])
-def test_transformer_sees_its_own_sentence_only(identity, training, float64):
-    top = transformer(identity=identity).train(training)
-    if identity:
-        torch.nn.init.normal_(top.gate)
-    vectors, lengths = torch.randn(3, 5, 16), [5, 2, 0]
-    mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
-    with torch.set_grad_enabled(training):
-        out = top(vectors, mask)
-        for row, length in enumerate(lengths[:2]):
-            alone = top.layer(vectors[row : row + 1, :length])[0]
-            x = vectors[row, :length]
-            assert_rounding(out[row, :length], x + top.gate * (alone - x) if identity else alone, PASS)
-    assert out.isfinite().all()
-    assert not torch.allclose(out[0], transformer(context=False)(vectors)[0])
+def test_transformer_sees_its_own_sentence_only(subtests, float64):
+    for identity, training in product((True, False), repeat=2):
+        with subtests.test(f"{identity} {training}"):
+            top = transformer(identity=identity).train(training)
+            if identity:
+                torch.nn.init.normal_(top.gate)
+            vectors, lengths = torch.randn(3, 5, 16), [5, 2, 0]
+            mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
+            with torch.set_grad_enabled(training):
+                out = top(vectors, mask)
+                for row, length in enumerate(lengths[:2]):
+                    alone = top.layer(vectors[row : row + 1, :length])[0]
+                    x = vectors[row, :length]
+                    assert_rounding(out[row, :length], x + top.gate * (alone - x) if identity else alone, PASS)
+            assert out.isfinite().all()
+            assert not torch.allclose(out[0], transformer(context=False)(vectors)[0])
 
 
 def test_transformer_without_context_sees_one_vector(float64):
@@ -114,31 +118,29 @@ def test_transformer_without_context_sees_one_vector(float64):
         assert_rounding(out[row, word], top.layer(vectors[row, word].view(1, 1, 16))[0, 0], PASS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "pooling"),
-    [
+def test_word_spans_are_the_module_over_word_vectors(subtests, float64):
+    for kind, pooling in (
         ("linear", "first"),
         ("rotation", "mean"),
         ("languages", "last"),
         ("transformer", "mean"),
         ("no context", "first"),
-    ],
-)
-def test_word_spans_are_the_module_over_word_vectors(kind, pooling, float64):
-    model = adapt(make_base(), kind, "random", pooling=pooling)
-    words = states(model, word_spans=SPANS)
-    with model.disable_adapter():
-        hidden = states(model)
-        frozen = states(model, word_spans=SPANS)
-    assert_rounding(frozen, pooled_by_hand(hidden, SPANS, pooling), PASS)
-    assert words.shape == (3, 3, 16) and words.isfinite().all()
-    module = model.base_model.model.xalign.xalign_top["default"]
-    for row in range(2):
-        expected = module(frozen[row : row + 1][:, MASK[row]], None, torch.tensor([1]))
-        assert_rounding(words[row][MASK[row]], expected[0], PASS)
-    with torch.no_grad():
-        given = model(word_vectors=frozen, word_mask=MASK).last_hidden_state
-    assert_rounding(given[MASK], words[MASK], PASS)
+    ):
+        with subtests.test(kind):
+            model = adapt(make_base(), kind, "random", pooling=pooling)
+            words = states(model, word_spans=SPANS)
+            with model.disable_adapter():
+                hidden = states(model)
+                frozen = states(model, word_spans=SPANS)
+            assert_rounding(frozen, pooled_by_hand(hidden, SPANS, pooling), PASS)
+            assert words.shape == (3, 3, 16) and words.isfinite().all()
+            module = model.base_model.model.xalign.xalign_top["default"]
+            for row in range(2):
+                expected = module(frozen[row : row + 1][:, MASK[row]], None, torch.tensor([1]))
+                assert_rounding(words[row][MASK[row]], expected[0], PASS)
+            with torch.no_grad():
+                given = model(word_vectors=frozen, word_mask=MASK).last_hidden_state
+            assert_rounding(given[MASK], words[MASK], PASS)
 
 
 def test_word_spans_with_modules_inside_and_nothing_on_top(float64):
@@ -155,13 +157,14 @@ def test_word_spans_with_modules_inside_and_nothing_on_top(float64):
     assert_rounding(states(model, word_spans=SPANS), pooled_by_hand(states(model), SPANS, "mean"), PASS)
 
 
-@pytest.mark.parametrize("family", ["bert", "deberta-v2", "modernbert", "distilbert"])
-def test_word_spans_in_all_forms_of_output(family):
-    model = adapt(make_base(family), "linear", "random")
-    words = states(model, word_spans=SPANS)
-    with torch.no_grad():
-        assert torch.equal(model(**TEXT, word_spans=SPANS, return_dict=False)[0], words)
-        assert states(model).shape == (3, 9, 16)  # nothing of the last call is left
+def test_word_spans_in_all_forms_of_output(subtests):
+    for family in ("bert", "deberta-v2", "modernbert", "distilbert"):
+        with subtests.test(family):
+            model = adapt(make_base(family), "linear", "random")
+            words = states(model, word_spans=SPANS)
+            with torch.no_grad():
+                assert torch.equal(model(**TEXT, word_spans=SPANS, return_dict=False)[0], words)
+                assert states(model).shape == (3, 9, 16)  # nothing of the last call is left
 
 
 def test_padding_of_the_plain_forward(float64):

@@ -58,27 +58,28 @@ def test_start_off_and_training(family, kind, float64):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("family", CONFIGS)
-def test_what_comes_after_the_layers_sees_aligned_states(family, float64):
-    model = adapt(make_base(family), "linear", "random")
-    aligned = states(model)
-    with torch.no_grad():
-        output = model(**TEXT, output_hidden_states=True)
-        assert torch.equal(output.hidden_states[-1], aligned)
-        selected = model(**TEXT, output_hidden_states=[0])
-        assert torch.equal(selected.last_hidden_state, aligned)
-        assert torch.equal(selected.hidden_states[0], output.hidden_states[0])
-        plain = model(**TEXT, return_dict=False, output_hidden_states=True)
-        assert torch.equal(plain[0], aligned)
-        assert torch.equal(next(part for part in plain if isinstance(part, tuple))[-1], aligned)
-        assert torch.equal(model.base_model(TEXT["input_ids"], TEXT["attention_mask"])[0], aligned)
-        embeds = model.get_input_embeddings()(TEXT["input_ids"])
-        given = model(inputs_embeds=embeds, attention_mask=TEXT["attention_mask"]).last_hidden_state
-        assert_rounding(given, aligned, PASS)
-        if family == "bert":
-            assert torch.equal(output.pooler_output, model.base_model.model.pooler(output.last_hidden_state))
-    with torch.inference_mode():
-        assert torch.equal(model(**TEXT).last_hidden_state, aligned)
+def test_what_comes_after_the_layers_sees_aligned_states(subtests, float64):
+    for family in CONFIGS:
+        with subtests.test(family):
+            model = adapt(make_base(family), "linear", "random")
+            aligned = states(model)
+            with torch.no_grad():
+                output = model(**TEXT, output_hidden_states=True)
+                assert torch.equal(output.hidden_states[-1], aligned)
+                selected = model(**TEXT, output_hidden_states=[0])
+                assert torch.equal(selected.last_hidden_state, aligned)
+                assert torch.equal(selected.hidden_states[0], output.hidden_states[0])
+                plain = model(**TEXT, return_dict=False, output_hidden_states=True)
+                assert torch.equal(plain[0], aligned)
+                assert torch.equal(next(part for part in plain if isinstance(part, tuple))[-1], aligned)
+                assert torch.equal(model.base_model(TEXT["input_ids"], TEXT["attention_mask"])[0], aligned)
+                embeds = model.get_input_embeddings()(TEXT["input_ids"])
+                given = model(inputs_embeds=embeds, attention_mask=TEXT["attention_mask"]).last_hidden_state
+                assert_rounding(given, aligned, PASS)
+                if family == "bert":
+                    assert torch.equal(output.pooler_output, model.base_model.model.pooler(output.last_hidden_state))
+            with torch.inference_mode():
+                assert torch.equal(model(**TEXT).last_hidden_state, aligned)
 
 
 def bert_layer(layer, hidden, mask, inside):
@@ -121,18 +122,19 @@ def after(flow):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("flow", ["pfeiffer", "houlsby", "adapterhub"])
-def test_flow_in_a_layer(flow, float64):
-    model = adapt(make_base("bert"), "houlsby", "random", adapters=flow)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "xalign_" in name:  # the published N(0, 0.02) would hide a wrong place
-                parameter.normal_(std=0.5)
-        bert = model.base_model.model
-        hidden = bert.embeddings(TEXT["input_ids"])
-        for layer in bert.encoder.layer:
-            hidden = bert_layer(layer, hidden, TEXT["attention_mask"], after(flow))
-    assert_rounding(states(model), hidden, 2 * PASS)
+def test_flow_in_a_layer(subtests, float64):
+    for flow in ("pfeiffer", "houlsby", "adapterhub"):
+        with subtests.test(flow):
+            model = adapt(make_base("bert"), "houlsby", "random", adapters=flow)
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "xalign_" in name:  # the published N(0, 0.02) would hide a wrong place
+                        parameter.normal_(std=0.5)
+                bert = model.base_model.model
+                hidden = bert.embeddings(TEXT["input_ids"])
+                for layer in bert.encoder.layer:
+                    hidden = bert_layer(layer, hidden, TEXT["attention_mask"], after(flow))
+            assert_rounding(states(model), hidden, 2 * PASS)
 
 
 @pytest.mark.numeric
@@ -148,25 +150,28 @@ def test_two_active_adapters_add_up_in_adapterhubs_flow(float64):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("family", [family for family in CONFIGS if family != "albert"])  # which cannot
-def test_gradient_checkpointing_changes_no_gradient(family, float64):
-    found = []
-    for checkpointed in (False, True):
-        model = adapt(make_base(family), "pfeiffer transformer", "random").train()
-        torch.manual_seed(5)
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-        if checkpointed:
-            model.base_model.model.activation_checkpointing_enable()
-            model.enable_input_require_grads()
-        model(**TEXT).last_hidden_state.square().sum().backward()
-        found.append({name: parameter.grad for name, parameter in model.named_parameters() if parameter.requires_grad})
-    plain, again = found
-    assert plain and plain.keys() == again.keys()
-    scale = max(gradient.abs().max().item() for gradient in plain.values())
-    for name in plain:
-        assert_rounding(again[name], plain[name], 2 * BACKWARD, scale)
+def test_gradient_checkpointing_changes_no_gradient(subtests, float64):
+    for family in [name for name in CONFIGS if name != "albert"]:
+        with subtests.test(family):
+            found = []
+            for checkpointed in (False, True):
+                model = adapt(make_base(family), "pfeiffer transformer", "random").train()
+                torch.manual_seed(5)
+                for module in model.modules():
+                    if isinstance(module, torch.nn.Dropout):
+                        module.p = 0.0
+                if checkpointed:
+                    model.base_model.model.activation_checkpointing_enable()
+                    model.enable_input_require_grads()
+                model(**TEXT).last_hidden_state.square().sum().backward()
+                found.append(
+                    {name: parameter.grad for name, parameter in model.named_parameters() if parameter.requires_grad}
+                )
+            plain, again = found
+            assert plain and plain.keys() == again.keys()
+            scale = max(gradient.abs().max().item() for gradient in plain.values())
+            for name in plain:
+                assert_rounding(again[name], plain[name], 2 * BACKWARD, scale)
 
 
 def test_precisions_and_modes_of_new_modules():

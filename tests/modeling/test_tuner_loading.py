@@ -158,37 +158,39 @@ def test_deleting_where_adapters_sit_in_different_places():
     assert (states(model) - states(make_base())).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["linear", "pfeiffer transformer", "houlsby", "adapterhub linear"])
-def test_unload_gives_the_plain_encoder_back(kind):
-    for auto_class in (AutoModel, AutoModelForSequenceClassification):
-        plain, base = make_base(auto_class=auto_class), make_base(auto_class=auto_class)
-        unloaded = get_peft_model(base, make_config(kind, "random")).unload()
-        assert unloaded is base and list(unloaded.state_dict()) == list(plain.state_dict())
-        assert vars(unloaded).keys() == vars(plain).keys()
-        for name, module in unloaded.named_modules():
-            like = plain.get_submodule(name)
-            assert len(module._forward_hooks) == len(like._forward_hooks)
-            assert len(module._forward_pre_hooks) == len(like._forward_pre_hooks)
-        with torch.no_grad():
-            assert torch.equal(unloaded(**TEXT)[0], plain(**TEXT)[0])
+def test_unload_gives_the_plain_encoder_back(subtests):
+    for kind in ("linear", "pfeiffer transformer", "houlsby", "adapterhub linear"):
+        with subtests.test(kind):
+            for auto_class in (AutoModel, AutoModelForSequenceClassification):
+                plain, base = make_base(auto_class=auto_class), make_base(auto_class=auto_class)
+                unloaded = get_peft_model(base, make_config(kind, "random")).unload()
+                assert unloaded is base and list(unloaded.state_dict()) == list(plain.state_dict())
+                assert vars(unloaded).keys() == vars(plain).keys()
+                for name, module in unloaded.named_modules():
+                    like = plain.get_submodule(name)
+                    assert len(module._forward_hooks) == len(like._forward_hooks)
+                    assert len(module._forward_pre_hooks) == len(like._forward_pre_hooks)
+                with torch.no_grad():
+                    assert torch.equal(unloaded(**TEXT)[0], plain(**TEXT)[0])
 
 
-@pytest.mark.parametrize("kind", ["languages", "pfeiffer transformer", "houlsby"])
-def test_deepcopy_is_independent(kind):
-    model = adapt(make_base(), kind, "random")
-    before, words = states(model), states(model, word_spans=SPANS)
-    other = copy.deepcopy(model)
-    assert torch.equal(states(other), before)
-    with torch.no_grad():
-        for name, parameter in other.named_parameters():
-            if "xalign_" in name:
-                parameter.zero_()
-    assert not torch.equal(states(other), before)
-    if kind == "languages":
-        set_language(other, "en")
-    assert torch.equal(states(model), before) and torch.equal(states(model, word_spans=SPANS), words)
-    assert torch.equal(states(other.unload()), states(make_base()))
-    assert torch.equal(states(model), before)
+def test_deepcopy_is_independent(subtests):
+    for kind in ("languages", "pfeiffer transformer", "houlsby"):
+        with subtests.test(kind):
+            model = adapt(make_base(), kind, "random")
+            before, words = states(model), states(model, word_spans=SPANS)
+            other = copy.deepcopy(model)
+            assert torch.equal(states(other), before)
+            with torch.no_grad():
+                for name, parameter in other.named_parameters():
+                    if "xalign_" in name:
+                        parameter.zero_()
+            assert not torch.equal(states(other), before)
+            if kind == "languages":
+                set_language(other, "en")
+            assert torch.equal(states(model), before) and torch.equal(states(model, word_spans=SPANS), words)
+            assert torch.equal(states(other.unload()), states(make_base()))
+            assert torch.equal(states(model), before)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def tmx(*segments):
 
 
 PAIR = '{"source": "a", "target": "b"}\n'
+CODES = '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n'
 FILES = {
     r"p\.tsv, row 2: empty source side.*on_empty='drop'": ("p.tsv", "a\tb\n \tc\n"),
     r"p\.tsv, row 2: empty target side": ("p.tsv", "a\tb\nc\t\n"),
@@ -124,10 +125,7 @@ FILES = {
     r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
     r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
     r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
-    "row 2: no columns 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": (
-        "p.jsonl",
-        '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n',
-    ),
+    "row 2: no columns 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": ("p.jsonl", CODES),
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, row 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
     r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
@@ -157,6 +155,9 @@ def test_parallel_files(tmp_path):
         Dataset.from_dict({"id": [1], "deutsch": ["a"], "englisch": ["b"]}).to_parquet(folder / "p.parquet")
         return german(folder / "p.parquet")
 
+    def misspelt(path):
+        return german(path.with_name("corpsu.jsonl"))
+
     refused({message: in_file(name, text, german) for message, (name, text) in FILES.items()}, tmp_path)
     (tmp_path / "others").mkdir()
     table = {
@@ -168,9 +169,7 @@ def test_parallel_files(tmp_path):
         r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
         r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),
-        r"corpsu\.jsonl: no such file; did you mean .*corpus\.jsonl\?": in_file(
-            "corpus.jsonl", "{}", lambda path: german(path.with_name("corpsu.jsonl"))
-        ),
+        r"corpsu\.jsonl: no such file; did you mean .*corpus\.jsonl\?": in_file("corpus.jsonl", "{}", misspelt),
         "nor a folder": lambda folder: german(folder / "nowhere" / "corpus.jsonl"),
         "is a folder": german,
     }
@@ -197,9 +196,7 @@ def test_parallel_sources(monkeypatch):
     }
     refused(table)
     for message, found in {
-        "owner/name: no columns 'de' and 'en'.*'german', 'audio'": Dataset.from_dict(
-            {"german": ["a"], "audio": [[0]]}
-        ),
+        "owner/name: no columns 'de' and 'en'.*'german', 'audio'": Dataset.from_dict({"german": [], "audio": []}),
         "owner/name: no such file, and no such dataset": datasets.exceptions.DatasetNotFoundError("gone"),
         'owner/name: Unknown split "dev"': ValueError('Unknown split "dev". Should be one of [train].'),
     }.items():

@@ -18,11 +18,11 @@ from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_
 from hf_xalign.modeling.feature_cache import CachedVectors
 
 
-def make_row(ids, spans, links, lang, stored):
-    """Return an encoded pair; ids, word spans and rows of stored vectors are (source, target) each."""
+def make_row(ids, spans, links, lang):
+    """Return an encoded pair; ids and word spans are (source, target) each."""
     row = {"links": links, "source_lang": lang}
-    for side, own, words, rows in zip(SIDES, ids, spans, stored, strict=True):
-        row |= {f"{side}_ids": own, f"{side}_rows": rows}
+    for side, own, words in zip(SIDES, ids, spans, strict=True):
+        row[f"{side}_ids"] = own
         row |= {f"{side}_{end}": list(places) for end, places in zip(("starts", "ends"), zip(*words), strict=True)}
     return row
 
@@ -30,21 +30,11 @@ def make_row(ids, spans, links, lang, stored):
 # Truncation cut the last source word of the first pair and a word inside the target of the second.
 CUT = (0, 0)
 ROWS = [
-    make_row(
-        ([2, 10, 11, 12, 3], [2, 20, 21, 3]),
-        ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]),
-        [[0, 1], [1, 0]],
-        "de",
-        ([10, 11, -1, 12, 13], [14, 15, 16, 17]),
-    ),
-    make_row(
-        ([2, 13, 3], [2, 22, 23, 24, 25, 3]),
-        ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]),
-        [[0, 3]],
-        "nl",
-        ([18, 19, 20], [21, 22, -1, 23, 24, 25]),
-    ),
+    make_row(([2, 10, 11, 12, 3], [2, 20, 21, 3]), ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]), [[0, 1], [1, 0]], "de"),
+    make_row(([2, 13, 3], [2, 22, 23, 24, 25, 3]), ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]), [[0, 3]], "nl"),
 ]
+for row, *stored in zip(ROWS, ([10, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
+    row["source_rows"], row["target_rows"] = stored
 NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
 NUMBERS = {"en": 0, "de": 1, "nl": 2}
 SPECIAL = {"words": [], "cls": ["cls"], "cls_sep": ["cls", "sep"], "all": ["cls", "sep"]}

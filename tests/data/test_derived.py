@@ -14,22 +14,12 @@ from hf_xalign.data.transliteration import LETTERS, Alphabet, is_shared
 from hf_xalign.data.treebank import Tree
 from hf_xalign.data.word_order import HEAD, WordOrder
 
-TEXT = [
-    "The cat sees the dog . It runs !",
-    "no mark here",
-    "",
-    "Stop .",
-    "a \" quoted ' word , and Ünïcode ½ ?",
-    "the very same words come once more in a longer row of words .",
-] * 3
+TEXT = ["The cat sees the dog . It runs !", "no mark here", "", "Stop .", "a \" quoted ' word , and Ünïcode ½ ?"]
+TEXT = [*TEXT, "the very same words come once more in a longer row of words ."] * 3
 WORDS = [text.split() for text in TEXT]
 ALPHABET = Alphabet.of(TEXT)
-TREE = Tree(
-    ["the", "big", "house", "burns", "."],
-    ["DET", "ADJ", "NOUN", "VERB", "PUNCT"],
-    [3, 3, 4, 0, 4],
-    ["det", "amod", "nsubj", "root", "punct"],
-)
+RELATIONS = ["det", "amod", "nsubj", "root", "punct"]
+TREE = Tree(["the", "big", "house", "burns", "."], ["DET", "ADJ", "NOUN", "VERB", "PUNCT"], [3, 3, 4, 0, 4], RELATIONS)
 ALWAYS_AFTER = WordOrder({"NOUN": {HEAD: {"amod": 10**9}}, "VERB": {"punct": {HEAD: 10**9, "nsubj": 10**9}}})
 
 
@@ -72,6 +62,9 @@ def test_letters_are_a_bijection_and_plain_text():
     everything = "".join(map(chr, LETTERS))
     assert {unicodedata.category(c) for c in everything} == {"Lo"}
     assert all(unicodedata.normalize(form, everything) == everything for form in ("NFC", "NFKC", "NFD", "NFKD"))
+    assert Alphabet.of(["b▁a b"]).characters == "ab"
+    kept = language("transliteration", on_unknown="keep").spell("zoo")
+    assert kept[0] == "z" and ALPHABET.restore(kept) == "zoo"
     assert everything.lower() == everything and len(everything.split()) == 1
 
 
@@ -118,12 +111,6 @@ def test_saved_and_loaded_with_the_same_fingerprint(tmp_path):
     assert Hasher.hash(language("inversion", seed=1)) != Hasher.hash(language("inversion", seed=2))
 
 
-def test_alphabets_and_unknown_characters():
-    kept = language("transliteration", on_unknown="keep").spell("zoo")
-    assert kept[0] == "z" and ALPHABET.restore(kept) == "zoo"
-    assert Alphabet.of(["b▁a b"]).characters == "ab"
-
-
 def loop_spans(labels):
     """`{(word indices): type}` of the spans of BIO labels, an I after nothing of its type being a B."""
     spans, open_span = [], None
@@ -143,6 +130,8 @@ def test_spans_stay_spans_when_reversed():
     reverse = list(range(len(labels)))[::-1]
     moved = move_spans(labels, reverse)
     assert moved == ["B-LOC", "O", "B-PER", "B-LOC", "I-LOC", "O", "B-PER", "B-PER", "I-PER"]
+    torn = move_spans(["B-X", "I-X", "I-X", "O", "B-X"], [2, 0, 3, 1, 4])
+    assert torn == ["B-X", "I-X", "O", "B-X", "B-X"]
     draw = random.Random(1)
     for _ in range(200):
         labels = [draw.choice(["O", "B-X", "I-X", "B-Y", "I-Y"]) for _ in range(draw.randrange(12))]
@@ -153,10 +142,6 @@ def test_spans_stay_spans_when_reversed():
         assert all(
             label == "O" or label[0] == "B" or (i and found[i - 1][2:] == label[2:]) for i, label in enumerate(found)
         )
-
-
-def test_spans_torn_apart_become_several():
-    assert move_spans(["B-X", "I-X", "I-X", "O", "B-X"], [2, 0, 3, 1, 4]) == ["B-X", "I-X", "O", "B-X", "B-X"]
 
 
 def test_labels_move_with_their_words():
@@ -204,8 +189,6 @@ def test_trees_come_with_the_rows():
     found = DerivedLanguage("en", ("syntax",), word_order=ALWAYS_AFTER)
     moved = derive(rows, found, "tokens", labels="upos")
     assert moved.column_names == ["tokens", "upos"]
-    assert moved[0] == {
-        "tokens": ["the", "house", "big", "burns", "."],
-        "upos": ["DET", "NOUN", "ADJ", "VERB", "PUNCT"],
-    }
+    upos = ["DET", "NOUN", "ADJ", "VERB", "PUNCT"]
+    assert moved[0] == {"tokens": ["the", "house", "big", "burns", "."], "upos": upos}
     assert derive_pairs(rows, found, "tokens")[0]["links"] == [[0, 0], [1, 2], [2, 1], [3, 3], [4, 4]]

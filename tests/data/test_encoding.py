@@ -58,7 +58,7 @@ def test_byte_level_words_keep_their_blank():
 
 
 def slow_pair(row, tokenizer, limit):
-    """Return the sentences' ids, the kept links, and their words as token ids, with one call of the tokenizer a word."""
+    """Return the sentences' ids, the kept links and their words as token ids, one call of the tokenizer a word."""
     sides = [
         [tokenizer(word, add_special_tokens=False).input_ids for word in row[f"{side}_words"]]
         for side in ("source", "target")

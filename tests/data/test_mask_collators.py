@@ -136,6 +136,9 @@ def test_ppa_batches_against_loops():
             collator.set_epoch(epoch)
             for part in (rows, rows[20:23]):
                 assert_batch(collator(part), slow_ppa(part, epoch=epoch, **options))
+    no_mask = make_tokenizer()
+    no_mask.mask_token = None
+    assert_batch(make_ppa(no_mask, words="none")(rows), slow_ppa(rows, words="none"))
     collator = make_ppa(make_two_separator_tokenizer(), seed=5)
     assert_batch(collator(rows), slow_ppa(rows, between=(3, 3), seed=5))
     alone = {
@@ -149,12 +152,6 @@ def test_ppa_batches_against_loops():
 def test_either_side_is_the_query_as_often():
     turned = make_ppa(words="none")(make_pairs(2000))["query_is_target"]
     assert abs(turned.sum() - 1000) < 4 * 500**0.5
-
-
-def test_ppa_without_words_needs_no_mask_token():
-    tokenizer = make_tokenizer()
-    tokenizer.mask_token = None
-    assert_batch(make_ppa(tokenizer, words="none")(make_pairs(3)), slow_ppa(make_pairs(3), words="none"))
 
 
 # ---- Dictionaries ----
@@ -257,12 +254,6 @@ def test_pretraining_batches_against_loops():
             collator.set_epoch(epoch)
             for part in (rows, rows[20:23]):
                 assert_batch(collator(part), slow_pretraining(part, epoch=epoch, **options))
-
-
-def test_a_dictionary_changes_labels_alone():
-    rows = make_rows(40)
-    plain, other = slow_pretraining(rows), make_pretraining(entries=ENTRIES)(rows)
-    assert {name for name in plain if other[name].tolist() != plain[name]} == {"mlm_labels"}
 
 
 def test_evaluation_hides_the_same_tokens_in_every_epoch_and_has_plain_labels():

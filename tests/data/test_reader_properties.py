@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import COLUMNS, load_parallel
+from hf_xalign.data.parallel import load_parallel
 from hf_xalign.data.pharaoh import read_pharaoh
 from hf_xalign.data.treebank import read_trees
 from hf_xalign.errors import InputError
@@ -40,13 +40,25 @@ def parquet():
     return buffer.getvalue()
 
 
+def pharaoh(path):
+    return list(read_pharaoh(path))
+
+
+def trees(path):
+    return list(read_trees(path))
+
+
 def is_pair(row):
     source, target, *languages = row
-    return (
-        len(row) == len(COLUMNS)
-        and languages == ["de", "en"]
-        and source == unicodedata.normalize("NFC", source.strip()) != "" != target
-    )
+    return languages == ["de", "en"] and source == unicodedata.normalize("NFC", source.strip()) != "" != target
+
+
+def is_text(row):
+    return row is None or isinstance(row, str)
+
+
+def is_links(row):
+    return all(min(link) >= 0 for link in row)
 
 
 def is_tree(tree):
@@ -54,79 +66,50 @@ def is_tree(tree):
 
 
 LINES = [b"a", b"\xc3\xa4", b" ", b"\t", b"\n", b"\r\n", b"\xff", b"\xef\xbb\xbf", b"\0", b"\xc2\x85"]
-JSON = [
-    b'{"source": "a", "target": "b", "text": "c"}',
-    b'{"source": ',
-    b'"target": ',
-    b'"a"',
-    b"null",
-    b"[1]",
-    b",",
+JSON = [b'{"source": "a", "target": "b", "text": "c"}', b'{"source": ', b'"target": ', b'"a"', b"null", b"[1]", b","]
+JSON += [
     b"}",
-]
-JSON += [b"\n", b'"\\ud800"', b"1" * 5000, b"[" * 3000, b"NaN", b"\xff", b'{"source": 1, "target": 2, "text": 3}']
-UNIT = b'<tu><tuv lang="de"><seg>a</seg></tuv><tuv xml:lang="EN-gb"><seg>b</seg></tuv></tu>'
-XML = [
-    UNIT,
-    b"<tmx>",
-    b"</tmx>",
-    b"<body>",
-    b"</body>",
-    b"<tu>",
-    b"<seg>",
-    b"&amp;",
-    b"&x;",
+    b"\n",
+    b'"\\ud800"',
+    b"1" * 5000,
+    b"[" * 3000,
+    b"NaN",
     b"\xff",
-    b"<hi>" * 3000,
-    b" ",
+    b'{"source": 1, "target": 2, "text": 3}',
 ]
-XML += [
-    b'<?xml version="1.0" encoding="%s"?>' % name for name in (b"utf-8", b"latin-1", b"big5", b"no", b"hex", b"utf-16")
-]
-XML += [b'<!DOCTYPE a [<!ENTITY x "y">]>', b"<a/>"]
+UNIT = b'<tu><tuv lang="de"><seg>a</seg></tuv><tuv xml:lang="EN-gb"><seg>b</seg></tuv></tu>'
+XML = [UNIT, b"<tmx>", b"</tmx>", b"<body>", b"</body>", b"<tu>", b"<seg>", b"&amp;", b"&x;", b"<hi>" * 3000]
+CODECS = (b"utf-8", b"latin-1", b"big5", b"no", b"hex", b"utf-16")
+XML += [b'<?xml version="1.0" encoding="%s"?>' % name for name in CODECS]
+XML += [b'<!DOCTYPE a [<!ENTITY x "y">]>', b"<a/>", b" ", b"\xff"]
 WORD = b"1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"
+LONG = WORD.replace(b"\t0", b"\t" + b"9" * 5000)
 TREES = [
     WORD,
     WORD.replace(b"1\t", b"2\t").replace(b"\t0", b"\t1"),
-    WORD.replace(b"\t0", b"\t" + b"9" * 5000),
+    WORD.replace(b"1\t", b"1.1\t"),
+    LONG,
     b"\n",
     b"\t",
 ]
-TREES += [b"# x\n", b"1-2\t_\n", b"\xff", "²".encode(), "٠".encode(), WORD.replace(b"1\t", b"1.1\t")]
+TREES += [b"# x\n", b"1-2\t_\n", b"\xff", "²".encode(), "٠".encode()]
 LINKS = [b"0-0", b"1-2", b" ", b"\n", b"-", b"9" * 5000, "²-1".encode(), b"\xff", b"\0"]
+PARQUET, UNREAD = parquet(), "cannot be read|empty|no column"
 # Name of the file: (reader, what a row is, parts of content, a whole good file, errors that are of no one line).
 READERS = {
     "p.tsv": (parallel, is_pair, LINES, b"a\tb\nc\td\n", "no sentence pairs"),
     "p.jsonl": (parallel, is_pair, JSON, JSON[0] + b"\n" + JSON[0], "no sentence pairs"),
     "p.tmx": (parallel, is_pair, XML, b"<tmx><body>%b</body></tmx>" % (UNIT * 2), "XML|no unit|encoding|unit 0"),
-    "p.parquet": (parallel, is_pair, [b"PAR1", b"\0"], parquet(), "as Parquet|no columns"),
+    "p.parquet": (parallel, is_pair, [b"PAR1", b"\0"], PARQUET, "as Parquet|no columns"),
     "p.tsv.gz": (parallel, is_pair, LINES, gzip.compress(b"a\tb\nc\td\n" * 9), "gzip data|no sentence pairs"),
     "text.de": (aligned, is_pair, LINES, b"c\nd\n", "no sentence pairs"),
     "en-xx.txt": (load_dictionary, all, LINES, b"the\tder\nhouse Haus\n", "no entries"),
-    "links": (
-        lambda path: list(read_pharaoh(path)),
-        lambda row: all(min(link) >= 0 for link in row),
-        LINKS,
-        b"0-0 1-2\n\n",
-        "x^",
-    ),
-    "t.conllu": (lambda path: list(read_trees(path)), is_tree, TREES, WORD + b"\n" + WORD, "x^"),
-    "a.txt": (monolingual, lambda row: isinstance(row, str), LINES, b"a\nb\n", "cannot be read|empty"),
-    "a.jsonl": (
-        monolingual,
-        lambda row: row is None or isinstance(row, str),
-        JSON,
-        JSON[0],
-        "cannot be read|empty|no column",
-    ),
-    "a.parquet": (
-        monolingual,
-        lambda row: isinstance(row, str),
-        [b"PAR1"],
-        parquet(),
-        "cannot be read|empty|no column",
-    ),
-    "a.jsonl.gz": (monolingual, lambda row: True, JSON, gzip.compress(JSON[0]), "cannot be read|empty|no column"),
+    "links": (pharaoh, is_links, LINKS, b"0-0 1-2\n\n", "x^"),
+    "t.conllu": (trees, is_tree, TREES, WORD + b"\n" + WORD, "x^"),
+    "a.txt": (monolingual, is_text, LINES, b"a\nb\n", UNREAD),
+    "a.jsonl": (monolingual, is_text, JSON, JSON[0], UNREAD),
+    "a.parquet": (monolingual, is_text, [b"PAR1"], PARQUET, UNREAD),
+    "a.jsonl.gz": (monolingual, is_text, JSON, gzip.compress(JSON[0]), UNREAD),
 }
 
 

@@ -61,14 +61,9 @@ def test_rows_follow_from_their_number():
     options = {"share": 0.5, "seed": 3}
     one = switch_words(data, ENTRIES, ["tokens", "text"], **options)
     switcher = WordSwitcher(ENTRIES, **options)
-    assert one.to_list() == [
-        {
-            "tokens": switcher.words(row["tokens"], 0, number, 0),
-            "text": switcher.text(row["text"], "en", 0, number, 1),
-            "tags": row["tags"],
-        }
-        for number, row in enumerate(data)
-    ]
+    for number, (old, new) in enumerate(zip(data, one, strict=True)):
+        words, text = switcher.words(old["tokens"], 0, number, 0), switcher.text(old["text"], "en", 0, number, 1)
+        assert new == {"tokens": words, "text": text, "tags": old["tags"]}
     assert one["tokens"][:] != [text.strip(".").split() for text in one["text"]]
     for other in ({"epoch": 1}, {"seed": 4}):
         assert switch_words(data, ENTRIES, "tokens", **{**options, **other})["tokens"][:] != one["tokens"][:]
@@ -131,12 +126,8 @@ def test_thai_is_segmented_and_other_scripts_in_it_are_left():
 
 
 def test_batch_uses_each_rows_language_and_given_words():
-    batch = {
-        "source": ["我 喜", "a-b"],
-        "target": ["I like", "it's"],
-        "source_lang": ["zh", "de"],
-        "target_lang": ["en"] * 2,
-    }
+    batch = {"source": ["我 喜", "a-b"], "target": ["I like", "it's"]}
+    batch |= {"source_lang": ["zh", "de"], "target_lang": ["en"] * 2}
     target = [["I", "like"], ["it's"]]
     assert split_batch(batch) == {"source_words": [["我", "喜"], ["a", "-", "b"]], "target_words": target}
     assert batch_words(batch, blanks=True) == ([["我", "喜"], ["a-b"]], target)

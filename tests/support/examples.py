@@ -6,30 +6,26 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 
 from support.tiny import SENTENCES
 
-QA = {
-    "de": (
-        ["wo ist der hund?", "wer?"],
-        ["der hund ist im haus", "die große katze"],
-        [["haus"], ["katze", "große katze"]],
-    ),
-    "en": (
-        ["where is the dog?", "who?"],
-        ["in the house is the dog", "the big cat"],
-        [["house", "the house"], ["cat"]],
-    ),
-}
+GERMAN = (
+    ["wo ist der hund?", "wer?"],
+    ["der hund ist im haus", "die große katze"],
+    [["haus"], ["katze", "große katze"]],
+)
+ENGLISH = (
+    ["where is the dog?", "who?"],
+    ["in the house is the dog", "the big cat"],
+    [["house", "the house"], ["cat"]],
+)
+QA = {"de": GERMAN, "en": ENGLISH}
 
 
 def nli(lang, n=6):
     """Pairs of sentences with a label and a number."""
     side = 0 if lang == "de" else 1
-    columns = {
-        "premise": [SENTENCES[i][side] for i in range(n)],
-        "hypothesis": [f"{SENTENCES[-i][side]} {i}" for i in range(n)],
-        "label": [i % 3 for i in range(n)],
-        "number": list(range(n)),
-        "lang": [lang] * n,
-    }
+    numbers = list(range(n))
+    premises, hypotheses = [SENTENCES[i][side] for i in numbers], [f"{SENTENCES[-i][side]} {i}" for i in numbers]
+    columns = {"premise": premises, "hypothesis": hypotheses, "label": [i % 3 for i in numbers], "number": numbers}
+    columns["lang"] = [lang] * n
     features = {name: Value("string") for name in columns}
     features |= {"label": ClassLabel(names=["yes", "maybe", "no"]), "number": Value("int64")}
     return Dataset.from_dict(columns, features=Features(features))

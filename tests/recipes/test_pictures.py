@@ -1,4 +1,4 @@
-"""What a recipe leaves next to its model: pictures that the card shows, and the energy."""
+"""What a recipe leaves next to its model, pictures and the energy; and the recipe that draws distances."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 import torch
 from support.fake_wandb import offline
+from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import command, output_of
+from support.tiny import SENTENCES
 from transformers import AutoModel, AutoTokenizer
 
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import grid_of, word_distances
 from hf_xalign.evaluation.frozen_links import read_links
 from hf_xalign.hub_files import Contents, list_files
-from hf_xalign.recipes import fao, pictures
+from hf_xalign.recipes import distances, fao, pictures
 from hf_xalign.record import read_record
 from hf_xalign.report import render_report
 from hf_xalign.trainers import tracking
@@ -124,3 +127,24 @@ def test_curves_are_scores_in_percent_that_have_both_directions(tmp_path, monkey
     lines = kept[0].axes[0].lines
     assert np.array_equal(lines[0].get_xydata(), [[0, 25], [5, 50]])
     assert [line.get_label() for line in lines] == list(curves)
+
+
+def test_from_stages_to_figures(files, tmp_path):
+    pytest.importorskip("matplotlib")
+    save_base("bert", tmp_path / "two", seed=1)
+    pairs = [f"{german} {k}\t{english} {k}" for k, (german, english, _) in enumerate(SENTENCES * 3)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n")
+    text = [f"de={tmp_path / 'pairs.tsv'}"]
+    words = [
+        "--stages", f"raw={files / 'base'}", f"tuned={tmp_path / 'two'}", "--layers", "1", "-1",
+        "--train_data", *text, "--eval_data", *text, "--bins", "5", "--output_dir", str(tmp_path / "out"),
+    ]  # fmt: skip
+    printed = output_of(distances.main, words)
+    grid = json.loads((tmp_path / "out" / "distances.json").read_text())
+    assert len(grid["cells"]) == 2 * 1 * 2 * 2
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".json", ".png"}
+    for cell in grid["cells"]:
+        assert f"| {cell['stage']} | de | {cell['layer']} | {cell['measure']} |" in printed
+        assert f"{cell['auc']:.4f}" in printed
+    with pytest.raises(InputError, match="is there already"):
+        distances.main(words)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from support.numeric import assert_rounding
-from support.recipe import command, on_files, output_of
+from support.recipe import command, on_files, output_of, record_of
+from transformers import AutoModel
 
 from hf_xalign import energy
 from hf_xalign.recipes import fao, mao, mapping, ppa
@@ -78,3 +81,26 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
 
     with pytest.raises(ValueError, match="something else"):
         run(broken)
+
+
+# MAO's margins are FAO's gains on the same text.
+MARGINS = {
+    "fao_embedded": (fao, {"de": 0.07, "bn": 0.08}),
+    "mao_linear_embedded": (mao, {"de": 0.082, "bn": 0.105}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", MARGINS)
+def test_embedded_encoder_reaches_the_published_margin(config, tmp_path):
+    recipe, margins = MARGINS[config]
+    path = Path(recipe.__file__).parent / "configs" / f"{config}.yaml"
+    recipe.main(["--config", str(path), "--output_dir", str(tmp_path)])
+    record = record_of(tmp_path)
+    for language, margin in margins.items():
+        before, after = (record["scores"][when][language]["retrieval_mean"] for when in ("before", "after"))
+        assert after - before >= margin, language
+    if recipe is mao:
+        assert record["trainable"]["share"] < 0.05
+    else:
+        assert AutoModel.from_pretrained(tmp_path).dtype == torch.float32

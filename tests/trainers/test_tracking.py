@@ -71,7 +71,7 @@ def test_terms_and_curves_are_in_it(tracked):
         assert [step for step, _ in expected] == ([1, 2, 3, 4, 5, 6] if name.startswith("train/") else [0, 3, 6])
 
 
-def test_settings_and_record_are_the_config(tracked):
+def test_settings_record_and_scores_are_in_it(tracked):
     assert tracked.config["regularizer_weight"] == 1.0
     assert tracked.config["pooling"] == "last"
     assert tracked.config["num_hidden_layers"] == 2
@@ -81,9 +81,6 @@ def test_settings_and_record_are_the_config(tracked):
     assert tracked.summary["record"]["scores"] == record["scores"]
     assert tracked.summary["record"]["times"] == record["times"]
     assert set(record) - {"trainable", "comparison"} == set(tracked.config["record"]) | set(tracked.summary["record"])
-
-
-def test_scores_by_language_are_a_table(tracked):
     [shown] = [row["scores"] for row in tracked.history if "scores" in row]
     table = json.loads((tracked.folder / "files" / shown["path"]).read_text())
     assert table["columns"] == ["language", "metric", "before", "after", "change"]

@@ -10,15 +10,9 @@ from support.numeric import assert_rounding
 from support.results import write_system
 
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation import significance
 from hf_xalign.evaluation.comparison import compare, load_system
 from hf_xalign.evaluation.examples import ExampleScores
-from hf_xalign.evaluation.significance import (
-    difference_interval,
-    holm,
-    paired_t_test,
-    permutation_test,
-    resampled_differences,
-)
 from hf_xalign.recipes import compare as recipe
 
 FEW = {"permutations": 9, "resamples": 9, "quiet": True}
@@ -44,17 +38,17 @@ def test_figures_are_those_of_the_tests(folders):
 
     rows = [d for d in found.differences if d.system == "fao_1%"]
     pairs = [(fao.examples[code], raw.examples[code]) for code in ("de", "hi")]
-    p_values = [permutation_test(*pair, permutations=500) for pair in pairs]
+    p_values = [significance.permutation_test(*pair, permutations=500) for pair in pairs]
     assert [d.p for d in rows[:2]] == p_values
-    assert [d.corrected for d in rows[:2]] == holm(p_values).tolist()
+    assert [d.corrected for d in rows[:2]] == significance.holm(p_values).tolist()
     assert rows[0].corrected < 0.05 < rows[1].corrected
     for row, pair in zip(rows, pairs):
         assert_rounding(row.difference, np.mean([a.score() - b.score() for a, b in zip(*pair)]), operations=4 * 80)
-        assert (row.low, row.high) == difference_interval(*pair, resamples=300)
+        assert (row.low, row.high) == significance.difference_interval(*pair, resamples=300)
     average = rows[2]
     assert (average.language, average.p, average.examples) == (None, None, 130)
     assert_rounding(average.difference, (rows[0].difference + rows[1].difference) / 2, operations=8, scale=1)
-    drawn = np.mean([resampled_differences(*pair, resamples=300) for pair in pairs], axis=0)
+    drawn = np.mean([significance.resampled_differences(*pair, resamples=300) for pair in pairs], axis=0)
     assert_rounding([average.low, average.high], np.quantile(drawn, [0.025, 0.975]), operations=16, scale=1)
 
 
@@ -66,7 +60,7 @@ def test_means_are_compared_by_the_t_test(tmp_path):
     found = compare(given, quiet=True)
     (only,) = found.differences
     assert found.test == "paired t-test"
-    assert only.p == paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
+    assert only.p == significance.paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
 
 
 def test_languages_seeds_and_names_can_be_chosen(folders, tmp_path):

@@ -17,14 +17,8 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 from transformers import AutoModel, BertForTokenClassification
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import (
-    Distances,
-    distance_grid,
-    draw_word_pairs,
-    overlap_measures,
-    word_distances,
-    write_distances,
-)
+from hf_xalign.evaluation import distances
+from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.mapping.rotated import RotatedModel
 from hf_xalign.modeling import with_alignment
@@ -107,8 +101,8 @@ def test_a_language_does_not_depend_on_the_others(encoder, tokenizer):
     found = word_distances(encoder, tokenizer, both)
     assert list(found) == ["bn", "de"]
     alone = word_distances(encoder, tokenizer, both.filter(lambda row: row["source_lang"] == "de"))
-    for measure, distances in alone["de"][-1].items():
-        assert_rounding(np.concatenate(distances), np.concatenate(found["de"][-1][measure]), **NUMBERS)
+    for measure, own in alone["de"][-1].items():
+        assert_rounding(np.concatenate(own), np.concatenate(found["de"][-1][measure]), **NUMBERS)
 
 
 def test_pairs_without_vectors_are_left_out_of_both_kinds(encoder, tokenizer, aligned):
@@ -127,8 +121,8 @@ def test_a_translation_that_is_the_sentence_itself_is_separated(encoder, tokeniz
         row["source_words"] = row["target_words"]
         row["links"] = [[n, n] for n in range(len(row["target_words"]))]
     found = word_distances(encoder, tokenizer, Dataset.from_list(rows))["de"][-1]
-    for distances in found.values():
-        assert_rounding(distances.linked, np.zeros(len(distances.linked)), **NUMBERS)
+    for own in found.values():
+        assert_rounding(own.linked, np.zeros(len(own.linked)), **NUMBERS)
     assert overlap_measures(found["l2"]) == {"auc": 1.0, "overlap": 0.0}
 
 
@@ -149,12 +143,12 @@ def test_overlap_against_a_loop():
     generator = np.random.default_rng(0)
     linked, random = generator.normal(1, 1, 60), generator.normal(2, 1, 45)
     for own, other in ((linked, random), (linked.round(), random.round())):  # the second with ties
-        found = overlap_measures(Distances(own, other), 7)
+        found = overlap_measures(distances.Distances(own, other), 7)
         assert list(found) == ["auc", "overlap"] and 0.6 < found["auc"] < 0.95 and 0.2 < found["overlap"] < 0.9
         assert_rounding([*found.values()], loop_measures(own.tolist(), other.tolist(), 7), operations=60 * 45)
-    found = overlap_measures(Distances(generator.random(20_000), generator.random(20_000)), 20)
+    found = overlap_measures(distances.Distances(generator.random(20_000), generator.random(20_000)), 20)
     assert abs(found["auc"] - 0.5) < 0.01 and found["overlap"] > 0.97
-    assert overlap_measures(Distances(np.ones(5), np.ones(4))) == {"auc": 0.5, "overlap": 1.0}
+    assert overlap_measures(distances.Distances(np.ones(5), np.ones(4))) == {"auc": 0.5, "overlap": 1.0}
 
 
 def test_grid_of_checkpoints(folders, tokenizer):
@@ -206,10 +200,10 @@ def test_numbers_and_figures_are_written(folders, aligned, tmp_path, monkeypatch
     grid = distance_grid({"raw": folders["raw"]}, aligned, layers=(-1, 0))
     with monkeypatch.context() as without, pytest.raises(InputError, match=r"hf_xalign\[plots\]"):
         without.setitem(sys.modules, "matplotlib", None)
-        write_distances(grid, tmp_path / "out")
+        distances.write_distances(grid, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "distances.json").read_text()) == grid
     pytest.importorskip("matplotlib")
-    written = write_distances(grid, tmp_path / "more")
+    written = distances.write_distances(grid, tmp_path / "more")
     figures = [f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)]
     assert [path.name for path in written] == ["distances.json", *figures]
     assert all(path.is_file() for path in written) and len(list((tmp_path / "more").iterdir())) == 5

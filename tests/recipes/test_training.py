@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support.numeric import assert_rounding
-from support.recipe import command, on_files, output_of, record_of
+from support.recipe import command, on_files, output_of, record_of, task_command
 from transformers import AutoModel
 
 from hf_xalign import energy
-from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.common import run, training
 
 
@@ -26,6 +26,11 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
         "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
         "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
         "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
+        "finetune": (
+            finetune,
+            task_command(files, "--seeds", "0", "1", out=out),
+            ("nothing was trained", "seeds    2: "),
+        ),
     }
     for name, (recipe, words, said) in dry.items():
         report = [] if recipe is mapping else ["--report_to", "none"]

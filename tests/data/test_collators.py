@@ -9,13 +9,15 @@ import pytest
 import torch
 from datasets import Dataset
 from support.batches import assert_batch
+from support.tiny import make_links
 
 from hf_xalign.data.collators import SIDES, PairCollator, all_words, pair_links, spans_with_specials
+from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.padding import pad_rows
 from hf_xalign.data.paired_collator import PairedCollator
 from hf_xalign.data.streams import PairedRow
 from hf_xalign.data.word_collator import CachedLinkCollator, WordCollator, link_rows
-from hf_xalign.modeling.feature_cache import CachedVectors
+from hf_xalign.modeling.feature_cache import CachedVectors, cache_features
 
 
 def make_row(ids, spans, links, lang):
@@ -235,6 +237,21 @@ def test_word_batches_of_stored_vectors_by_hand(features):
     assert_batch(WordCollator(9, features=features, languages=NUMBERS, pivot="en")(ROWS), expected)
     del expected["language"]
     assert_batch(WordCollator(9, features=features)(ROWS), expected)
+
+
+def test_an_encoders_cache_holds_the_words_that_tokens_give(encoder, tokenizer):
+    pairs = encode_pairs(make_links(6), tokenizer, max_length=12)
+    assert any(0 in row["target_ends"] for row in pairs)
+    every = {"source": "all", "target": "all"}
+    for tokens in ("words", "all"):
+        options = {"needed": every, "layers": [2], "pooling": "mean", "pad_token_id": 0, "linked_tokens": tokens}
+        stored, rows = cache_features(encoder, pairs, **options)
+        from_tokens, from_cache = (
+            WordCollator(0, tokens, features=given, context=given is not None)(list(rows)) for given in (None, stored)
+        )
+        spans = from_tokens["word_spans"]
+        assert torch.equal(spans[..., 1] > spans[..., 0], from_cache["word_mask"])
+        assert all(from_tokens[name].equal(from_cache[name]) for name in FLAT)
 
 
 def test_a_word_that_was_not_stored_is_an_error(features):

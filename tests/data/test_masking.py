@@ -95,6 +95,7 @@ def test_draws_are_uniform_and_independent_of_the_neighbour():
     assert abs(correlations - np.eye(10)).max() < 5 / len(draws) ** 0.5
 
 
+@pytest.mark.numeric
 def test_draws_against_a_loop():
     examples = [(12, 3), (0, 0), (2**40, 2)]
     expected = [x for example, count in examples for x in slow_draws(example, count, seed=7, epoch=5, stream=1)]

@@ -121,22 +121,26 @@ def test_the_collator_reads_the_regularised_side(tmp_path):
         assert_rounding(got[:, 0], sums / batch["kept_counts"][:, None], PASS)
 
 
-def test_the_model_is_left_as_it_was(tmp_path):
+def test_what_is_cached_is_read_again_and_the_model_left_as_it_was(tmp_path, caplog):
     model = make_encoder(dropout=0.5).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    vectors, _ = cache(tmp_path / "a", model=model)
-    assert model.training and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    again, _ = cache(tmp_path / "b", model=make_encoder(dropout=0.0).eval())
-    assert vectors.path.read_bytes() == again.path.read_bytes()
-
-
-def test_the_same_is_read_again_in_any_order_of_the_pairs():
-    first, _ = cache(None)
-    model = make_encoder()
-    batches = counted(model)
-    again, indexed = cache(None, model=model, links=pairs().shuffle(seed=1))
-    assert again.path == first.path and not batches
+    with caplog.at_level("INFO"):
+        vectors, _ = cache(tmp_path, model=model)
+        said = next(m for m in caplog.messages if "of word vectors" in m)
+        assert f"{vectors.shape[0]} words of 16 sentences" in said and "MB" in said
+        assert model.training and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+        batches = counted(model.eval())
+        again, indexed = cache(tmp_path, model=model, links=pairs().shuffle(seed=1))
+        assert caplog.messages[-1] == f"using the cached word vectors in {tmp_path}"
+    assert again.path == vectors.path and not batches
     assert {len(row["source_rows"]) == len(row["source_starts"]) + 2 for row in indexed} == {True}
+    # In training mode, too, without dropout.
+    without, _ = cache(tmp_path / "b", model=make_encoder(dropout=0.0).eval())
+    assert vectors.path.read_bytes() == without.path.read_bytes()
+    # A worker opens the file itself.
+    assert len(pickle.dumps(vectors)) < 2000
+    rows = np.array([0, 3])
+    assert torch.equal(pickle.loads(pickle.dumps(vectors)).read(rows), vectors.read(rows))
 
 
 def test_anything_else_is_another_folder_of_the_users_cache():
@@ -167,21 +171,3 @@ def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
         cache(folder, model=model)
     assert not batches and not [path for path in folder.iterdir() if path.name != "lock"]
     assert cache(folder, dtype=torch.bfloat16)[0].path.exists()
-
-
-def test_the_size_is_announced(tmp_path, caplog):
-    with caplog.at_level("INFO"):
-        vectors, _ = cache(tmp_path)
-    said = next(m for m in caplog.messages if "of word vectors" in m)
-    assert f"{vectors.shape[0]} words of 16 sentences" in said and "MB" in said
-    with caplog.at_level("INFO"):
-        cache(tmp_path)
-    assert caplog.messages[-1] == f"using the cached word vectors in {tmp_path}"
-
-
-def test_workers_open_the_file_themselves(tmp_path):
-    vectors, _ = cache(tmp_path)
-    rows = np.array([0, 3])
-    expected = vectors.read(rows)
-    assert len(pickle.dumps(vectors)) < 2000
-    assert torch.equal(pickle.loads(pickle.dumps(vectors)).read(rows), expected)

@@ -90,26 +90,17 @@ def test_a_language_that_is_there_keeps_its_row():
     assert add_language_embeddings(model, ["en"]) == {"en": 0, "de": 1, "bn": 2}
 
 
-def test_a_model_with_a_head():
+def test_heads_dtypes_and_freezing_are_kept_and_the_config_is_its_own():
     model = AutoModelForMaskedLM.from_config(CONFIGS["bert"]())
-    add_language_embeddings(model, CODES)
-    assert model.config.type_vocab_size == len(type_rows(model)) == 3
-    assert model(**batch(), token_type_ids=filled(2)).logits.shape == (4, 9, 160)
-
-
-def test_dtype_and_freezing_are_kept():
-    model = make("bert").bfloat16()
-    type_rows(model).requires_grad_(False)
-    add_language_embeddings(model, CODES)
-    assert type_rows(model).dtype == torch.bfloat16 and not type_rows(model).requires_grad
-    other = make("deberta-v2 without").double()
-    add_language_embeddings(other, CODES)
-    assert type_rows(other).dtype == torch.float64 and type_rows(other).requires_grad
-
-
-def test_the_config_is_not_changed_through_what_is_given():
-    model = make("bert")
     assert language_ids(model.config) is None
     add_language_embeddings(model, CODES)["xx"] = 9
     language_ids(model.config)["yy"] = 9
     assert language_ids(model.config) == {"en": 0, "en-x-inv": 1, "de": 2}
+    assert model.config.type_vocab_size == len(type_rows(model)) == 3
+    assert model(**batch(), token_type_ids=filled(2)).logits.shape == (4, 9, 160)
+    for family, dtype, trainable in (("bert", torch.bfloat16, False), ("deberta-v2 without", torch.float64, True)):
+        model = make(family).to(dtype)
+        if not trainable:
+            type_rows(model).requires_grad_(False)
+        add_language_embeddings(model, CODES)
+        assert type_rows(model).dtype == dtype and type_rows(model).requires_grad == trainable

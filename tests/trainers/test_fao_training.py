@@ -46,6 +46,7 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
         assert not (folder / "checkpoint-4").exists()
 
 
+@pytest.mark.numeric
 def test_evaluates_before_during_and_after(tmp_path):
     trainer = make(tmp_path, eval_strategy="steps", eval_steps=4)
     trainer.train()

@@ -30,7 +30,8 @@ LINES = {
     "en.txt": [f"{text} ." for text in ENGLISH * 6],
     "de.txt": [german for german, _, _ in SENTENCES * 6],
     "held.txt": [f"{text} ." for text in ENGLISH * 3],
-    "hi.conll": ["\n".join(map(" ".join, zip(*row.values()))) + "\n" for row in LABELLED],
+    # No blank line after the last sentence.
+    "hi.conll": ["\n\n".join("\n".join(map(" ".join, zip(*row.values()))) for row in LABELLED)],
 }
 ROWS = {
     # Labelled text. The last row of bad.jsonl has a label that en.jsonl has not.

@@ -6,6 +6,8 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import AutoModel, AutoTokenizer
 
+from hf_xalign.recipes.sentences import SentenceMaterial
+
 
 def test_whole_run(ppa_run, files):
     folder, record = ppa_run.folder, ppa_run.record
@@ -20,6 +22,7 @@ def test_whole_run(ppa_run, files):
     assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
     assert (files / "sentences" / "modules.json").is_file()
     assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
+    assert SentenceMaterial(None, None, None, None, {}, "cls").export(folder) == {}  # where no such folder is named
     inputs = AutoTokenizer.from_pretrained(folder)("the cat", return_tensors="pt")
     with torch.no_grad():
         found, untouched = (AutoModel.from_pretrained(name)(**inputs)[0] for name in (folder, files / "base"))

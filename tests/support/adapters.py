@@ -70,10 +70,6 @@ def pooled_by_hand(hidden, spans, pooling):
     return words
 
 
-def close(one, other, tolerance=1e-6):
-    torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
-
-
 def save_pair(folder, family="bert", kind="linear", **settings):
     """A base and an adapter for it on disk; returns the loaded base with the adapter."""
     make_base(family).save_pretrained(folder / "base")

@@ -16,6 +16,7 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.evaluation.vectors import EncodedText, encode_words
+from hf_xalign.palette import COLOURS
 from hf_xalign.search.csls import plain_float32, unit_rows
 
 logger = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
                     own.text(column, row, f"{value:.2f}", color="white" if dark else "black", **style)
             if best is not None:
                 corner = (best - 0.5, row - 0.5)
-                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=plots.COLOURS[1], linewidth=1.5))
+                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=1.5))
     figure.colorbar(image, ax=list(axes), label=measure)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

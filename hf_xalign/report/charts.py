@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hf_xalign.evaluation.plots import COLOURS
+from hf_xalign.palette import COLOURS
 
 BEFORE, AFTER = "#b0b0b0", COLOURS[0]
 LINKED, RANDOM = COLOURS[0], COLOURS[1]

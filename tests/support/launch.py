@@ -82,7 +82,7 @@ def launch(folder, runs, *options, processes=1, killed=False) -> None:
         command += ["--main_process_port", "0"]
     command += ["-m", "support.runs", str(folder), json.dumps(runs), *options]
     environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]
 
 

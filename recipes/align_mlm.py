@@ -21,7 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import resume_choice, run, settle_cpu
+from hf_xalign.recipes.parts.common import run
 
 DERIVED_FILE = "derived_language.json"
 
@@ -43,41 +43,19 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         InputError: an argument or a file that it names cannot be used; raised before training.
         NonFiniteLossError: the loss became NaN or infinite.
     """
-    from transformers import set_seed
-
-    from hf_xalign.hub.files import check_recorded_base
     from hf_xalign.recipes.parts.pretraining import load_pretraining
-    from hf_xalign.record import phase, start_record
+    from hf_xalign.recipes.parts.run import print_corpus, start_run
+    from hf_xalign.record import phase
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-    from hf_xalign.trainers.shared.checkpoints import check_output_dir
     from hf_xalign.trainers.shared.tracking import track_record
 
-    resume = resume_choice(args)
-    if not data.dry_run:
-        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
-    settle_cpu(args.device.type)
-    set_seed(args.seed)
-    record = start_record(
-        method="align_mlm",
-        preset=args.preset,
-        seed=args.seed,
-        base_model=data.model_name_or_path,
-        languages=[],
-        pivot=data.target_lang,
-        settings={**data.changed(), **args.changed()},
-        objective=args.formula(),
-        paper=AlignMLMTrainer._paper,
-    )
-    if args.push_to_hub:
-        check_recorded_base(record, "push_to_hub: the base model")
+    resume, record = start_run("align_mlm", data, args, AlignMLMTrainer)
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
         corpus = load_pretraining(data, args)
     record["languages"] = {"pivot": corpus.languages[0], "others": corpus.languages[1:]}
     record["data"] = corpus.sources
     if args.should_save:
-        parameters = sum(p.numel() for p in corpus.model.parameters())
-        print(f"encoder  {data.model_name_or_path}: {parameters / 1e6:.1f} million parameters")
-        print("\n".join(corpus.describe()))
+        print_corpus(record, corpus)
     with phase(record, "preparing"):
         trainer = AlignMLMTrainer(
             corpus.model,

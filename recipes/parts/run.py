@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from peft import PeftModel
 from transformers import set_seed
@@ -23,6 +23,51 @@ from hf_xalign.trainers.shared.checkpoints import check_output_dir, resolve_resu
 from hf_xalign.trainers.shared.tracking import track_record
 
 AnyCorpus = TypeVar("AnyCorpus", bound=Corpus)
+
+
+def start_run(
+    method: str, data: Any, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]
+) -> tuple[bool | str | None, dict[str, Any]]:
+    """Check the output folder, settle CPU and seed, and start the record.
+
+    Args:
+        method: name of the method in the record.
+        data: arguments of the run, with `model_name_or_path`, `target_lang`, `dry_run` and `changed`.
+        args: the method's settings.
+        trainer_class: the method's trainer.
+
+    Returns:
+        What to resume from, and the record.
+
+    Raises:
+        InputError: the output folder holds another run, or the base model cannot be pushed.
+    """
+    resume = resume_choice(args)
+    if not data.dry_run:
+        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+    settle_cpu(args.device.type)
+    set_seed(args.seed)
+    record = start_record(
+        method=method,
+        preset=args.preset,
+        seed=args.seed,
+        base_model=data.model_name_or_path,
+        languages=[],
+        pivot=data.target_lang,
+        settings={**data.changed(), **args.changed()},
+        objective=args.formula(),
+        paper=trainer_class._paper,
+    )
+    if args.push_to_hub:
+        check_recorded_base(record, "push_to_hub: the base model")
+    return resume, record
+
+
+def print_corpus(record: dict[str, Any], corpus: Any) -> None:
+    """Print the size of the encoder and the description of the text."""
+    parameters = sum(p.numel() for p in corpus.model.parameters())
+    print(f"encoder  {record['base_model']['name']}: {parameters / 1e6:.1f} million parameters")
+    print("\n".join(corpus.describe()))
 
 
 class Run(Generic[AnyCorpus]):
@@ -45,26 +90,9 @@ class Run(Generic[AnyCorpus]):
 
     def __init__(self, method: str, data: TextArguments, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]):
         self.data, self.args, self.trainer_class = data, args, trainer_class
-        self.resume = resume_choice(args)
         self.folder = Path(args.output_dir)
-        if not data.dry_run:
-            check_output_dir(args.output_dir, resume=self.resume, overwrite=args.overwrite_output_dir)
-        settle_cpu(args.device.type)
+        self.resume, self.record = start_run(method, data, args, trainer_class)
         self._other = read_other(data.compare_with) if data.compare_with else {}
-        set_seed(args.seed)
-        self.record = start_record(
-            method=method,
-            preset=args.preset,
-            seed=args.seed,
-            base_model=data.model_name_or_path,
-            languages=[],
-            pivot=data.target_lang,
-            settings={**data.changed(), **args.changed()},
-            objective=args.formula(),
-            paper=trainer_class._paper,
-        )
-        if args.push_to_hub:
-            check_recorded_base(self.record, "push_to_hub: the base model")
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Add the seconds of a block to the record, under `name`."""
@@ -83,9 +111,7 @@ class Run(Generic[AnyCorpus]):
         self.record["data"] = corpus.sources
         self.record["links"] = corpus.link_counts
         if self.args.process_index == 0:
-            parameters = sum(p.numel() for p in corpus.model.parameters())
-            print(f"encoder  {self.record['base_model']['name']}: {parameters / 1e6:.1f} million parameters")
-            print("\n".join(corpus.describe()))
+            print_corpus(self.record, corpus)
         if self.data.compare_with:
             same_pairs(self.record, self._other, self.data.compare_with)
         return corpus

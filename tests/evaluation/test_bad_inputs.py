@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from datasets import Dataset
 from support.nearest import on_circle
-from support.refusals import assert_refused
+from support.refusals import assert_refused, calls
 from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
@@ -26,15 +26,6 @@ from hf_xalign.links.frozen import read_links, write_links
 
 ONES = torch.ones(3, 4)
 NAN, INF = float("nan"), float("inf")
-
-
-def calls(function, rows, **shared):
-    """Rows of a table from (arguments or options, message), all with the `shared` options."""
-    table = {}
-    for n, (given, message) in enumerate(rows):
-        args, options = ((), given) if isinstance(given, dict) else (given, {})
-        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
-    return table
 
 
 def test_sentence_retrieval():

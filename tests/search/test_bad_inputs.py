@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import torch
 from support.nearest import on_circle
-from support.refusals import assert_refused
+from support.refusals import assert_refused, calls
 
 from hf_xalign.search.csls import as_tensor, nearest_neighbours
 from hf_xalign.search.ranking import nearest
@@ -19,15 +18,6 @@ NAN, INF = float("nan"), float("inf")
 def whole(message):
     """Expression of this message and nothing else."""
     return f"^{re.escape(message)}$"
-
-
-def calls(function, rows, **shared):
-    """Rows of a table from (arguments or options, message), all with the `shared` options."""
-    table = {}
-    for n, (given, message) in enumerate(rows):
-        args, options = ((), given) if isinstance(given, dict) else (given, {})
-        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
-    return table
 
 
 def spoilt(value, row):

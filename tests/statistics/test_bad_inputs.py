@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 
 import numpy as np
-from support.refusals import assert_refused
+from support.refusals import assert_refused, calls
 from support.results import edit_run, tagged, write_run, write_system
 
 from hf_xalign.statistics.bootstrap import interval, score_interval
@@ -16,15 +16,6 @@ from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import holm, paired_t_test, permutation_test, resampled_differences
 
 NAN = float("nan")
-
-
-def calls(function, rows, **shared):
-    """Rows of a table from (arguments or options, message), all with the `shared` options."""
-    table = {}
-    for n, (given, message) in enumerate(rows):
-        args, options = ((), given) if isinstance(given, dict) else (given, {})
-        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
-    return table
 
 
 def test_examples(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,20 @@ def assert_refused(
         else:
             wrong.append(f"{name}: accepted, gave {found!r:.200}")
     assert not wrong, f"{len(wrong)} of {len(table)} rows:\n" + "\n".join(wrong)
+
+
+def calls(
+    function: Callable[..., Any], rows: Iterable[tuple[Any, str]], **shared: Any
+) -> dict[str, tuple[Callable[..., Any], str]]:
+    """Return a table of one function's refusals, for [`assert_refused`].
+
+    Args:
+        function: function to call.
+        rows: (tuple of arguments or dict of options, message) each.
+        shared: options of every call, which a row's own override.
+    """
+    table = {}
+    for n, (given, message) in enumerate(rows):
+        args, options = ((), given) if isinstance(given, dict) else (given, {})
+        table[f"{function.__name__} {n} {message}"] = (partial(function, *args, **shared | options), message)
+    return table

@@ -75,7 +75,7 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     model, tokenizer = load_any_encoder(data, args)
     linked = load_text(data, model, tokenizer, eval_links=None)
     start = time.perf_counter()
-    corpus = extract_vectors(model, tokenizer, linked, read_sources(args), data, args)
+    corpus = extract_vectors(linked, read_sources(args), data, args)
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():

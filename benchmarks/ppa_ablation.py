@@ -45,7 +45,7 @@ from datasets import Dataset, disable_progress_bars
 from transformers import AutoModel, PreTrainedModel, set_seed
 
 from hf_xalign import environment, record
-from hf_xalign.config import parse
+from hf_xalign.config import non_default_fields, parse
 from hf_xalign.data import concatenate, load_parallel
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
@@ -329,7 +329,7 @@ def main() -> None:
         corpus.train, corpus.tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
     )
     start = corpus.model
-    settings = {**data.changed(), **args.changed()}
+    settings = {**non_default_fields(data), **args.changed()}
     setup = {
         "encoder": arguments.encoder,
         "weights": model_fingerprint(start),

@@ -98,21 +98,15 @@ def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
 
 
 def _finish(record: dict[str, Any], folder: Path, corpus: Any) -> None:
-    from hf_xalign.model_cards import write_card
-    from hf_xalign.record import finish_record, write_record
-    from hf_xalign.tables import format_table
+    from hf_xalign.recipes.parts.run import finish
 
-    saved = {"model": str(folder), "scores and settings": str(folder / "results.json")}
-    saved["model card"] = str(folder / "README.md")
+    saved = {"model": str(folder)}
     if corpus.derived is not None:
         corpus.derived.save(folder / DERIVED_FILE)
         saved["derived language"] = str(folder / DERIVED_FILE)
     if corpus.entries is not None:
         saved["dictionary"] = str(folder / "token_entries.json")
-    finish_record(record, saved)
-    write_record(folder, record)
-    write_card(folder, record)
-    print("\n" + format_table(record))
+    finish(record, folder, saved)
     for language, before in record.get("losses", {}).get("before", {}).items():
         print(f"loss on held-out text, {language}: {before:.3f} -> {record['losses']['after'][language]:.3f}")
 

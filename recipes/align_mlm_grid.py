@@ -60,14 +60,7 @@ class GridArguments:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of the grid.
-
-    Attributes:
-        objective: pre-training objective.
-        transformation: operations joined by +.
-        seed: seed of pre-training and fine-tuning.
-        folder: output folder of the run.
-    """
+    """One run of the grid: its objective, operations joined by +, seed and folder."""
 
     objective: str
     transformation: str
@@ -122,11 +115,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Check the arguments of every run before the first one starts.
-
-    Raises:
-        InputError: an argument is missing, or a run would refuse it.
-    """
+    """Check the arguments of every run before the first one starts."""
     for name in ("train_data", "test_data"):
         path = getattr(grid, name)
         if path is None or not Path(path).is_file():
@@ -144,11 +133,12 @@ def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig)
 
 def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
     """Pre-train, derive the labelled text, and fine-tune on both sides, skipping finished parts."""
+    from hf_xalign.config import non_default_fields
     from hf_xalign.data.derived.language import DerivedLanguage
     from hf_xalign.data.parallel import parse_source
 
     if not (cell.model / "results.json").exists():
-        settings = {**data.changed(), **args.changed(), "preset": args.preset}
+        settings = {**non_default_fields(data), **args.changed(), "preset": args.preset}
         settings |= {"derive": cell.transformation.split("+"), "objective": cell.objective, "seed": cell.seed}
         settings |= {"output_dir": str(cell.model), "overwrite_output_dir": True}
         _call("align_mlm.py", settings)
@@ -218,21 +208,18 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
         figures = " | ".join(f"{100 * x:.1f}" for x in (one.supervised, one.zero_shot, one.delta, one.alignment))
         lines.append(f"| {cell.transformation} | {cell.objective} | {cell.seed} | {figures} |")
     lines += ["", f"{len(done)} of {len(cells)} runs are finished."]
-    correlation = None
+    found = None
     try:
-        correlation = spearman([one.alignment for one in done.values()], [one.delta for one in done.values()])
+        found = spearman([one.alignment for one in done.values()], [one.delta for one in done.values()])
+        said = f"Spearman's rho = {found.rho:.3f}, p = {found.p_value:.4f} ({found.runs} runs)"
+        lines.append(f"Alignment and delta: {said}.")
     except InputError as error:
         lines.append(f"No correlation: {error}.")
-    else:
-        lines.append(
-            f"Alignment and delta: Spearman's rho = {correlation.rho:.3f}, p = {correlation.p_value:.4f} "
-            f"({correlation.runs} runs)."
-        )
     text = "\n".join(lines) + "\n"
     print("\n" + text)
     if done:
         write_text(folder / TABLE, text)
-        print(f"saved: {folder / TABLE}, {alignment_plot(list(done.values()), folder / FIGURE, correlation)}")
+        print(f"saved: {folder / TABLE}, {alignment_plot(list(done.values()), folder / FIGURE, found)}")
 
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:
@@ -246,10 +233,8 @@ def _words(settings: dict[str, Any]) -> list[str]:
     """Return settings as command-line arguments."""
     words: list[str] = []
     for name, value in settings.items():
-        if value is None or value == []:
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name}", *(str(one).lower() if isinstance(one, bool) else str(one) for one in values)]
+        if value not in (None, []):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return words
 
 

@@ -10,9 +10,7 @@ seeds, in points; the second has each system's differences from the baseline. Th
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.common import check_writable, option, run
+from hf_xalign.tables import table
 
 if TYPE_CHECKING:
     from hf_xalign.statistics.comparison import Comparison, Difference
@@ -65,6 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.cache import replacing
     from hf_xalign.config import parse
+    from hf_xalign.errors import InputError
 
     argv = sys.argv[1:] if argv is None else argv
     if argv and not argv[0].startswith("-"):
@@ -72,7 +72,9 @@ def main(argv: list[str] | None = None) -> None:
     (args,) = parse((CompareArguments,), argv, description=__doc__)
     files = [(path, write) for path, write in ((args.markdown, as_markdown), (args.latex, as_latex)) if path]
     for path, _ in files:
-        _check_file(Path(path))
+        if Path(path).is_dir():
+            raise InputError(f"{path} is a folder; give another place")
+        check_writable(Path(path).parent)
 
     from hf_xalign.statistics.comparison import compare
 
@@ -97,9 +99,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def as_text(comparison: Comparison) -> str:
     """Return both tables and the notes as plain text."""
-    return "\n\n".join(
-        [*(_aligned(rows) for rows in _tables(comparison)), *(fill(note, _WIDTH) for note in _notes(comparison))]
-    )
+    tables = [table(rows, len(rows[0]) - 1) for rows in _tables(comparison)]
+    return "\n\n".join([*tables, *(fill(note, _WIDTH) for note in _notes(comparison))])
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -199,30 +200,6 @@ def _p(p: float | None) -> str:
 def _line(name: str) -> str:
     """Return a name without line breaks."""
     return " ".join(name.split())
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    """Align a table: names to the left, numbers to the right, with room for a mark where a column has one."""
-    marks = (f" {_BETTER}", f" {_WORSE}")
-    marked = [any(cell.endswith(marks) for cell in column) for column in zip(*rows, strict=True)]
-    rows = [[cell + "  " * (room and not cell.endswith(marks)) for cell, room in zip(row, marked)] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    align: list[Callable[[str, int], str]] = [str.ljust, *[str.rjust] * (len(widths) - 1)]
-    lines = ["  ".join(to(cell, width) for to, cell, width in zip(align, row, widths)).rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
-
-
-def _check_file(path: Path) -> None:
-    """Check that a file can be written, before anything is computed.
-
-    Raises:
-        InputError: the path is a folder, or its folder is not writable.
-    """
-    from hf_xalign.errors import InputError
-
-    nearest = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise InputError(f"{path}: is a folder, or lies in one that cannot be written to; give another file")
 
 
 if __name__ == "__main__":

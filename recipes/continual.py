@@ -45,7 +45,9 @@ class ContinualArguments(TaskArguments):
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
-        return {"pairs": [{"source": item, "split": self.pairs_split, "first": self.max_pairs} for item in self.pairs]}
+        from hf_xalign.recipes.parts.parallel import source_entry
+
+        return {"pairs": [source_entry(item, split=self.pairs_split, first=self.max_pairs) for item in self.pairs]}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -17,26 +17,18 @@ result with `AutoModel.from_pretrained`. The folder also holds `results.json` (t
 
 from __future__ import annotations
 
-from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import DataArguments, run
-from hf_xalign.recipes.parts.parallel import load_word_corpus
-from hf_xalign.recipes.parts.run import Run
-from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
+    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.trainers import FAOConfig, FAOTrainer
+
     data, args = parse((DataArguments, FAOConfig), argv, description=__doc__)
-    steps = Run("fao", data, args, FAOTrainer)
-    steps.load(load_word_corpus)
-    if data.dry_run:
-        steps.estimate()
-        return
-    steps.score("before")
-    trainer = steps.prepare()
-    steps.train(trainer)
-    steps.score("after")
-    steps.save(trainer)
+    align("fao", data, args, FAOTrainer, load_word_corpus)
 
 
 if __name__ == "__main__":

@@ -20,26 +20,18 @@ run), `eval_links.jsonl` (the evaluation links) and a model card.
 
 from __future__ import annotations
 
-from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import DataArguments, run
-from hf_xalign.recipes.parts.parallel import load_word_corpus
-from hf_xalign.recipes.parts.run import Run
-from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
+    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.trainers import MAOConfig, MAOTrainer
+
     data, args = parse((DataArguments, MAOConfig), argv, description=__doc__)
-    steps = Run("mao", data, args, MAOTrainer)
-    steps.load(load_word_corpus)
-    if data.dry_run:
-        steps.estimate()
-        return
-    steps.score("before")
-    trainer = steps.prepare()
-    steps.train(trainer)
-    steps.score("after")
-    steps.save(trainer)
+    align("mao", data, args, MAOTrainer, load_word_corpus)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
+    from hf_xalign.config import non_default_fields, parse
     from hf_xalign.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -39,13 +39,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
 
     from hf_xalign.data.parallel import parse_source
-    from hf_xalign.recipes.parts.mapping.data import (
-        check_model_languages,
-        extract_vectors,
-        learn,
-        load_any_encoder,
-        score,
-    )
+    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
     from hf_xalign.recipes.parts.mapping.papers import paper_of
     from hf_xalign.recipes.parts.mapping.report import check_folder, finish, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
@@ -63,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
         base_model=data.model_name_or_path,
         languages=[],
         pivot=pivot,
-        settings={**data.changed(), **args.changed()},
+        settings={**non_default_fields(data), **args.changed()},
         objective=args.formula(),
         paper=paper_of(args),
     )
@@ -71,36 +65,36 @@ def main(argv: list[str] | None = None) -> None:
         sources = read_sources(args)
         # Check before word alignment if the arguments name the languages; otherwise the rows name them.
         named = [parse_source(item).source_lang for item in data.train_data]
-        known = sorted({language for language in named if language})
         if None not in named:
-            check_languages(sources, known, pivot, args)
+            check_languages(sources, {str(language) for language in named}, pivot, args)
         model, tokenizer = load_any_encoder(data, args)
-        check_model_languages(model, [*known, pivot])
         settle_cpu(model.device.type)
         linked = load_text(data, model, tokenizer, eval_links=data.eval_links, seed=args.seed)
-        languages = sorted(linked.train.unique("source_lang"))
+        languages = linked.languages
         check_languages(sources, languages, pivot, args)
-        check_model_languages(model, languages)
         check_pairs(sources, linked, model.config.hidden_size, args)
-        coverage_of_text = check_dictionaries(sources, linked, pivot, args)
+        anchors = check_dictionaries(sources, linked, pivot, args)
     record["languages"]["others"] = languages
     record["data"], record["links"] = linked.sources | sources.used(args), linked.link_counts
-    print_plan(record, linked, sources, coverage_of_text, args)
+    print_plan(record, linked, sources, anchors, args)
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
         return
     with phase(record, "vectors"):
-        corpus = extract_vectors(model, tokenizer, linked, sources, data, args)
+        corpus = extract_vectors(linked, sources, data, args)
     with phase(record, "scoring"):
         record["scores"]["before"], before = score(corpus, args)
     maps, coverage = {}, {}
     with phase(record, "mapping"):
         for language in languages:
-            maps[language], coverage[language] = learn(corpus, language, args)
+            try:
+                maps[language], coverage[language] = learn(corpus, language, args)
+            except InputError as error:
+                raise InputError(f"the map of {language}: {error}") from error
     with phase(record, "scoring"):
         record["scores"]["after"], after = score(corpus, args, maps)
     record["intervals"] = {"before": before, "after": after}
-    saved = save(record, corpus, linked.evaluation, maps, coverage, folder)
+    saved = save(record, linked, maps, coverage, folder)
     finish(record, folder, saved)
 
 

@@ -17,26 +17,18 @@ Prints sentence retrieval before and after and where everything was saved. The f
 
 from __future__ import annotations
 
-from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import run
-from hf_xalign.recipes.parts.run import Run
-from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentence_corpus
-from hf_xalign.trainers import PPAConfig, PPATrainer
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
+    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentence_corpus
+    from hf_xalign.trainers import PPAConfig, PPATrainer
+
     data, args = parse((PPAArguments, PPAConfig), argv, description=__doc__)
-    steps = Run("ppa", data, args, PPATrainer)
-    steps.load(load_sentence_corpus)
-    if data.dry_run:
-        steps.estimate()
-        return
-    steps.score("before")
-    trainer = steps.prepare()
-    steps.train(trainer)
-    steps.score("after")
-    steps.save(trainer)
+    align("ppa", data, args, PPATrainer, load_sentence_corpus)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
@@ -18,13 +19,7 @@ _DATA = "Model and data"
 
 
 def option(group: str, help: str, default: Any = MISSING) -> Any:
-    """Return the dataclass field of a command-line option.
-
-    Args:
-        group: heading in `--help`.
-        help: what the option does.
-        default: default value, a list too; the option is required without one.
-    """
+    """Return the dataclass field of a command-line option under the heading `group`; required without a default."""
     metadata = {"help": help, "group": group}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
@@ -52,12 +47,6 @@ class ParallelText:
     on_empty: Literal["error", "drop"] = option(
         _DATA, "A pair with an empty side: error (names the row) or drop.", "error"
     )
-
-    def changed(self) -> dict[str, Any]:
-        """Return the arguments that differ from their defaults."""
-        from hf_xalign.config import non_default_fields
-
-        return non_default_fields(self)
 
 
 @dataclass
@@ -96,14 +85,6 @@ class DataArguments(TextArguments):
     )
 
 
-def resume_choice(args: Any) -> bool | str | None:
-    """Return `args.resume_from_checkpoint`, with the words true and false as booleans."""
-    resume = args.resume_from_checkpoint
-    if isinstance(resume, str) and resume.lower() in ("true", "false"):
-        return resume.lower() == "true"
-    return resume
-
-
 def adapter_entry(config: Any) -> dict[str, Any]:
     """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
     return {
@@ -113,17 +94,19 @@ def adapter_entry(config: Any) -> dict[str, Any]:
     }
 
 
+def check_writable(path: Path) -> None:
+    """Check that a folder can be made or written to, before anything is computed."""
+    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(f"{path}: {nearest} is not a writable folder; give another place")
+
+
 def run(
     main: Callable[[], None],
     *,
     when_interrupted: str = "resume from the last complete checkpoint with resume_from_checkpoint=true",
 ) -> None:
-    """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130).
-
-    Args:
-        main: the recipe.
-        when_interrupted: what to tell the user after Ctrl-C.
-    """
+    """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
@@ -136,33 +119,28 @@ def run(
     except InputError as error:
         if os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
             raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _exit(2, f"error: {error}")
     except NonFiniteLossError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        _exit(1, f"error: {error}")
     except Exception as error:
-        full = next(
-            (cause for cause in _causes(error) if isinstance(cause, OSError) and cause.errno in DISK_FULL), None
-        )
-        if full is None:
+        # When a disk is full, Arrow only reports that it could not close a file: its cause says more.
+        cause: BaseException | None = error
+        while cause is not None and not (isinstance(cause, OSError) and cause.errno in DISK_FULL):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
             raise
-        print(
-            f"error: {full.filename or 'the disk'}: {full.strerror}: partial files are ignored; make room, "
+        _exit(
+            1,
+            f"error: {cause.filename or 'the disk'}: {cause.strerror}: partial files are ignored; make room, "
             "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
-            file=sys.stderr,
         )
-        sys.exit(1)
     except KeyboardInterrupt:
-        print(f"interrupted; {when_interrupted}", file=sys.stderr)
-        sys.exit(130)
+        _exit(130, f"interrupted; {when_interrupted}")
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes: when a disk is full, Arrow only reports that it could not close a file."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _exit(status: int, message: str) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(status)
 
 
 def _leave_processes() -> None:

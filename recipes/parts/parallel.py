@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -25,122 +25,7 @@ from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArgu
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
-
-class LinkedText(NamedTuple):
-    """Word-linked parallel text.
-
-    Attributes:
-        train: word-linked training pairs.
-        evaluation: word-linked held-out pairs; pairs without links serve as candidates.
-        link_counts: statistics of the training links, by language pair.
-        sources: entries of the training and held-out text for the record.
-    """
-
-    train: Dataset
-    evaluation: Dataset
-    link_counts: dict[str, dict[str, Any]]
-    sources: dict[str, list[dict[str, Any]]]
-
-
-def describe_links(link_counts: dict[str, dict[str, Any]], evaluation: Dataset) -> list[str]:
-    """Describe the text and its links, one line for each language pair, and the held-out text."""
-    return [
-        *(
-            f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
-            for pair, counts in link_counts.items()
-        ),
-        f"held out {len(evaluation)} pairs, {sum(map(len, evaluation['links'][:]))} links",
-    ]
-
-
-def load_text(
-    data: DataArguments,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    eval_links: str | None,
-    subwords: bool = False,
-    seed: int = 0,
-) -> LinkedText:
-    """Load and word-align training and held-out text.
-
-    Args:
-        data: text to load, and how to link its words.
-        model: encoder for `aligner=encoder`.
-        tokenizer: tokenizer of the encoder.
-        eval_links: file of linked held-out pairs; overrides `data.eval_data`.
-        subwords: link the tokenizer's tokens instead of words.
-        seed: seed of aligners that sample.
-
-    Raises:
-        InputError: a file is missing or malformed, or the arguments contradict each other.
-    """
-    train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
-    for side in ("source", "target"):
-        check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
-    if eval_links:
-        evaluation = read_links(eval_links)
-        eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
-    else:
-        test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
-        evaluation = make_evaluation_links(test, train)
-    text = train
-    if subwords:
-        text = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
-    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
-    linked = align_words(
-        text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=seed, **encoder
-    )
-    counts = {
-        pair: {
-            "pairs": found.pairs,
-            "dropped pairs": found.dropped,
-            "links": found.links,
-            "links a pair": round(found.links_per_pair, 2),
-        }
-        for pair, found in link_statistics(linked, train).items()
-    }
-    return LinkedText(linked, evaluation, counts, {"train": train_sources, "eval": eval_sources})
-
-
-def load_parts(
-    items: list[str], split: str, max_pairs: int | None, data: ParallelText
-) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load sources as one corpus, with the record's entry of each.
-
-    Args:
-        items: sources in the form of `train_data`.
-        split: split of embedded and Hub data.
-        max_pairs: limit for each source.
-        data: pivot language, and what to do with empty sides.
-
-    Raises:
-        InputError: a source is missing, malformed or empty.
-    """
-    parts, entries = [], []
-    for item in items:
-        part = load_sources(
-            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
-        )
-        source, language = parse_source(item)
-        entry = {
-            "source": item,
-            "hub_id": hub_id(source.partition(":")[0]),
-            "language": language,
-            "split": split,
-            "revision": hub_commit(part),
-            "pairs": len(part),
-        }
-        entries.append({**entry, "fingerprint": part._fingerprint})
-        parts.append(part)
-    return concatenate(parts), entries
-
-
-def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
-    """Use tokens as words, for `align_words` to link."""
-    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
-
-
+EVAL_LINKS = "eval_links.jsonl"
 # Pivot sentences of the drift check.
 DRIFT_SENTENCES = 500
 
@@ -154,20 +39,21 @@ class Corpus:
         tokenizer: fast tokenizer of the encoder.
         train: training pairs.
         evaluation: held-out pairs.
+        sources: entries of the training and held-out text for the record.
+        link_counts: statistics of the training links, by language pair; empty without word links.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     train: Dataset
     evaluation: Dataset
+    sources: dict[str, list[dict[str, Any]]]
+    link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
-        found: set[str] = set()
-        for batch in self.train.select_columns(["source_lang"]).iter(100_000):
-            found.update(batch["source_lang"])
-        return sorted(found)
+        return sorted(set(self.train["source_lang"][:]))
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
@@ -182,41 +68,18 @@ class Corpus:
         return trainer
 
 
-def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them.
-
-    Raises:
-        InputError: the encoder does not exist, or the settings cannot train it.
-    """
-    with args.main_process_first(desc="making the embedded encoder"):
-        path = resolve_model(data.model_name_or_path)
-    model = load_encoder(path, revision=data.model_revision)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    args.check_model(model, tokenizer)
-    cast(nn.Module, model).to(args.device)
-    return model, tokenizer
-
-
-EVAL_LINKS = "eval_links.jsonl"
-
-
-@dataclass
 class WordCorpus(Corpus):
-    """Encoder and word-linked text of a run.
-
-    Attributes:
-        train: word-linked training pairs.
-        evaluation: word-linked held-out pairs; pairs without links serve as candidates.
-        link_counts: statistics of the training links, by language pair.
-        sources: entries of the training and held-out text for the record.
-    """
-
-    link_counts: dict[str, dict[str, Any]]
-    sources: dict[str, list[dict[str, Any]]]
+    """Encoder and word-linked text of a run; held-out pairs without links serve as candidates."""
 
     def describe(self) -> list[str]:
-        """Describe the text and its links, one line for each language pair."""
-        return describe_links(self.link_counts, self.evaluation)
+        """Describe the text and its links, one line for each language pair, and the held-out text."""
+        return [
+            *(
+                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
+                for pair, counts in self.link_counts.items()
+            ),
+            f"held out {len(self.evaluation)} pairs, {sum(map(len, self.evaluation['links'][:]))} links",
+        ]
 
     def keep(self, folder: Path) -> None:
         """Save the evaluation links before training."""
@@ -252,23 +115,116 @@ class WordCorpus(Corpus):
         return found.vectors[found.present, 0]
 
 
-def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
-    """Load the encoder, load and word-align the text, and fix the evaluation links.
+def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them.
 
-    A resumed run keeps the evaluation links of its folder.
+    Raises:
+        InputError: the encoder does not exist, or the settings cannot train it.
+    """
+    with args.main_process_first(desc="making the embedded encoder"):
+        path = resolve_model(data.model_name_or_path)
+    model = load_encoder(path, revision=data.model_revision)
+    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    args.check_model(model, tokenizer)
+    cast(nn.Module, model).to(args.device)
+    return model, tokenizer
+
+
+def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
+    """Return the record's entry of a text."""
+    source, language = parse_source(item)
+    revision = None if text is None else hub_commit(text)
+    return {
+        "source": item,
+        "hub_id": hub_id(source.partition(":")[0]),
+        "language": language,
+        "revision": revision,
+    } | more
+
+
+def load_parts(
+    items: list[str], split: str, max_pairs: int | None, data: ParallelText
+) -> tuple[Dataset, list[dict[str, Any]]]:
+    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each.
+
+    Raises:
+        InputError: a source is missing, malformed or empty.
+    """
+    parts, entries = [], []
+    for item in items:
+        part = load_sources(
+            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
+        )
+        entries.append(source_entry(item, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
+        parts.append(part)
+    return concatenate(parts), entries
+
+
+def load_text(
+    data: DataArguments,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    eval_links: str | None,
+    subwords: bool = False,
+    seed: int = 0,
+) -> WordCorpus:
+    """Load and word-align training and held-out text.
+
+    Args:
+        data: text to load, and how to link its words.
+        model: encoder, which `aligner=encoder` needs.
+        tokenizer: tokenizer of the encoder.
+        eval_links: file of linked held-out pairs; overrides `data.eval_data`.
+        subwords: link the tokenizer's tokens instead of words.
+        seed: seed of aligners that sample.
 
     Raises:
         InputError: a file is missing or malformed, or the arguments contradict each other.
     """
+    train, train_sources = load_train(data, tokenizer)
+    if eval_links:
+        evaluation = read_links(eval_links)
+        eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
+    else:
+        test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        evaluation = make_evaluation_links(test, train)
+    text = train
+    if subwords:
+        text = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
+    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
+    linked = align_words(
+        text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=seed, **encoder
+    )
+    counts = {
+        pair: {
+            "pairs": found.pairs,
+            "dropped pairs": found.dropped,
+            "links": found.links,
+            "links a pair": round(found.links_per_pair, 2),
+        }
+        for pair, found in link_statistics(linked, train).items()
+    }
+    return WordCorpus(model, tokenizer, linked, evaluation, {"train": train_sources, "eval": eval_sources}, counts)
+
+
+def load_train(data: TextArguments, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, list[dict[str, Any]]]:
+    """Load the training pairs with [`load_parts`], and check that the tokenizer knows their scripts."""
+    train, sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
+    for side in ("source", "target"):
+        check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
+    return train, sources
+
+
+def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
+    """Use tokens as words, for `align_words` to link."""
+    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
+
+
+def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
+    """Load the encoder, load and word-align the text; a resumed run keeps the evaluation links of its folder."""
     model, tokenizer = load_checked(data, args)
     kept = Path(args.output_dir) / EVAL_LINKS
+    eval_links = data.eval_links or (str(kept) if resume and kept.exists() else None)
     with args.main_process_first(desc="loading and linking the text"):
-        text = load_text(
-            data,
-            model,
-            tokenizer,
-            eval_links=data.eval_links or (str(kept) if resume and kept.exists() else None),
-            subwords=args.subword_links,
-            seed=args.seed,
-        )
-    return WordCorpus(model, tokenizer, text.train, text.evaluation, text.link_counts, text.sources)
+        return load_text(data, model, tokenizer, eval_links=eval_links, subwords=args.subword_links, seed=args.seed)

@@ -13,76 +13,54 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
 from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.tracking import WandbTracker, linked_distances
+from hf_xalign.trainers.shared.tracking import linked_distances
 
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
-class Pictures:
-    """Measure a run before and after training, and draw the figures of its card; on the main process.
+def distances_before(trainer: AlignmentTrainer) -> Any:
+    """Measure the distances of the untouched encoder; None without word links or matplotlib."""
+    try:
+        require_matplotlib()
+    except InputError:
+        return None
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    with model.disable_adapter() if isinstance(model, PeftModel) else nullcontext():
+        return linked_distances(trainer)
 
-    Measures nothing without matplotlib, and reuses what the W&B run measured.
+
+def draw_pictures(trainer: AlignmentTrainer, before: Any, folder: Path, base_model: str) -> list[Path]:
+    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
 
     Args:
-        trainer: trainer of the run, before training.
-        resumed: whether training resumes from a checkpoint.
+        trainer: trainer of the run, after training.
+        before: result of [`distances_before`].
+        folder: folder of the model.
+        base_model: name of the encoder before training, for the numbers in `distances.json`.
+
+    Returns:
+        Paths of the figures. Fewer than two evaluations give no curve, and text without links no distances.
     """
-
-    def __init__(self, trainer: AlignmentTrainer, *, resumed: bool):
-        self._trainer = trainer
-        self._tracker = next((c for c in trainer.callback_handler.callbacks if isinstance(c, WandbTracker)), None)
-        # W&B's first distances are those of the untouched encoder only in a run that starts from it.
-        self._tracked = self._tracker is not None and not resumed and not trainer.random_start
-        self._before = None
-        self._hint = ""
-        try:
-            require_matplotlib()
-        except InputError as error:
-            self._hint = str(error)
-            return
-        if not self._tracked:
-            model: Any = trainer.accelerator.unwrap_model(trainer.model)
-            with model.disable_adapter() if isinstance(model, PeftModel) else nullcontext():
-                self._before = linked_distances(trainer)
-
-    def write(self, folder: Path, base_model: str) -> list[Path]:
-        """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
-
-        Args:
-            folder: folder of the model.
-            base_model: name of the encoder before training, for the numbers in `distances.json`.
-
-        Returns:
-            Paths of the figures. Fewer than two evaluations give no curve, and text without links no distances.
-        """
-        for pattern in _OURS:
-            for path in folder.glob(pattern):
-                path.unlink()
-        if self._hint:
-            print(f"no pictures on the card: {self._hint}")
-            return []
-        curves = score_curves(self._trainer.state.log_history)
-        drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
-        tracked = self._tracker.distances if self._tracker else {}
-        before = tracked.get(0) if self._tracked else self._before
-        after = before and (tracked.get(self._trainer.state.global_step) or linked_distances(self._trainer))
-        if before and after:
-            sources = {"before": base_model, "after": str(folder)}
-            grid = grid_of({"before": before, "after": after}, sources, pooling=self._trainer.args.eval_pooling)
-            drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
-        return drawn
+    for pattern in _OURS:
+        for path in folder.glob(pattern):
+            path.unlink()
+    try:
+        require_matplotlib()
+    except InputError as error:
+        print(f"no pictures on the card: {error}")
+        return []
+    curves = score_curves(trainer.state.log_history)
+    drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
+    if before and (after := linked_distances(trainer)):
+        sources = {"before": base_model, "after": str(folder)}
+        grid = grid_of({"before": before, "after": after}, sources, pooling=trainer.args.eval_pooling)
+        drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
+    return drawn
 
 
 def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """Return the scores of each evaluation, by step.
-
-    Args:
-        log: rows of the Trainer's log.
-
-    Returns:
-        {step: score} by `<language>_<score>`, for scores that are a mean of both directions.
-    """
+    """Return {step: score} by `<language>_<score>`, of scores that are a mean of both directions in the log."""
     curves: dict[str, dict[int, float]] = {}
     for row in log:
         for name, value in row.items():
@@ -92,12 +70,7 @@ def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]
 
 
 def draw_curves(curves: Mapping[str, Mapping[int, float]], path: Path) -> Path:
-    """Draw scores, in percent, over steps, and return the path of the PNG.
-
-    Args:
-        curves: {step: share} by name, at least one.
-        path: file to write, atomically.
-    """
+    """Draw scores, in percent, over steps, as PNG."""
     figure = new_figure(6.4, 3.6)
     axes = figure.subplots()
     for name, points in curves.items():

@@ -20,7 +20,7 @@ from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import hub_commit, load_sources, parse_source
+from hf_xalign.data.parallel import load_sources, parse_source
 from hf_xalign.data.pretraining.entries import TokenEntries, single_pieces
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
@@ -28,8 +28,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.recipes.parts.parallel import source_entry
 from hf_xalign.recipes.parts.pretraining_arguments import NEW, PretrainingArguments
-from hf_xalign.record import hub_id
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 
@@ -38,16 +38,12 @@ class PretrainingCorpus:
     """Encoder and data of a pre-training run.
 
     Attributes:
-        model: the encoder.
-        tokenizer: its tokenizer.
         languages: pivot or natural language, then the others.
-        train: rows of text.
         evaluation: rows of held-out text, or None.
         counts: rows, tokens and sentences of each language.
         entries: dictionary entries of the objective, or None.
         test_entries: int64 (n, 2), token pairs whose alignment is scored; or None.
         candidates: int64 (m,), candidate tokens of the nearest-neighbour search.
-        derived: derived language, or None.
         sources: entries of the text for the record.
     """
 
@@ -91,13 +87,10 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     if unknown := sorted(set(held_out) - set(corpora)):
         raise InputError(f"eval_corpus in {', '.join(unknown)}: corpus has no text of that language")
     tokenizer, old_ids = _tokenizer(data, corpora)
-    derived = None
-    counterparts = None
     languages = sorted(corpora, key=lambda code: code != data.target_lang)
-    pairs = None
+    derived = counterparts = pairs = alphabet = None
     if data.derive:
         natural = corpora[languages[0]]
-        alphabet = None
         if "transliteration" in data.derive:
             everything = [*_texts(corpora), *_texts(held_out)]
             alphabet = Alphabet.of(everything, tokenizer)
@@ -136,16 +129,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     if held_out:
         evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
     sources = {
-        name: [
-            {
-                "source": source,
-                "hub_id": hub_id(source.partition(":")[0]),
-                "language": language,
-                "revision": hub_commit(found[str(language)]),
-                "sentences": len(found[str(language)]),
-            }
-            for source, language in map(parse_source, items)
-        ]
+        name: [source_entry(item, found[code], sentences=len(found[code])) for code, item in zip(found, items)]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
     return PretrainingCorpus(
@@ -167,7 +151,7 @@ def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_source(item)
     if language is None:
-        raise InputError(f"corpus {item}: say the language, as in en={item}")
+        raise InputError(f"eval_corpus {item}: say the language, as in en={item}")
     if source.endswith(".conllu"):
         found = load_treebank(source).rename_column("tokens", "words")
         return language, found.select(range(min(len(found), limit or len(found))))
@@ -260,7 +244,8 @@ def _dictionary(
         return entries if args.needs_entries else None, counterparts, counterparts[:, 1]
     if not data.dictionary:
         return None, None, None
-    words = {name: load_dictionary(parse_source(item)[0]) for name, item in _named(data)}
+    named = {"train": data.dictionary, "test": data.test_dictionary}
+    words = {name: load_dictionary(parse_source(item)[0]) for name, item in named.items() if item}
     entries = TokenEntries.from_dictionary(
         words["train"], tokenizer, name=data.dictionary, share=data.dictionary_share, seed=args.seed
     )
@@ -274,8 +259,3 @@ def _dictionary(
     others = [other for found in words.values() for _, other in found]
     pieces = {piece for piece in single_pieces(tokenizer, others) if isinstance(piece, int)}
     return entries if args.needs_entries else None, test, np.array(sorted(pieces), dtype=np.int64)
-
-
-def _named(data: PretrainingArguments) -> list[tuple[str, str]]:
-    named = {"train": data.dictionary, "test": data.test_dictionary}
-    return [(name, item) for name, item in named.items() if item]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
@@ -63,12 +63,6 @@ class PretrainingArguments:
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
     target_lang: str = option(_TEXT, "The pivot language.", "en")
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
-
-    def changed(self) -> dict[str, Any]:
-        """Return the arguments that differ from their defaults."""
-        from hf_xalign.config import non_default_fields
-
-        return non_default_fields(self)
 
     def check(self, args: AlignMLMConfig) -> None:
         """Check that the arguments go together, before anything is read.

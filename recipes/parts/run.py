@@ -1,48 +1,47 @@
-"""Steps that the recipes of FAO, MAO and PPA share, around one record of the run."""
+"""Steps that the recipes share, around one record of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import tempfile
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+import torch
 from peft import PeftModel
 from transformers import set_seed
 
+from hf_xalign.config import non_default_fields
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.drift import vector_drift
 from hf_xalign.hub.files import check_recorded_base
-from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, resume_choice, settle_cpu
+from hf_xalign.model_cards import write_card
+from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus
-from hf_xalign.recipes.parts.pictures import Pictures
-from hf_xalign.recipes.parts.report import compare, estimate, fill_words, finish, read_other, same_pairs
-from hf_xalign.record import phase, start_record, write_record
+from hf_xalign.recipes.parts.pictures import distances_before, draw_pictures
+from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
+from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import check_output_dir, resolve_resume
 from hf_xalign.trainers.shared.tracking import track_record
 
-AnyCorpus = TypeVar("AnyCorpus", bound=Corpus)
+# Timed steps of an estimate, after one warm-up step, and pairs to prepare for it.
+_TIMED_STEPS, _SAMPLE_PAIRS = 5, 200
 
 
 def start_run(
     method: str, data: Any, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]
 ) -> tuple[bool | str | None, dict[str, Any]]:
-    """Check the output folder, settle CPU and seed, and start the record.
-
-    Args:
-        method: name of the method in the record.
-        data: arguments of the run, with `model_name_or_path`, `target_lang`, `dry_run` and `changed`.
-        args: the method's settings.
-        trainer_class: the method's trainer.
-
-    Returns:
-        What to resume from, and the record.
+    """Check the output folder, settle CPU and seed, and return what to resume from and the record.
 
     Raises:
         InputError: the output folder holds another run, or the base model cannot be pushed.
     """
-    resume = resume_choice(args)
+    resume = args.resume_from_checkpoint
+    if isinstance(resume, str) and resume.lower() in ("true", "false"):
+        resume = resume.lower() == "true"
     if not data.dry_run:
         check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
     settle_cpu(args.device.type)
@@ -54,7 +53,7 @@ def start_run(
         base_model=data.model_name_or_path,
         languages=[],
         pivot=data.target_lang,
-        settings={**data.changed(), **args.changed()},
+        settings={**non_default_fields(data), **args.changed()},
         objective=args.formula(),
         paper=trainer_class._paper,
     )
@@ -70,113 +69,185 @@ def print_corpus(record: dict[str, Any], corpus: Any) -> None:
     print("\n".join(corpus.describe()))
 
 
-class Run(Generic[AnyCorpus]):
-    """A training run: what it loads, trains, scores and saves, and the record of it.
-
-    A recipe calls its methods in the order of their definition.
+def align(
+    method: str,
+    data: TextArguments,
+    args: AlignmentConfig,
+    trainer_class: type[AlignmentTrainer],
+    load_corpus: Callable[..., Any],
+) -> None:
+    """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time.
 
     Args:
         method: name of the method in the record.
         data: the encoder and the text.
         args: the method's settings.
         trainer_class: the method's trainer.
-
-    Attributes:
-        record: what becomes `results.json`.
+        load_corpus: (data, args, resume=CHECKPOINT OR NONE) to the corpus.
 
     Raises:
-        InputError: the output folder holds another run, or `compare_with` and `push_to_hub` cannot be followed.
+        InputError: the output folder holds another run, or the arguments cannot be followed.
     """
+    folder = Path(args.output_dir)
+    resume, record = start_run(method, data, args, trainer_class)
+    other = _read_other(data.compare_with) if data.compare_with else {}
+    with phase(record, "loading and linking"):
+        corpus = load_corpus(data, args, resume=resolve_resume(resume, args.output_dir))
+    record["languages"]["others"] = corpus.languages
+    record["data"], record["links"] = corpus.sources, corpus.link_counts
+    if args.process_index == 0:
+        print_corpus(record, corpus)
+    if other:
+        _check_same_pairs(record, other, data.compare_with)
+    if data.dry_run:
+        estimate(trainer_class, corpus, args)
+        return
 
-    def __init__(self, method: str, data: TextArguments, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]):
-        self.data, self.args, self.trainer_class = data, args, trainer_class
-        self.folder = Path(args.output_dir)
-        self.resume, self.record = start_run(method, data, args, trainer_class)
-        self._other = read_other(data.compare_with) if data.compare_with else {}
+    def score(when: str) -> None:
+        with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+            if args.should_save:
+                record["scores"][when] = corpus.score(args, when)
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Add the seconds of a block to the record, under `name`."""
-        return phase(self.record, name)
+    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+        if args.should_save:
+            folder.mkdir(parents=True, exist_ok=True)
+            corpus.keep(folder)
+            pivot_before = corpus.pivot_vectors(args)
+    score("before")
+    with phase(record, "preparing"):
+        trainer = corpus.trainer(trainer_class, args)
+    _describe_module(record, trainer)
+    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
+        if args.should_save:
+            before = distances_before(trainer)
+    if trainer.random_start:
+        score("untrained")
+    with phase(record, "training"):
+        trainer.train(resume_from_checkpoint=resume)
+    trainer.save_model()
+    # Training leaves its autocast around the model's forward, and scores are float32.
+    corpus.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    score("after")
+    if args.should_save:
+        _fill_words(record["scores"], getattr(args, "pooling", ""))
+        with phase(record, "scoring"):
+            record["drift"] = vector_drift(pivot_before, corpus.pivot_vectors(args))
+        if other and not resume:  # a resumed run knows the time of its last part only
+            record["comparison"] = {
+                "method": other["method"],
+                "seconds": _seconds(other),
+                "own_seconds": _seconds(record),
+                "same_hardware": record["hardware"] == other["hardware"],
+            }
+        write_record(folder, record)  # before pictures, which may fail where the scores did not
+        with phase(record, "scoring"):
+            drawn = draw_pictures(trainer, before, folder, data.model_name_or_path)
+        named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
+        finish(record, folder, {"model": str(folder), **corpus.export(folder), **named})
+        track_record(args, record)
+    if args.push_to_hub:
+        # Only now are there a record and a card.
+        trainer.push_to_hub()
 
-    def load(self, load_corpus: Callable[..., AnyCorpus]) -> AnyCorpus:
-        """Load the encoder and the text, and print what was found.
 
-        Args:
-            load_corpus: (data, args, resume=CHECKPOINT OR NONE) to the corpus.
-        """
-        with self.phase("loading and linking"):
-            corpus = load_corpus(self.data, self.args, resume=resolve_resume(self.resume, self.args.output_dir))
-        self.corpus = corpus
-        self.record["languages"]["others"] = corpus.languages
-        self.record["data"] = corpus.sources
-        self.record["links"] = corpus.link_counts
-        if self.args.process_index == 0:
-            print_corpus(self.record, corpus)
-        if self.data.compare_with:
-            same_pairs(self.record, self._other, self.data.compare_with)
-        return corpus
+def _fill_words(scores: dict[str, Any], pooling: str) -> None:
+    """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
+    for language, before in scores["before"].items():
+        for end in ("", "_to_pivot", "_from_pivot", "_types"):
+            if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
+                before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
 
-    def estimate(self) -> None:
-        """Print how long training would take; nothing is trained or saved."""
-        estimate(self.trainer_class, self.corpus, self.args)
 
-    def score(self, when: str) -> None:
-        """Score the encoder as it is now: `before` training, `untrained`, or `after`."""
-        with self.phase("scoring"), self.args.main_process_first(desc="scoring"):
-            if not self.args.should_save:
-                return
-            if when == "before":
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self.corpus.keep(self.folder)
-                self._pivot_before = self.corpus.pivot_vectors(self.args)
-            self.record["scores"][when] = self.corpus.score(self.args, when)
-            if when == "after":
-                fill_words(self.record["scores"], getattr(self.args, "pooling", ""))
-                self.record["drift"] = vector_drift(self._pivot_before, self.corpus.pivot_vectors(self.args))
+def _describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    added = 0
+    if isinstance(model, PeftModel):
+        record["adapter"] = adapter_entry(model.active_peft_config)
+        added = trained
+    encoder = sum(p.numel() for p in model.parameters()) - added
+    record["trainable"] = {"parameters": trained, "share": trained / encoder}
+    if trainer.is_world_process_zero():
+        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
 
-    def prepare(self) -> AlignmentTrainer:
-        """Make the trainer, with its references and caches, and record how much of the encoder it trains."""
-        with self.phase("preparing"):
-            trainer = self.corpus.trainer(self.trainer_class, self.args)
-        self._describe_module(trainer)
-        return trainer
 
-    def train(self, trainer: AlignmentTrainer) -> None:
-        """Train from the start or the checkpoint to resume from, and save the model."""
-        with self.phase("scoring"), self.args.main_process_first(desc="scoring"):
-            if self.args.should_save:
-                self._pictures = Pictures(trainer, resumed=bool(self.resume))
-        if trainer.random_start:
-            self.score("untrained")
-        with self.phase("training"):
-            trainer.train(resume_from_checkpoint=self.resume)
-        trainer.save_model()
-        # Training leaves its autocast around the model's forward, and scores are float32.
-        self.corpus.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+def _read_other(folder: str) -> dict[str, Any]:
+    """Read the record of the run to compare training times with."""
+    other = read_record(folder)
+    if not {"preparing", "training"} <= set(other["times"]["seconds"]):
+        raise InputError(
+            f"compare_with={folder}: the record has no times of preparing and training. Name a finished training run."
+        )
+    return other
 
-    def save(self, trainer: AlignmentTrainer) -> None:
-        """Write record, card and pictures, print the table of scores, and push where that was asked for."""
-        if self.args.should_save:
-            if self.data.compare_with and not self.resume:  # a resumed run knows the time of its last part only
-                self.record["comparison"] = compare(self.record, self._other)
-            write_record(self.folder, self.record)  # before pictures, which may fail where the scores did not
-            with self.phase("scoring"):
-                drawn = self._pictures.write(self.folder, self.data.model_name_or_path)
-            named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
-            finish(self.record, self.folder, self.corpus.export(self.folder) | named)
-            track_record(self.args, self.record)
-        if self.args.push_to_hub:
-            # Only now are there a record and a card.
-            trainer.push_to_hub()
 
-    def _describe_module(self, trainer: AlignmentTrainer) -> None:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        added = 0
-        if isinstance(model, PeftModel):
-            self.record["adapter"] = adapter_entry(model.active_peft_config)
-            added = trained
-        encoder = sum(p.numel() for p in model.parameters()) - added
-        self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
-        if trainer.is_world_process_zero():
-            print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
+def _check_same_pairs(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
+    own, others = (
+        [(source["language"], source["pairs"], source["source"]) for source in run["data"]["train"]]
+        for run in (record, other)
+    )
+    if own != others:
+        raise InputError(
+            f"compare_with={folder}: that run trained on other pairs ({others}, here {own}), so times do not compare"
+        )
+
+
+def _seconds(record: dict[str, Any]) -> float:
+    """Return the seconds of preparing (with references and caches) and training."""
+    return record["times"]["seconds"]["preparing"] + record["times"]["seconds"]["training"]
+
+
+def estimate(trainer_class: type[Any], corpus: Corpus, args: Any) -> None:
+    """Print the size of the word-vector cache and the training time; nothing is trained or kept.
+
+    Encodes and caches a sample of the pairs, runs a few batches forward and backward without an optimizer step, and
+    extrapolates.
+    """
+    args.report_to = []
+    whole = corpus.train
+    step = max(1, len(whole) // _SAMPLE_PAIRS)
+    corpus.train = whole.select(range(0, len(whole), step))
+    times = len(whole) / len(corpus.train)
+    with tempfile.TemporaryDirectory() as folder:
+        args.output_dir = folder  # the Trainer makes its folder at once
+        args.cache_dir = str(Path(folder) / "cache")
+        start = time.perf_counter()
+        trainer = corpus.trainer(trainer_class, args)
+        prepared = times * (time.perf_counter() - start)
+        kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
+        if kept:
+            print(f"cache    about {kept / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
+        loader = trainer.get_train_dataloader()
+        model = trainer.accelerator.prepare_model(trainer.model)
+        seconds = []
+        for number, batch in enumerate(loader):
+            start = time.perf_counter()
+            trainer.current_gradient_accumulation_steps = 1
+            trainer.training_step(model, batch, trainer._get_num_items_in_batch([batch], args.device))
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+            if number == _TIMED_STEPS:
+                break
+        model.zero_grad()
+    typical = sorted(seconds[1:] or seconds)[len(seconds[1:] or seconds) // 2]
+    batches = times * len(loader) * args.num_train_epochs
+    if args.max_steps > 0:
+        batches = args.max_steps * args.gradient_accumulation_steps
+    print(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
+    print("dry run: nothing was trained or saved; scoring comes on top")
+
+
+def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
+    """Write the model card and then `results.json`, which marks the run complete; print the scores.
+
+    Args:
+        record: record of the run.
+        folder: output folder.
+        saved: saved files, path by name.
+    """
+    own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
+    finish_record(record, {**saved, **own})
+    write_card(folder, record)
+    write_record(folder, record)
+    print("\n" + format_table(record))

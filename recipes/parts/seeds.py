@@ -37,20 +37,12 @@ def run_seeds(
 ) -> None:
     """Train and score under one seed after another, and print a table over languages.
 
-    A seed that is finished with the same settings is not run again.
-
-    Args:
-        argv: the arguments; the command line's where None.
-        arguments: what names the model and the text.
-        config_class: the trainer's settings, which share the command line.
-        make_trainer: makes the trainer of one seed, `args.seed`, on a model of its own: of the arguments, the
-            settings, the task, its training text (or encoded rows) and its evaluation text.
-        method: its name in the record of a model that is kept.
-        description: the head of `--help`.
+    A seed that is finished with the same settings is not run again. `make_trainer` makes the trainer of one seed,
+    `args.seed`, on a model of its own: of the arguments, the settings, the task, its training text (or encoded rows)
+    and its evaluation text.
 
     Raises:
-        InputError: anything that is named is missing or malformed, does not go together, or a folder holds another
-            run.
+        InputError: what is named is missing or malformed, does not go together, or a folder holds another run.
     """
     from hf_xalign.config import non_default_fields, parse
     from hf_xalign.tasks.results import begin, finished, format_scores, seed_folder
@@ -163,7 +155,7 @@ def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData, make_t
     """Print how long the training of one seed would take, by a few of its batches."""
     from datasets import concatenate_datasets
 
-    from hf_xalign.recipes.parts.report import estimate
+    from hf_xalign.recipes.parts.run import estimate
 
     @dataclass
     class Sample:

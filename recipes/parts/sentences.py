@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.recipes.parts.common import TextArguments, option
-from hf_xalign.recipes.parts.parallel import DRIFT_SENTENCES, Corpus, load_checked, load_parts
+from hf_xalign.recipes.parts.parallel import DRIFT_SENTENCES, Corpus, load_checked, load_parts, load_train
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 
@@ -31,31 +31,17 @@ class SentenceCorpus(Corpus):
     """Encoder and sentence pairs of a run.
 
     Attributes:
-        train: sentence pairs.
-        evaluation: held-out sentence pairs.
-        sources: entries of the training and held-out text for the record.
         pooling: how sentences are pooled in training.
         sentence_transformer: folder to write for sentence-transformers, or None.
     """
 
-    sources: dict[str, list[dict[str, Any]]]
-    pooling: SentencePooling
+    pooling: SentencePooling = "mean"
     sentence_transformer: str | None = None
-
-    @property
-    def link_counts(self) -> dict[str, dict[str, Any]]:
-        """Return nothing: sentence pairs have no word links."""
-        return {}
 
     def describe(self) -> list[str]:
         """Describe the text, one line for each language."""
-        counts = dict.fromkeys(self.languages, 0)
-        for code in self.train["source_lang"][:]:
-            counts[code] += 1
-        return [
-            *(f"text     {code}: {count} pairs" for code, count in counts.items()),
-            f"held out {len(self.evaluation)} pairs",
-        ]
+        counts = sorted(Counter(self.train["source_lang"][:]).items())
+        return [*(f"text     {code}: {n} pairs" for code, n in counts), f"held out {len(self.evaluation)} pairs"]
 
     def keep(self, folder: Path) -> None:
         """Save nothing: the record names the held-out text."""
@@ -79,30 +65,16 @@ class SentenceCorpus(Corpus):
 
     def pivot_vectors(self, args: PPAConfig) -> torch.Tensor:
         """Return vectors (sentences, dim) of held-out pivot sentences, for the drift check."""
-        texts = self.evaluation["target"][:DRIFT_SENTENCES]
-        vectors = encode_sentences(
-            self.model,
-            self.tokenizer,
-            texts,
-            pooling=args.sentence_pooling,
-            batch_size=args.per_device_eval_batch_size,
-        )
-        return vectors[:, 0]
+        texts, size = self.evaluation["target"][:DRIFT_SENTENCES], args.per_device_eval_batch_size
+        return encode_sentences(self.model, self.tokenizer, texts, pooling=self.pooling, batch_size=size)[:, 0]
 
 
 def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:
-    """Load the encoder and the text.
-
-    Raises:
-        InputError: a file is missing or malformed, or the arguments contradict each other.
-    """
+    """Load the encoder and the text."""
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):
-        train, train_sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
-        for side in ("source", "target"):
-            check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
+        train, train_sources = load_train(data, tokenizer)
         evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
     sources = {"train": train_sources, "eval": eval_sources}
-    return SentenceCorpus(
-        model, tokenizer, train, evaluation, sources, args.sentence_pooling, data.sentence_transformer
-    )
+    pooling: Any = {"pooling": args.sentence_pooling, "sentence_transformer": data.sentence_transformer}
+    return SentenceCorpus(model, tokenizer, train, evaluation, sources, **pooling)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.recipes.parts.common import option
@@ -77,13 +79,7 @@ class TaskArguments:
 
 @dataclass
 class TaskData:
-    """Labelled text of a run, and its task.
-
-    Attributes:
-        task: the task.
-        train: training text, of one language or several.
-        evaluation: language -> evaluation text.
-    """
+    """Task of a run, its training text of one language or several, and its evaluation text by language."""
 
     task: Task
     train: list[Examples]
@@ -124,14 +120,8 @@ def load_task(data: TaskArguments) -> TaskData:
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     if data.task == "questions":
         return _load_questions(data)
-    columns = {"text_columns": data.text_columns, "label_column": data.label_column}
-    train, evaluation = (
-        [read_examples(item, data.task, split=split, max_examples=limit, **columns) for item in items]  # type: ignore[arg-type]
-        for items, split, limit in (
-            (data.train_data, data.train_split, data.max_train_examples),
-            (data.eval_data, data.eval_split, data.max_eval_examples),
-        )
-    )
+    columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
+    train, evaluation = _read(data, partial(read_examples, kind=data.task, **columns))
     labels = _labels(data.labels, train)
     task: Task
     if data.task == "token":
@@ -154,15 +144,17 @@ def _load_questions(data: TaskArguments) -> TaskData:
     for name in ("text_columns", "label_column", "labels", "metric"):
         if getattr(data, name):
             raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
-    train, evaluation = (
-        [read_questions(item, split=split, max_examples=limit) for item in items]
-        for items, split, limit in (
-            (data.train_data, data.train_split, data.max_train_examples),
-            (data.eval_data, data.eval_split, data.max_eval_examples),
-        )
-    )
+    train, evaluation = _read(data, read_questions)
     task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
     return TaskData(task, train, by_language(evaluation, data.languages))
+
+
+def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], list[Examples]]:
+    """Read training and evaluation text."""
+    return (
+        [read(item, split=data.train_split, max_examples=data.max_train_examples) for item in data.train_data],
+        [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data],
+    )
 
 
 def _labels(given: list[str], train: list[Examples]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +31,7 @@ def start_task_record(
 ) -> dict[str, Any]:
     """Start the record of a task model; `task` holds the fields that only cards of task models show.
 
-    Args:
-        data: arguments of the run.
-        args: settings of the trainer, with the run's seed.
-        task_data: labelled text and task.
-        method: `finetune` or `continual`.
-        settings: settings that change the scores.
-        encoder: folder or id of the encoder.
-        adapter: folder or id of the module between encoder and head, or None.
+    `settings` are those that change the scores; `encoder` and `adapter` (between encoder and head) are folders or ids.
     """
     trained = list(dict.fromkeys(part.language for part in task_data.train))
     scored = [language for language in task_data.evaluation if language not in trained]
@@ -49,18 +43,12 @@ def start_task_record(
         languages=[*trained[1:], *scored],
         pivot=trained[0],
         settings=settings,
-        train_data=[_entry(*one, data.train_split) for one in zip(data.train_data, task_data.train, strict=True)],
+        train_data=list(map(_entry, data.train_data, task_data.train, repeat(data.train_split))),
         # Both are in the order of the command line.
-        eval_data=[
-            _entry(item, part, data.eval_split)
-            for item, part in zip(data.eval_data, task_data.evaluation.values(), strict=True)
-        ],
+        eval_data=list(map(_entry, data.eval_data, task_data.evaluation.values(), repeat(data.eval_split))),
         objective=args.formula(),
     )
-    record["data"] |= {
-        what: [{"hub_id": hub_id(_name_of(entry["source"])), **entry} for entry in entries]
-        for what, entries in data.extra_data().items()
-    }
+    record["data"] |= data.extra_data()
     frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
     record["task"] = {
         "kind": data.task,
@@ -71,8 +59,8 @@ def start_task_record(
         "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
         "train_languages": trained,
         "zero_shot": scored,
-        "encoder": history(encoder),
-        "module": adapter and {"name": adapter, "hub_id": hub_id(adapter), **(history(adapter) or {})},
+        "encoder": _history(encoder),
+        "module": adapter and {"name": adapter, "hub_id": hub_id(adapter), **(_history(adapter) or {})},
         "continual": method == "continual" and {name: getattr(args, name) for name in _CONTINUAL},
     }
     return record
@@ -81,14 +69,7 @@ def start_task_record(
 def write_task_record(
     folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
 ) -> None:
-    """Write `results.json` and the card of a trained and scored model.
-
-    Args:
-        folder: folder of the model.
-        record: record of [`start_task_record`].
-        trainer: trainer of the model.
-        scores: scores of each language.
-    """
+    """Write `results.json` and the card of a trained and scored model, from the record of [`start_task_record`]."""
     from hf_xalign.model_cards import write_card
     from hf_xalign.modeling.xalign.tuner import backbone_of
     from hf_xalign.statistics.bootstrap import score_interval
@@ -118,7 +99,7 @@ def write_task_record(
     write_card(folder, record)
 
 
-def history(source: str) -> dict[str, Any] | None:
+def _history(source: str) -> dict[str, Any] | None:
     """Return method, preset, languages and base model of an encoder or module whose folder has a record."""
     if not (Path(source) / FILENAME).is_file():
         return None
@@ -127,12 +108,6 @@ def history(source: str) -> dict[str, Any] | None:
 
 
 def _entry(item: str, part: Examples, split: str) -> dict[str, Any]:
-    """Return the record's entry of a labelled text."""
+    """Return the record's entry of a labelled text; only one of the Hub has a revision."""
     entry = {"source": item, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
-    return {**entry, "split": split, "revision": part.revision} if hub_id(_name_of(item)) else entry
-
-
-def _name_of(item: str) -> str:
-    """Return the Hub id in `de=owner/name:config`; a name without an owner is local."""
-    name = item.rpartition("=")[2].partition(":")[0]
-    return name if "/" in name else ""
+    return {**entry, "split": split, "revision": part.revision} if part.revision else entry

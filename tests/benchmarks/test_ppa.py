@@ -41,7 +41,7 @@ def ablation(script):
 
 @pytest.fixture
 def material():
-    return SentenceCorpus(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {}, "cls")
+    return SentenceCorpus(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {}, {}, "cls")
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData, score
+from hf_xalign.recipes.parts.mapping.sources import Sources
 
 OVER = ("--overwrite_output_dir", "true")
 
@@ -138,7 +139,7 @@ def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch
     assert not (tmp_path / "new").exists()
     for name in ("write_card", "write_record"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(f"hf_xalign.recipes.parts.mapping.report.{name}", cut_off)
+            patch.setattr(f"hf_xalign.recipes.parts.run.{name}", cut_off)
             run(files, folder, *OVER)
         assert not (folder / "results.json").exists() and (folder / "maps").exists()
         with pytest.raises(InputError, match=r"holds another run \(.*maps/de-en\.safetensors\).*overwrite_output_dir"):
@@ -173,7 +174,7 @@ def test_on_an_adapter(files, tmp_path, languages):
     links = read_links(tmp_path / "out" / "eval_links.jsonl")
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     if languages:
-        french = ("--train_data", f"fr={files / 'french.tsv'}")
+        french = [word for name in ("train", "eval") for word in (f"--{name}_data", f"fr={files / 'french.tsv'}")]
         with pytest.raises(InputError, match=r"language='fr': .* has maps for de, en"):
             run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
@@ -195,7 +196,7 @@ def test_directions_of_lexicon_induction():
     words = Matched(german.vectors, english.vectors[[0, 2]], german.words, ["dog", "cat"])
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
-    corpus = MappingData(None, None, "en", {}, {"de": words}, {"de": german, "en": english}, {}, {"de": test})
+    corpus = MappingData("en", {}, {"de": words}, {"de": german, "en": english}, Sources({}, {"de": test}, {}, {}))
     one = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
     for direction, own in {"to_pivot": one, "from_pivot": one.inverse()}.items():
         args = MappingArguments(direction=direction)

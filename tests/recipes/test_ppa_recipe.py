@@ -22,7 +22,7 @@ def test_whole_run(ppa_run, files):
     assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
     assert (files / "sentences" / "modules.json").is_file()
     assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
-    assert SentenceCorpus(None, None, None, None, {}, "cls").export(folder) == {}  # where no such folder is named
+    assert SentenceCorpus(None, None, None, None, {}, {}, "cls").export(folder) == {}  # where no such folder is named
     inputs = AutoTokenizer.from_pretrained(folder)("the cat", return_tensors="pt")
     with torch.no_grad():
         found, untouched = (AutoModel.from_pretrained(name)(**inputs)[0] for name in (folder, files / "base"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,17 +27,16 @@ from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
-from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, pairs_of
-from hf_xalign.recipes.parts.parallel import LinkedText
+from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
+from hf_xalign.recipes.parts.parallel import WordCorpus
 
+# Maps vectors of a language and of the pivot to the space in which they are compared.
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Map vectors of a language and of the pivot to the space in which they are compared."""
 
 # Precisions that `lexicon_induction` returns with intervals.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
@@ -48,24 +47,18 @@ class MappingData:
     """Vectors of a run's text.
 
     Attributes:
-        model: the encoder, with its adapters if it has any.
-        tokenizer: its fast tokenizer.
         pivot: the pivot language.
         training: linked words of the training text by language; empty with supervision=dictionary.
         held_out: linked words of the held-out text by language.
         anchors: anchors by language, including the pivot; empty without dictionaries.
-        dictionaries: training entries by language.
-        test_dictionaries: test entries by language.
+        sources: the dictionaries.
     """
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
     pivot: str
     training: dict[str, Matched]
     held_out: dict[str, Matched]
     anchors: dict[str, Anchors]
-    dictionaries: dict[str, Entries]
-    test_dictionaries: dict[str, Entries]
+    sources: Sources
 
 
 def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -106,34 +99,12 @@ def _device(name: str | None) -> torch.device:
         raise InputError(f"device={name} is not available ({str(error).splitlines()[0]}).") from error
 
 
-def check_model_languages(model: PreTrainedModel, languages: Iterable[str]) -> None:
-    """Check that an encoder with one map per language has a map for each language.
-
-    Raises:
-        InputError: a language has no map.
-    """
-    for language in languages:
-        with language_context(model, language):
-            pass
-
-
-def extract_vectors(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    linked: LinkedText,
-    sources: Sources,
-    data: DataArguments,
-    args: MappingArguments,
-) -> MappingData:
+def extract_vectors(linked: WordCorpus, sources: Sources, data: DataArguments, args: MappingArguments) -> MappingData:
     """Run the encoder over all text that maps are learnt from and scored on."""
-    pivot = data.target_lang
-    options: dict[str, Any] = {
-        "layers": args.layers,
-        "pooling": args.pooling,
-        "batch_size": args.batch_size,
-    }
+    model, tokenizer, pivot = linked.model, linked.tokenizer, data.target_lang
+    options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
     training, held_out = {}, {}
-    for language in sorted(linked.train.unique("source_lang")):
+    for language in linked.languages:
         own = pairs_of(linked.evaluation, language)
         held_out[language] = linked_vectors(model, tokenizer, own, desc=f"Held-out words, {language}", **options)
         if args.supervision == "parallel":
@@ -151,31 +122,15 @@ def extract_vectors(
                 sentences_per_word=args.sentences_per_word,
                 **options,
             )
-    return MappingData(
-        model, tokenizer, pivot, training, held_out, anchors, sources.dictionaries, sources.test_dictionaries
-    )
+    return MappingData(pivot, training, held_out, anchors, sources)
 
 
 def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
-    """Learn the map of one language.
-
-    Returns:
-        The map in the run's direction, and the coverage of the training dictionary (None with parallel supervision).
-
-    Raises:
-        InputError: the method's error, with the language in front.
-    """
-    try:
-        return _learn(corpus, language, args)
-    except InputError as error:
-        raise InputError(f"the map of {language}: {error}") from error
-
-
-def _learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
+    """Learn the map of one language, in the run's direction; with the coverage of the training dictionary, if any."""
     coverage = None
     if args.supervision == "dictionary":
         anchors, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
-        entries = [(other, word) for word, other in corpus.dictionaries[language]]
+        entries = [(other, word) for word, other in corpus.sources.dictionaries[language]]
         pairs, coverage = dictionary_vectors(entries, anchors, pivot)
         sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, corpus.pivot)]
     else:
@@ -219,10 +174,7 @@ def score(
 ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
     """Score word retrieval and lexicon induction of each language and layer.
 
-    Args:
-        corpus: vectors of the run's text.
-        args: arguments of the run.
-        maps: map of each language; by default vectors are compared without a map.
+    Without maps, vectors are compared as they are.
 
     Returns:
         Scores `{language: {metric: value}}` and 95% intervals `{language: {metric: [low, high]}}`. Metrics are
@@ -239,7 +191,7 @@ def score(
             project = _projection(None if whole is None else whole.of([layer]), args)
             found = _retrieval(words, k, project, f"retrieval_{args.pooling}")
             bounds: dict[str, list[float]] = {}
-            if language in corpus.test_dictionaries:
+            if language in corpus.sources.test_dictionaries:
                 induced, bounds = _induction(corpus, language, k, project, args.seed)
                 found |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
@@ -266,7 +218,7 @@ def _induction(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
     source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
-    test = corpus.test_dictionaries[language]
+    test = corpus.sources.test_dictionaries[language]
     # Test words match anchors as training words do, also in another case.
     entries = list(
         zip(_anchor_words([other for _, other in test], own), _anchor_words([word for word, _ in test], pivot))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
-Paper = dict[str, str]
 
-
-def _paper(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> Paper:
+def _paper(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
     fields = {"title": title, "author": authors, "booktitle": venue, "year": year}
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     return {"title": title, "id": identifier, "bibtex": f"@inproceedings{{{key},\n{lines}\n}}"}
@@ -72,7 +70,7 @@ _SELF_LEARNING = _paper(
 )
 
 
-def paper_of(args: MappingArguments) -> Paper:
+def paper_of(args: MappingArguments) -> dict[str, str]:
     """Return `title`, `id` and `bibtex` of the method's paper."""
     if args.method == "procrustes":
         return _MUSE if args.refine else _ROTATE

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import hub_commit, parse_source
+from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.parallel import LinkedText
-from hf_xalign.record import hub_id
+from hf_xalign.recipes.parts.parallel import WordCorpus, source_entry
 
 Entries = list[tuple[str, str]]
 """(pivot's word, other word) pairs."""
@@ -53,25 +52,10 @@ class Sources:
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.about.items() if entries and name != unused}
 
-    def sentences(self, language: str, linked: LinkedText, pivot: str) -> list[str]:
+    def sentences(self, language: str, linked: WordCorpus, pivot: str) -> list[str]:
         """Return the text for a language's anchors: its monolingual text, then its side of the training pairs."""
         rows = linked.train["target"] if language == pivot else pairs_of(linked.train, language)["source"]
         return list(chain(*(part["text"][:] for part in self.texts.get(language, [])), rows[:]))
-
-
-class TextCoverage(NamedTuple):
-    """Coverage of a language's dictionaries by its text.
-
-    Attributes:
-        sentences: number of sentences in the text.
-        words: number of distinct lower-case words in the text.
-        entries: for each argument (`dictionary`, `test_dictionary`) the number of entries, and the number of entries
-            with both words in the text.
-    """
-
-    sentences: int
-    words: int
-    entries: dict[str, tuple[int, int]]
 
 
 def read_sources(args: MappingArguments) -> Sources:
@@ -87,12 +71,12 @@ def read_sources(args: MappingArguments) -> Sources:
         for item, source, language in _items(getattr(args, name), name):
             entries = load_dictionary(Path(source).expanduser())
             lexicons[name].setdefault(language, []).extend(entries)
-            about[name].append(_about(item, source, language, entries=len(entries)))
+            about[name].append(_about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
     for item, source, language in _items(args.text, "text"):
         part = load_monolingual(source)
         texts.setdefault(language, []).append(part)
-        about["text"].append(_about(item, source, language, part, sentences=len(part)))
+        about["text"].append(_about(item, source, part, sentences=len(part)))
     return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, about)
 
 
@@ -120,19 +104,13 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
         )
 
 
-def check_pairs(sources: Sources, linked: LinkedText, size: int, args: MappingArguments) -> None:
-    """Check that every language has linked words to score, and enough pairs for the method.
-
-    Args:
-        sources: dictionaries and monolingual text.
-        linked: word-aligned parallel text.
-        size: dimensions of the encoder's vectors.
-        args: arguments of the run.
+def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingArguments) -> None:
+    """Check that every language has linked words to score, and enough pairs for the method and vectors of `size`.
 
     Raises:
         InputError: a language has no linked words, or too few pairs for the method.
     """
-    for language in sorted(linked.train.unique("source_lang")):
+    for language in linked.languages:
         counts = {}
         for name, dataset in (("train_data", linked.train), ("eval_data (or eval_links)", linked.evaluation)):
             counts[name] = sum(map(len, pairs_of(dataset, language)["links"][:]))
@@ -151,13 +129,8 @@ def check_pairs(sources: Sources, linked: LinkedText, size: int, args: MappingAr
             )
 
 
-def check_dictionaries(
-    sources: Sources, linked: LinkedText, pivot: str, args: MappingArguments
-) -> Mapping[str, TextCoverage]:
-    """Look up the dictionaries' words in the text for the anchors.
-
-    Returns:
-        The coverage of each language with anchors and of the pivot; empty if no language needs anchors.
+def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
+    """Look up the dictionaries' words in the text for the anchors; a description of each language that needs them.
 
     Raises:
         InputError: no entry of a dictionary has both words in the text, or reversing its columns would more than
@@ -165,21 +138,18 @@ def check_dictionaries(
     """
     languages = sorted(sources.anchor_languages(args))
     if not languages:
-        return {}
-    words, sizes = {}, {}
+        return []
+    words, found = {}, {}
     for language in (*languages, pivot):
         text = sources.sentences(language, linked, pivot)
-        words[language], sizes[language] = set(count_words(text, language).types), len(text)
-    found = {}
-    for language in languages:
-        entries: dict[str, tuple[int, int]] = {}
-        lexicons = {"test_dictionary": sources.test_dictionaries}
-        if args.supervision == "dictionary":
-            lexicons = {"dictionary": sources.dictionaries, **lexicons}
-        for name, lexicon in lexicons.items():
-            if language not in lexicon:
-                continue
-            own = set(lexicon[language])
+        words[language] = set(count_words(text, language).types)
+        found[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
+    lexicons = {"test_dictionary": sources.test_dictionaries}
+    if args.supervision == "dictionary":
+        lexicons = {"dictionary": sources.dictionaries, **lexicons}
+    for name, lexicon in lexicons.items():
+        for language, entries in lexicon.items():
+            own = set(entries)
             usable, backwards = (
                 sum(lower_word(a, first) in words[first] and lower_word(b, second) in words[second] for a, b in own)
                 for first, second in ((pivot, language), (language, pivot))
@@ -195,9 +165,8 @@ def check_dictionaries(
                     f"{name} {files}: none of {len(own)} entries has its words in {pivot} and in {language} in the "
                     "text for the anchors. Add more text, or use a dictionary of these languages."
                 )
-            entries[name] = (len(own), usable)
-        found[language] = TextCoverage(sizes[language], len(words[language]), entries)
-    return {**found, pivot: TextCoverage(sizes[pivot], len(words[pivot]), {})}
+            found[language] += f"; {usable:,} of {len(own):,} entries of {name} have both words there"
+    return list(found.values())
 
 
 def pairs_of(dataset: Dataset, language: str) -> Dataset:
@@ -216,18 +185,11 @@ def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _about(item: str, source: str, language: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
+def _about(item: str, source: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = None if text is None else text._fingerprint
     if path.is_file():
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return {
-        "source": item,
-        "hub_id": hub_id(source.partition(":")[0]),
-        "language": language,
-        "revision": None if text is None else hub_commit(text),
-        **counts,
-        "fingerprint": fingerprint,
-    }
+    return source_entry(item, text, fingerprint=fingerprint, **counts)

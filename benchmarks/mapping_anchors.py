@@ -96,9 +96,9 @@ def measure(
     counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer, None))
     vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)
-    cover = choose_sentences(offsets, words, sentences_per_word)
+    chosen, bound = choose_sentences(offsets, words, sentences_per_word)
     found = find_occurrences(
-        model, tokenizer, counted, vocabulary, cover.sentences, per_word=sentences_per_word, max_length=None
+        model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=None
     )
     layers, pad = [model.config.num_hidden_layers], tokenizer.pad_token_id
     owner = np.repeat(np.arange(len(counted)), np.diff(offsets))
@@ -163,7 +163,7 @@ def measure(
     return {
         "words": len(vocabulary),
         "sentences": len(found),
-        "bound": cover.bound,
+        "bound": bound,
         "distinct": len(counted),
         "tokens": len(found.tokens),
         "threads": torch.get_num_threads(),

@@ -11,15 +11,7 @@ from hf_xalign.errors import InputError
 
 
 def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Check the matched vectors that a map is learnt from.
-
-    Args:
-        source: float (pairs, layers, dim) or (pairs, dim).
-        target: vectors of the other language, one per source vector; their dimension may differ.
-        layers: layer numbers of the vectors.
-
-    Returns:
-        Both as (pairs, layers, dim), on the device of `source`.
+    """Return matched vectors as (pairs, layers, dim), on the device of `source`.
 
     Raises:
         InputError: the numbers of pairs or layers differ; or see [`check_vectors`].
@@ -36,18 +28,11 @@ def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tens
 
 
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
-    """Check the vectors of one language and give them a layer dimension.
-
-    Args:
-        vectors: float (words, layers, dim) or (words, dim).
-        name: name of the vectors in messages.
-        pairs: float (pairs, layers, dim), matched vectors of the same language, with equal layers and dimension.
-
-    Returns:
-        `vectors` as (words, layers, dim), on the device of `pairs` if given.
+    """Return the vectors of one language as (words, layers, dim), on the device of matched vectors `pairs`, if given.
 
     Raises:
-        InputError: wrong type or shape, no vectors, or a row with NaN or infinity.
+        InputError: wrong type or shape, no vectors, a row with NaN or infinity, or other layers or dimensions than
+            those of `pairs`.
     """
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(
@@ -79,3 +64,10 @@ def rounding_noise(size: int) -> float:
     direction holds only rounding noise, and no map should be learnt from it.
     """
     return size * torch.finfo(torch.float32).eps
+
+
+def at_least_one(**values: int) -> None:
+    """Raise InputError for a number below 1."""
+    for name, value in values.items():
+        if value < 1:
+            raise InputError(f"{name}={value}: must be at least 1.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -39,14 +39,7 @@ def procrustes(
         >>> procrustes(source, target).project(source).allclose(target, atol=1e-6)
         True
     """
-    parts = []
-    for x, z in _by_layer(source, target, layers):
-        mean, offset = x.mean(0), z.mean(0)
-        if centre:
-            x, z = x - mean, z - offset
-        u, _, vh = torch.linalg.svd(z.T @ x, full_matrices=False)
-        parts.append((u @ vh, mean, offset))
-    return _as_map(source, parts, "procrustes", centre, layers)
+    return _solved(rotation, source, target, "procrustes", centre, layers)
 
 
 def least_squares(
@@ -56,14 +49,7 @@ def least_squares(
 
     A direction that holds only rounding noise, as after a layer norm, is mapped to 0; then the map has no inverse.
 
-    Args:
-        source: float (pairs, layers, dim) or (pairs, dim), source vectors.
-        target: target vector of each source vector.
-        centre: subtract the means before, and add the target's mean after: an affine map.
-        layers: layer numbers of the vectors.
-
-    Returns:
-        The map, with the dtype and device of `source`.
+    Arguments and result are those of [`procrustes`].
 
     Raises:
         InputError: fewer pairs than dimensions, which fix no map; or see [`~hf_xalign.mapping.checks.matched`].
@@ -75,36 +61,44 @@ def least_squares(
         >>> least_squares(source, target).project(source).allclose(target, atol=1e-6)
         True
     """
-    parts = []
-    for x, z in _by_layer(source, target, layers):
-        needed = x.shape[1] + centre  # the means use one
-        if len(x) < needed:
-            raise InputError(
-                f"least squares: {len(x)} pairs do not fix a map of {x.shape[1]} dimensions. Pass {needed} or more, "
-                "or use procrustes."
-            )
-        mean, offset = x.mean(0), z.mean(0)
-        if centre:
-            x, z = x - mean, z - offset
-        # Not lstsq: its driver for rank-deficient input (gelsy) is not deterministic in torch 2.13 and absent on GPUs.
-        # If repeated words or a layer norm leave W open, this is the smallest W.
-        q, r = torch.linalg.qr(x)
-        parts.append(((torch.linalg.pinv(r, rtol=rounding_noise(len(r))) @ (q.T @ z)).T, mean, offset))
-    return _as_map(source, parts, "least_squares", centre, layers)
+    size, needed = source.shape[-1], source.shape[-1] + centre  # the means use one
+    if len(source) < needed:
+        raise InputError(
+            f"least squares: {len(source)} pairs do not fix a map of {size} dimensions. Pass {needed} or more, or use "
+            "procrustes."
+        )
+    return _solved(_least_squares, source, target, "least squares", centre, layers)
 
 
-def _by_layer(source: Tensor, target: Tensor, layers: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield matched vectors one layer at a time, float64 (pairs, dim), to save memory."""
-    one, other = matched(source, target, layers)
-    for k in range(one.shape[1]):
-        yield one[:, k].double(), other[:, k].double()
+def rotation(x: Tensor, z: Tensor) -> Tensor:
+    """Return the W of orthonormal rows or columns (out, in) that takes x nearest to z, float64 (pairs, dim)."""
+    u, _, vh = torch.linalg.svd(z.T @ x, full_matrices=False)
+    return u @ vh
 
 
-def _as_map(
-    like: Tensor, parts: list[tuple[Tensor, Tensor, Tensor]], name: str, centre: bool, layers: tuple[int, ...]
+def _least_squares(x: Tensor, z: Tensor) -> Tensor:
+    # Not lstsq: its driver for rank-deficient input (gelsy) is not deterministic in torch 2.13 and absent on GPUs.
+    # If repeated words or a layer norm leave W open, this is the smallest W.
+    q, r = torch.linalg.qr(x)
+    return (torch.linalg.pinv(r, rtol=rounding_noise(len(r))) @ (q.T @ z)).T
+
+
+def _solved(
+    solve: Callable[[Tensor, Tensor], Tensor],
+    source: Tensor,
+    target: Tensor,
+    name: str,
+    centre: bool,
+    layers: tuple[int, ...],
 ) -> LanguageMap:
-    """Build the map from W (out, in), the source mean (in,) and the target mean (out,) of each layer."""
-    weight, mean, offset = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
+    """Solve each layer in float64, one at a time to save memory."""
+    one, other = matched(source, target, layers)
+    parts = []
+    for k in range(one.shape[1]):
+        x, z = one[:, k].double(), other[:, k].double()
+        mean, offset = x.mean(0), z.mean(0)
+        parts.append((solve(x - mean, z - offset) if centre else solve(x, z), mean, offset))
+    weight, mean, offset = (torch.stack(part).to(source).contiguous() for part in zip(*parts))
     if not centre:
         return LanguageMap(SideMap(weight), method=name, layers=layers)
     return LanguageMap(SideMap(weight, offset, ("centre",), (mean,)), method=f"{name}, centred", layers=layers)

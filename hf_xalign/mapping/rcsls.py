@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors, matched
+from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 from hf_xalign.search.csls import plain_float32
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 # Below this learning rate no useful step lowers the loss.
 _LOWEST_RATE = 1e-4
+# Scores in memory at once.
+_CHUNK = 2**24
 
 
 def rcsls(
@@ -40,8 +42,6 @@ def rcsls(
     spectral: bool = False,
     steps: Sequence[Step] = ("unit",),
     layers: tuple[int, ...] = (-1,),
-    chunk: int = 2**24,
-    callback: Callable[[int, int, float, float], None] | None = None,
 ) -> LanguageMap:
     """Learn the linear map that minimises relaxed CSLS, so that translations rank before other neighbours.
 
@@ -60,8 +60,7 @@ def rcsls(
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector; the dimension may differ.
-        source_candidates: X, float (candidates, layers, dim) or (candidates, dim), source vectors to rank, usually
-            the vocabulary. By default `source`.
+        source_candidates: X, source vectors to rank, usually the vocabulary. By default `source`.
         target_candidates: Y, target vectors to rank, usually the vocabulary. By default `target`.
         k: number of neighbours; 10 in the paper.
         epochs: maximum number of steps; 0 gives Procrustes on the normalised vectors.
@@ -72,9 +71,6 @@ def rcsls(
         steps: normalisation of the vectors, ending in `unit`. Use `("unit", "centre", "unit")` for spaces whose
             vectors share a large mean. `centre` subtracts the candidates' mean.
         layers: layer numbers of the vectors; each layer has its own map.
-        chunk: number of scores in memory at once. It changes the result only by rounding.
-        callback: called with (layer, epoch, loss, learning rate) at the start (epoch 0) and after each epoch, with the
-            loss of the current map and the rate of the next step.
 
     Returns:
         The map. With `steps=("unit",)` it is linear and can go inside a model; otherwise both sides have steps.
@@ -90,7 +86,7 @@ def rcsls(
         >>> round(torch.cosine_similarity(found.project(source), -source).min().item(), 2)
         1.0
     """
-    _check_options(k, epochs, learning_rate, steps, chunk)
+    _check_options(k, epochs, learning_rate, steps)
     dtype = source.dtype
     source, target = matched(source, target, layers)
     pools = []
@@ -104,12 +100,12 @@ def rcsls(
     weights, source_means, target_means = [], [], []
     with plain_float32(source.device):
         for n, layer in enumerate(layers):
-            x, near_x, means = _prepared(source[:, n], pools[0][:, n], tuple(steps), precision, k, chunk)
+            x, near_x, means = _prepared(source[:, n], pools[0][:, n], tuple(steps), precision, k)
             source_means.append(means)
-            y, near_y, means = _prepared(target[:, n], pools[1][:, n], tuple(steps), precision, k, chunk)
+            y, near_y, means = _prepared(target[:, n], pools[1][:, n], tuple(steps), precision, k)
             target_means.append(means)
             start = procrustes(x, y).source.weight[0]
-            found = _descend(start, x, y, near_x, near_y, layer, epochs, learning_rate, spectral, callback)
+            found = _descend(start, x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
             weights.append(found.to(dtype))
     weight = torch.stack(weights)
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
@@ -124,15 +120,12 @@ def rcsls(
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)
 
 
-def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[Step], chunk: int) -> None:
-    if k < 1:
-        raise InputError(f"k={k}: must be at least 1.")
+def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[Step]) -> None:
+    at_least_one(k=k)
     if epochs < 0:
         raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
     if not _LOWEST_RATE <= learning_rate < float("inf"):
         raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
-    if chunk < 1:
-        raise InputError(f"chunk={chunk}: must be at least 1.")
     unknown = [step for step in steps if step not in get_args(Step)]
     if unknown or not steps or steps[-1] != "unit":
         raise InputError(
@@ -141,7 +134,7 @@ def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[St
 
 
 def _prepared(
-    pairs: Tensor, pool: Tensor, steps: tuple[Step, ...], precision: torch.dtype, k: int, chunk: int
+    pairs: Tensor, pool: Tensor, steps: tuple[Step, ...], precision: torch.dtype, k: int
 ) -> tuple[Tensor, Neighbourhoods, list[Tensor]]:
     """Return one layer of the pairs (pairs, dim) after the steps, the candidates' search, and each `centre` mean."""
     pairs, pool, means = pairs.to(precision), pool.to(precision), []
@@ -151,7 +144,7 @@ def _prepared(
         else:
             means.append(pool.mean(0, dtype=torch.float64).to(pool))
             pairs, pool = pairs - means[-1], pool - means[-1]
-    return pairs, Neighbourhoods(pool.contiguous(), k, chunk), means
+    return pairs, Neighbourhoods(pool.contiguous(), k, _CHUNK), means
 
 
 def _descend(
@@ -164,7 +157,6 @@ def _descend(
     epochs: int,
     rate: float,
     spectral: bool,
-    callback: Callable[[int, int, float, float], None] | None,
 ) -> Tensor:
     """Take subgradient steps from `weight` (out, in) and return the W of the lowest loss."""
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
@@ -184,8 +176,6 @@ def _descend(
                     rate /= 2
                 bar.update()
             logger.info("RCSLS, layer %d, epoch %d: loss %.6f, learning rate %g", layer, epoch, loss, rate)
-            if callback is not None:
-                callback(layer, epoch, loss, rate)
             if rate < _LOWEST_RATE:
                 break
     return weight

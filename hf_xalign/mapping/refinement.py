@@ -11,8 +11,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors
-from hf_xalign.mapping.induction import check_cutoff, dictionary_of
+from hf_xalign.mapping.checks import at_least_one, check_vectors
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import nearest_neighbours, plain_float32
@@ -27,7 +26,6 @@ def refine(
     *,
     iterations: int = 5,
     cutoff: int = 10_000,
-    k: int = 10,
 ) -> LanguageMap:
     """Refine a map: repeatedly pair mutual nearest neighbours by CSLS and learn a rotation from the pairs.
 
@@ -41,7 +39,6 @@ def refine(
         language_map: map of one layer that may normalise or rotate the target, but not stretch it.
         iterations: number of rotations to learn.
         cutoff: number of words of each language in the search.
-        k: number of neighbours in the mean r of CSLS.
 
     Returns:
         The best map.
@@ -61,14 +58,14 @@ def refine(
         >>> refined.project(source).allclose(-source, atol=1e-5)
         True
     """
-    check_cutoff(cutoff)
-    if iterations < 1:
-        raise InputError(f"iterations={iterations}: must be at least 1.")
+    at_least_one(cutoff=cutoff, iterations=iterations)
     if len(language_map.layers) != 1:
         raise InputError(
             f"The map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."
         )
-    if language_map.target is not None and not _rotates(language_map.target.weight[0]):
+    turned = None if language_map.target is None else language_map.target.weight[0].double()
+    # W^T W = 1 to the precision of bfloat16.
+    if turned is not None and not (turned.T @ turned - torch.eye(turned.shape[1]).to(turned)).abs().max() < 1e-2:
         raise InputError(
             f"The map ({language_map.method!r}) stretches the target's space, so a rotation cannot refine it. Start "
             "from procrustes or vecmap(whiten=False), or use self_learning."
@@ -76,10 +73,10 @@ def refine(
     for side, name in ((source, "source vectors"), (target, "target vectors")):
         check_vectors(side, name)
     with plain_float32(source.device):
-        return _refined(source[:cutoff], target[:cutoff].to(source.device), language_map, iterations, k)
+        return _refined(source[:cutoff], target[:cutoff].to(source.device), language_map, iterations)
 
 
-def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iterations: int, k: int) -> LanguageMap:
+def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iterations: int) -> LanguageMap:
     goal = language_map.project(target, "target")
     shift = language_map.source.offset
     partners = goal if shift is None else goal - shift[0].to(goal)
@@ -90,29 +87,24 @@ def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iteratio
     best = -torch.inf
     quiet = int(os.environ.get("RANK", "0")) != 0
     for turn in tqdm(range(iterations + 1), desc="refinement", unit="turn", disable=quiet):
-        found = nearest_neighbours(mapped, goal, k=k)
+        found = nearest_neighbours(mapped, goal)
         score = _mean_cosine(mapped, goal[found.source_to_target])
         logger.info("refinement: turn %d, mean cosine of induced pairs %.5f", turn, score)
         if score > best:
             best, chosen = score, current
         if turn == iterations:
             break
-        pairs = dictionary_of(found, "mutual")
-        if len(pairs) < normal.shape[1]:
+        here, there = found
+        mutual = (there[here] == torch.arange(len(here), device=here.device)).nonzero()[:, 0]
+        if len(mutual) < normal.shape[1]:
             logger.warning(
-                "refinement: %d mutual pairs do not fix a rotation of %d dimensions", len(pairs), normal.shape[1]
+                "refinement: %d mutual pairs do not fix a rotation of %d dimensions", len(mutual), normal.shape[1]
             )
-        weight = procrustes(normal[pairs[:, 0]], partners[pairs[:, 1]]).source.weight
+        weight = procrustes(normal[mutual], partners[here[mutual]]).source.weight
         rotated = replace(language_map.source, weight=weight.to(language_map.source.weight))
         current = replace(language_map, source=rotated, method=f"{language_map.method}, refined")
         mapped = current.project(source)
     return chosen
-
-
-def _rotates(weight: Tensor) -> bool:
-    """Test whether W^T W = 1 for W (out, in), to the precision of bfloat16."""
-    gram = weight.double().T @ weight.double()
-    return bool((gram - torch.eye(len(gram)).to(gram)).abs().max() < 1e-2)
 
 
 def _mean_cosine(one: Tensor, other: Tensor) -> float:

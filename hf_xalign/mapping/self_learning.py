@@ -17,9 +17,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors
-from hf_xalign.mapping.induction import Direction, check_cutoff, check_direction, dictionary_of
-from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, take_steps, vecmap
+from hf_xalign.mapping.checks import at_least_one, check_vectors
+from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, enough_words, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, Step, unit
 from hf_xalign.search.csls import Neighbours, plain_float32
 
@@ -27,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 # Rows of the similarity matrix at a time: enough for the product's speed, few enough for the processor's cache.
 _ROWS = 512
+# Neighbours in the mean r of CSLS.
+_K = 10
+# Smallest rise of the objective that counts as progress.
+_PROGRESS = 1e-6
 # Rows in a block of the search for the largest numbers of a column.
 _BLOCK = 8
 # Similarity matrices of up to this many numbers (256 MiB) stay in memory between the two passes.
@@ -42,11 +45,8 @@ def self_learning(
     whiten: bool = True,
     steps: Sequence[Step] = DEFAULT_STEPS,
     cutoff: int = 20_000,
-    k: int = 10,
-    direction: Direction = "union",
     keep: float = 0.1,
     patience: int = 50,
-    threshold: float = 1e-6,
     max_iterations: int = 2000,
     seed: int = 0,
     layers: tuple[int, ...] = (-1,),
@@ -56,12 +56,11 @@ def self_learning(
     Each turn searches a random share `keep` of the similarities, which helps the loop to leave poor solutions. After
     `patience` turns without progress the share doubles. The loop ends when all similarities bring no progress, and
     [`~hf_xalign.mapping.vecmap.vecmap`] makes the map from the last dictionary. Progress is a rise of the mean best
-    cosine without dropout, over the words of the searched directions. (The paper sets a dropped similarity to 0. CSLS
+    cosine without dropout, over the words of both languages. (The paper sets a dropped similarity to 0. CSLS
     can be negative, so here dropped entries leave the search.)
 
-    A turn costs two to three times the product of the two vocabularies. For 5,000 words of 384 dimensions it takes
-    one to three seconds on one processor core; about three hundred turns are usual, and at least five times
-    `patience`. Lower `cutoff` or `patience` for a faster run. Use a GPU for 20,000 words.
+    For 5,000 words of 384 dimensions a turn takes one to three seconds on one processor core; about three hundred
+    turns are usual. Lower `cutoff` or `patience` for a faster run. Use a GPU for 20,000 words.
 
     Args:
         source: float (words, dim), source vectors of one layer, most frequent word first.
@@ -70,11 +69,8 @@ def self_learning(
         whiten: whiten in the last step, see [`~hf_xalign.mapping.vecmap.vecmap`]; the loop only rotates.
         steps: normalisation of the vectors; `centre` subtracts the mean of the whole vocabulary.
         cutoff: number of words of each language in the search.
-        k: number of neighbours in the mean r of CSLS.
-        direction: see [`~hf_xalign.mapping.induction.dictionary_of`].
         keep: initial share of similarities in the search; 1 for no dropout (the loop of 2017).
         patience: turns without progress before the share doubles or the loop ends.
-        threshold: smallest rise that counts as progress.
         max_iterations: maximum number of turns; the log warns if it ends the loop.
         seed: seed of the dropout. The same seed drops the same entries on every device.
         layers: layer number of the vectors.
@@ -95,9 +91,9 @@ def self_learning(
         True
     """
     checked = check_steps(steps)
-    check_direction(direction)
-    check_cutoff(cutoff)
-    _check_options(keep=keep, threshold=threshold, k=k, patience=patience, max_iterations=max_iterations)
+    if not 0 < keep <= 1:
+        raise InputError(f"keep={keep}: must be above 0 and at most 1.")
+    at_least_one(cutoff=cutoff, patience=patience, max_iterations=max_iterations)
     if len(layers) != 1:
         raise InputError(f"layers={layers}: self-learning needs exactly one layer.")
     _check_vectors(source, target, cutoff, whiten)
@@ -108,33 +104,38 @@ def self_learning(
     matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
     x, z = x[:cutoff], z[:cutoff]
     generator = torch.Generator().manual_seed(seed)
-    schedule = _Schedule(keep, patience, threshold)
+    best, turns, stuck, finished = -math.inf, 0, 0, False
     quiet = int(os.environ.get("RANK", "0")) != 0
     with (
         plain_float32(x.device),
         tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar,
     ):
-        while schedule.turns < max_iterations and not schedule.finished:
+        while turns < max_iterations and not finished:
             onto_x, onto_z = _rotations(matched_x, matched_z)
-            dropout = Dropout(len(x), len(z), schedule.keep, generator, x.device) if schedule.keep < 1 else None
-            found, objective = _search(unit(x @ onto_x), unit(z @ onto_z), k, direction, dropout)
-            pairs = dictionary_of(found, direction)
+            dropout = Dropout(len(x), len(z), keep, generator, x.device) if keep < 1 else None
+            (here, there), objective = _search(unit(x @ onto_x), unit(z @ onto_z), dropout)
+            # A pair found both ways stands twice, as VecMap weights it (ACL 2018, section 3.3).
+            forward = torch.stack([torch.arange(len(here), device=here.device), here], 1)
+            backward = torch.stack([there, torch.arange(len(there), device=there.device)], 1)
+            pairs = torch.cat([forward[here >= 0], backward[there >= 0]])
             if not len(pairs):
                 raise InputError(
-                    f"self-learning: keep={schedule.keep} leaves no {direction} pair of {len(x)} and {len(z)} words; "
-                    "raise keep, or use direction='union'."
+                    f"self-learning: keep={keep} leaves no pair of {len(x)} and {len(z)} words; raise keep."
                 )
             matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
-            bar.set_postfix(keep=schedule.keep, objective=f"{objective:.5f}", stuck=schedule.stuck, refresh=False)
+            bar.set_postfix(keep=keep, objective=f"{objective:.5f}", stuck=stuck, refresh=False)
             bar.update()
-            schedule.record(objective)
-    logger.info("self-learning: %d turns, mean best cosine %.5f, %d pairs", schedule.turns, objective, len(pairs))
-    if not schedule.finished:
-        logger.warning(
-            "self-learning: stopped after max_iterations=%d turns, not converged (keep=%g)",
-            max_iterations,
-            schedule.keep,
-        )
+            turns += 1
+            if objective > best + _PROGRESS:
+                best, stuck = objective, 0
+                continue
+            stuck += 1
+            if stuck >= patience:
+                finished = keep == 1
+                keep, stuck = min(1.0, 2 * keep), 0
+    logger.info("self-learning: %d turns, mean best cosine %.5f, %d pairs", turns, objective, len(pairs))
+    if not finished:
+        logger.warning("self-learning: stopped after %d turns, not converged (keep=%g)", turns, keep)
     return vecmap(
         source[pairs[:, 0]],
         target[pairs[:, 1]],
@@ -144,28 +145,6 @@ def self_learning(
         target_candidates=target,
         layers=layers,
     )
-
-
-class _Schedule:
-    """Schedule of the share of similarities: doubles when stuck, and ends the loop when stuck with all of them."""
-
-    def __init__(self, keep: float, patience: int, threshold: float):
-        self.keep = keep
-        self.patience = patience
-        self.threshold = threshold
-        self.best = -math.inf
-        self.turns = self.stuck = 0
-        self.finished = False
-
-    def record(self, objective: float) -> None:
-        self.turns += 1
-        if objective > self.best + self.threshold:
-            self.best, self.stuck = objective, 0
-            return
-        self.stuck += 1
-        if self.stuck >= self.patience:
-            self.finished = self.keep == 1
-            self.keep, self.stuck = min(1.0, 2 * self.keep), 0
 
 
 class Dropout:
@@ -194,27 +173,14 @@ class Dropout:
         return mixed > self.last_kept
 
 
-def _check_options(*, keep: float, threshold: float, k: int, patience: int, max_iterations: int) -> None:
-    if not 0 < keep <= 1:
-        raise InputError(f"keep={keep}: must be above 0 and at most 1.")
-    if not 0 <= threshold < math.inf:
-        raise InputError(f"threshold={threshold}: must be 0 or a finite positive number.")
-    for name, value in (("k", k), ("patience", patience), ("max_iterations", max_iterations)):
-        if value < 1:
-            raise InputError(f"{name}={value}: must be at least 1.")
-
-
 def _check_vectors(source: Tensor, target: Tensor, cutoff: int, whiten: bool) -> None:
     for name, side in (("source", source), ("target", target)):
         check_vectors(side, f"{name} vectors")
         if side.dim() != 2:
             raise InputError(f"{name} vectors of shape {tuple(side.shape)}: pass one layer, (words, dim).")
     words, size = min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1])
-    if whiten and words < size:
-        raise InputError(
-            f"whitening: {words} words are fewer than the {size} dimensions. Pass more words, or use whiten=False, "
-            "the orthogonal variant."
-        )
+    if whiten:
+        enough_words(words, size, "words")
 
 
 def _check_seeds(pairs: Tensor, source: int, target: int) -> Tensor:
@@ -238,20 +204,11 @@ def _rotations(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     return u.float(), vh.T.float()
 
 
-def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout | None) -> tuple[Neighbours, float]:
-    """Find nearest neighbours by CSLS among the entries that are not dropped, and the objective.
+def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, float]:
+    """Find nearest neighbours by CSLS among unit vectors, without dropped entries, and the mean best cosine.
 
-    Unlike `hf_xalign.search.csls`, this search can drop entries and also returns the best cosines.
-
-    Args:
-        x: float32 (rows, dim), unit vectors.
-        z: float32 (columns, dim), unit vectors.
-        k: number of neighbours in r.
-        direction: directions whose best cosines are in the objective.
-        dropout: mask of dropped entries, or None.
-
-    Returns:
-        Neighbours, -1 if all entries of a word are dropped; and the mean best cosine.
+    Unlike `hf_xalign.search.csls`, this search can drop entries and also returns the objective. A word whose entries
+    are all dropped has the neighbour -1.
     """
     parts = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
     held: list[Tensor] = []
@@ -259,8 +216,8 @@ def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout
     nearest_z = x.new_empty(0, len(z))
     for part in parts:
         cosine = x[part] @ z.T
-        nearest_x.append(cosine.topk(min(k, len(z)), 1).values)
-        nearest_z = _largest(torch.cat([nearest_z, _largest(cosine, k)]), k)
+        nearest_x.append(cosine.topk(min(_K, len(z)), 1).values)
+        nearest_z = _largest(torch.cat([nearest_z, _largest(cosine, _K)]), _K)
         if len(x) * len(z) <= _KEPT:
             held.append(cosine)
     near_x = torch.cat(nearest_x)
@@ -281,12 +238,7 @@ def _search(x: Tensor, z: Tensor, k: int, direction: Direction, dropout: Dropout
         record = top.where(better, record)
         backward = (index + part.start).where(better, backward)
 
-    best = []
-    if direction != "backward":
-        best.append(near_x[:, 0])
-    if direction != "forward":
-        best.append(nearest_z[0])
-    objective = sum(float(side.mean(dtype=torch.float64)) for side in best) / len(best)
+    objective = sum(float(side.mean(dtype=torch.float64)) for side in (near_x[:, 0], nearest_z[0])) / 2
     return Neighbours(torch.cat(forward), backward), objective
 
 

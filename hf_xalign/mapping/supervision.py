@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,14 +23,7 @@ _PAIRS = 4_000
 
 
 class Matched(NamedTuple):
-    """Vectors of words and their translations, row by row.
-
-    Attributes:
-        source: float32 (pairs, layers, dim).
-        target: float32 (pairs, layers, dim).
-        source_words: source words.
-        target_words: target words.
-    """
+    """Vectors of words and their translations, float32 (pairs, layers, dim), and the words, row by row."""
 
     source: Tensor
     target: Tensor
@@ -40,14 +32,7 @@ class Matched(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Numbers of usable dictionary entries.
-
-    Attributes:
-        entries: distinct entries of the dictionary.
-        source: entries whose source word has an anchor.
-        target: entries whose target word has an anchor.
-        used: entries with both anchors.
-    """
+    """Numbers of distinct dictionary entries: all, those whose source or target word has an anchor, and the used."""
 
     entries: int
     source: int
@@ -88,11 +73,9 @@ def linked_vectors(
             f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}). Run "
             "hf_xalign.links.align_words first."
         )
-    lang: dict[str, str | None] = dict.fromkeys(SIDES)
+    lang: dict[str, str | None] = {}
     for side in SIDES:
-        if f"{side}_lang" not in dataset.column_names:
-            continue
-        codes = sorted(dataset.unique(f"{side}_lang"))
+        codes = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]
         if len(codes) > 1:
             raise InputError(f"{side}_lang is {', '.join(codes)}: a map has one language pair. Select one.")
         lang[side] = codes[0]
@@ -147,9 +130,6 @@ def dictionary_vectors(
         source: anchors of the source language.
         target: anchors of the target language with as many layers; the encoder may differ.
 
-    Returns:
-        The vectors of entries with both anchors, in order, and the coverage of the dictionary.
-
     Raises:
         InputError: the numbers of layers differ, or no entry is usable.
     """
@@ -164,12 +144,11 @@ def dictionary_vectors(
     coverage = Coverage(len(entries), int(found[:, 0].sum()), int(found[:, 1].sum()), int(usable.sum()))
     if not coverage.used:
         side = 0 if coverage.source <= coverage.target else 1
-        absent = (entry[side] for entry, there in zip(entries, found[:, side].tolist()) if not there)
-        missing = ", ".join(islice(absent, 5))
+        absent = [entry[side] for entry, there in zip(entries, found[:, side].tolist()) if not there]
         raise InputError(
             f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
-            f"{coverage.source}, target {coverage.target} words found; missing: {missing} ...). Use more text, a "
-            "larger max_words, or a dictionary of these two languages in this order."
+            f"{coverage.source}, target {coverage.target} words found; missing: {', '.join(absent[:5])} ...). Use "
+            "more text, a larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
     kept = [entry for entry, use in zip(entries, usable.tolist()) if use]

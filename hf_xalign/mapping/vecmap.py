@@ -19,6 +19,7 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import check_vectors, matched, rounding_noise
+from hf_xalign.mapping.procrustes import rotation
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
@@ -31,8 +32,6 @@ def vecmap(
     target: Tensor,
     *,
     whiten: bool = True,
-    reweight: float = 0.5,
-    dewhiten: bool = True,
     steps: Sequence[Step] = DEFAULT_STEPS,
     source_candidates: Tensor | None = None,
     target_candidates: Tensor | None = None,
@@ -44,8 +43,8 @@ def vecmap(
 
         S1 whitening:     A = (X^T X)^(-1/2),             B = (Z^T Z)^(-1/2)
         S2 rotation:      U S V^T = A X^T Z B
-        S3 re-weighting:  A U S^p,                        B V S^p
-        S4 de-whitening:  W_x = A U S^p U^T A^(-1) U,     W_z = B V S^p V^T B^(-1) V
+        S3 re-weighting:  A U S^(1/2),                    B V S^(1/2)
+        S4 de-whitening:  W_x = A U S^(1/2) U^T A^(-1) U, W_z = B V S^(1/2) V^T B^(-1) V
 
     S are the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. Each layer is
     solved in float64.
@@ -58,8 +57,6 @@ def vecmap(
         target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
             (the target's with `whiten=False`).
         whiten: first give both languages uncorrelated dimensions of equal weight.
-        reweight: p, the power of S: 0.5 in the paper of 2018, 0 for no re-weighting. Not used with `whiten=False`.
-        dewhiten: restore the correlations of each language. Not used with `whiten=False`.
         steps: normalisation of the vectors, in order.
         source_candidates: float (words, layers, dim) or (words, dim), vectors of the source vocabulary. `centre`
             subtracts their mean, as VecMap normalises whole vocabularies. By default `source`.
@@ -72,7 +69,7 @@ def vecmap(
 
     Raises:
         InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;
-            an unknown step; a negative p; or see [`~hf_xalign.mapping.checks.matched`].
+            an unknown step; or see [`~hf_xalign.mapping.checks.matched`].
 
     Example:
         >>> import torch
@@ -83,29 +80,29 @@ def vecmap(
     """
     x, z = matched(source, target, layers)
     checked = check_steps(steps)
-    if not 0 <= reweight < float("inf"):
-        raise InputError(f"reweight={reweight}: must be at least 0; VecMap uses 0.5.")
     if whiten:
-        _enough(len(x), max(x.shape[2], z.shape[2]))
-    source_words, target_words = (
-        None if words is None else check_vectors(words, f"{name} candidates", pairs)
-        for name, words, pairs in (("source", source_candidates, x), ("target", target_candidates, z))
-    )
+        enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
+    given = []
+    for name, words, pairs in (("source", source_candidates, x), ("target", target_candidates, z)):
+        given.append((pairs, None if words is None else check_vectors(words, f"{name} candidates", pairs)))
 
     source_parts, target_parts = [], []
     for layer in range(x.shape[1]):
-        normal_x, means_x = _normalized(x, source_words, layer, checked)
-        normal_z, means_z = _normalized(z, target_words, layer, checked)
+        normal = []
+        for pairs, words in given:
+            means = None if words is None else take_steps(words[:, layer].double(), checked)[1]
+            normal.append(take_steps(pairs[:, layer].double(), checked, means))
+        (normal_x, means_x), (normal_z, means_z) = normal
         if whiten:
-            weight_x, weight_z = _whitened(normal_x, normal_z, reweight, dewhiten)
+            weight_x, weight_z = _whitened(normal_x, normal_z)
         else:
-            weight_x, weight_z = _rotated(normal_x, normal_z)
+            weight_x = rotation(normal_x, normal_z)
+            weight_z = torch.eye(len(weight_x)).to(weight_x)
         source_parts.append((weight_x, *means_x))
         target_parts.append((weight_z, *means_z))
     source_side, target_side = _side(source_parts, checked, x), _side(target_parts, checked, z)
     if whiten:
-        name = f"vecmap, re-weighted by S^{reweight:g}{', de-whitened' if dewhiten else ''}"
-        return LanguageMap(source_side, target_side, name, layers)
+        return LanguageMap(source_side, target_side, "vecmap, re-weighted by S^0.5, de-whitened", layers)
     return LanguageMap(source_side, target_side if checked else None, "vecmap, rotation", layers)
 
 
@@ -120,15 +117,9 @@ def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
 def take_steps(
     vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Normalise vectors, float64 (words, dim).
+    """Normalise vectors, float64 (words, dim); also return the vector float64 (dim,) that each `centre` subtracts.
 
-    Args:
-        vectors: vectors of one layer.
-        steps: steps in order.
-        means: vector that each `centre` step subtracts; by default the mean of `vectors`.
-
-    Returns:
-        The normalised vectors, and the vector that each `centre` step subtracted, float64 (dim,).
+    That is the mean of `vectors`, or the next of `means`.
     """
     given = None if means is None else iter(means)
     taken = []
@@ -141,26 +132,13 @@ def take_steps(
     return vectors, taken
 
 
-def _normalized(
-    pairs: Tensor, words: Tensor | None, layer: int, steps: tuple[Step, ...]
-) -> tuple[Tensor, list[Tensor]]:
-    """Return one layer of the pairs after the steps, float64 (pairs, dim), and the subtracted means."""
-    means = None if words is None else take_steps(words[:, layer].double(), steps)[1]
-    return take_steps(pairs[:, layer].double(), steps, means)
-
-
 def _side(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
     """Build one language's side from the matrix and the means of each layer."""
     weight, *means = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
     return SideMap(weight, None, steps, tuple(means))
 
 
-def _rotated(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    u, _, vh = torch.linalg.svd(z.T @ x, full_matrices=False)
-    return u @ vh, torch.eye(len(u), dtype=u.dtype, device=u.device)
-
-
-def _whitened(x: Tensor, z: Tensor, reweight: float, dewhiten: bool) -> tuple[Tensor, Tensor]:
+def _whitened(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """Run S1 to S4 on normalised float64 (pairs, dim) and return W_x^T and W_z^T, both (shared, dim)."""
     white_x, colour_x = _whitening(x, "source")
     white_z, colour_z = _whitening(z, "target")
@@ -169,8 +147,7 @@ def _whitened(x: Tensor, z: Tensor, reweight: float, dewhiten: bool) -> tuple[Te
     s = s.clamp(min=rounding_noise(max(len(u), vh.shape[1])))
     sides = []
     for white, colour, basis in ((white_x, colour_x, u), (white_z, colour_z, vh.T)):
-        weight = white @ basis * s**reweight
-        sides.append((weight @ (basis.T @ colour @ basis) if dewhiten else weight).T)
+        sides.append((white @ basis * s.sqrt() @ (basis.T @ colour @ basis)).T)
     return sides[0], sides[1]
 
 
@@ -196,9 +173,10 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
     return (vh.T / s) @ vh, (vh.T * s) @ vh
 
 
-def _enough(pairs: int, size: int) -> None:
-    if pairs < size:
+def enough_words(words: int, size: int, what: str) -> None:
+    """Raise InputError where words do not span the space that is to be whitened."""
+    if words < size:
         raise InputError(
-            f"whitening: {pairs} pairs are fewer than the {size} dimensions. Pass more pairs, or use whiten=False, "
+            f"whitening: {words} {what} are fewer than the {size} dimensions. Pass more, or use whiten=False, "
             "the orthogonal variant."
         )

@@ -7,8 +7,7 @@ import logging
 import os
 import unicodedata
 import zlib
-from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -28,14 +27,9 @@ _ROWS = 2_000
 
 
 def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -> None:
-    """Write the vectors of one layer, atomically. A path that ends in `.gz` is compressed.
+    """Write the vectors of one layer, atomically, with the digits that restore the same float32.
 
-    Numbers are written with the digits that restore the same float32.
-
-    Args:
-        anchors: words and vectors.
-        path: file to write.
-        layer: one of `anchors.layers`.
+    A path that ends in `.gz` is compressed.
 
     Raises:
         InputError: unknown layer, a word that is empty or has white space, or a full disk.
@@ -95,14 +89,13 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
     try:
         with _open(Path(path), "r", compressed=Path(path).suffix == ".gz") as file:
             first = file.readline()
-            promised, size = _header(first)
-            if promised is None:
-                lines, size = _chained(first, file), len(first.split()) - 1
+            fields = first.split()
+            if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
+                (promised, size), lines, start = map(int, fields), iter(file), 2
             else:
-                lines = iter(file)
+                promised, size, lines, start = None, len(fields) - 1, chain([first], file), 1
             if size < 1:
                 raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
-            start = 1 if promised is None else 2
             while (max_words is None or len(words) < max_words) and (block := list(islice(lines, _ROWS))):
                 names, vectors = _parse(block, size, path, start + rows)
                 rows += len(block)
@@ -133,19 +126,6 @@ def _open(path: Path, mode: str, *, compressed: bool) -> TextIO:
     # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
     opener = gzip.open if compressed else open
     return cast(TextIO, opener(path, mode + "t", encoding="utf-8", newline="\n"))
-
-
-def _header(line: str) -> tuple[int | None, int]:
-    """Return `N` and `D` if the first line has nothing else; otherwise None and 0."""
-    fields = line.split()
-    if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
-        return int(fields[0]), int(fields[1])
-    return None, 0
-
-
-def _chained(first: str, rest: TextIO) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> tuple[list[str], np.ndarray]:

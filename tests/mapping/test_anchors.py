@@ -193,7 +193,7 @@ def test_what_is_done_is_read_back(tmp_path):
     batches = counted(model)
     first = make(tmp_path, model=model, layers=(1, -1))
     batches.clear()
-    again = make(tmp_path, Dataset.from_dict({"line": TEXT}), model=model, layers=(1, 2), text_column="line")
+    again = make(tmp_path, Dataset.from_dict({"line": TEXT})["line"], model=model, layers=(1, 2))
     assert not batches and torch.equal(again.vectors, first.vectors)
     assert (first.layers, again.layers) == ((1, -1), (1, 2)) and again.cover == first.cover
     changes = (

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from datasets import Dataset, concatenate_datasets
+from datasets import concatenate_datasets
 from peft import get_peft_model
 from safetensors.torch import save_file
 from support.adapters import make_base
@@ -21,7 +21,6 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.mapping import supervision, word2vec
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
-from hf_xalign.mapping.anchors.cover import as_sequence, count_words
 from hf_xalign.mapping.checks import check_vectors, matched
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
@@ -133,7 +132,6 @@ def test_closed_forms_and_vecmap():
         )
     refused(
         ({"steps": ("unit", "scale")}, "'scale' is not known"),
-        ({"reweight": -0.5}, "reweight=-0.5"),
         ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
         ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
@@ -148,13 +146,11 @@ def test_closed_forms_and_vecmap():
 def test_rcsls():
     given = {"source": normal(12, 8), "target": normal(12, 8, seed=1)}
     given |= {f"{name}_candidates": vectors for name, vectors in given.items()}
-    events = []
     refused(
         ({"k": 0}, "k=0"),
         ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"chunk": 0}, "chunk=0"),
         ({"steps": ("unit", "centre")}, "end in 'unit'"),
         ({"steps": ()}, "end in 'unit'"),
         ({"steps": ("whiten", "unit")}, "whiten"),
@@ -162,9 +158,8 @@ def test_rcsls():
         ({"target_candidates": ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
         ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
-        call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3, callback=lambda *of: events.append(of)),
+        call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
     )
-    assert not events, "refused before anything is computed"
 
 
 def test_self_learning_and_refinement():
@@ -172,24 +167,16 @@ def test_self_learning_and_refinement():
     given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
     refused(
         ({"keep": 0.0}, "keep=0.0"),
-        ({"keep": 1.5}, "keep=1.5"),
-        ({"keep": 1e-12}, "leaves no union pair of 300 and 300 words; raise keep"),
-        ({"k": 0}, "k=0"),
+        ({"keep": 1e-12}, "leaves no pair of 300 and 300 words; raise keep"),
         ({"patience": 0}, "patience=0"),
-        ({"threshold": -1e-6}, "threshold=-1e-06"),
         ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
-        ({"max_iterations": 0}, "max_iterations=0"),
-        ({"cutoff": 0}, "cutoff=0"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"steps": ("norm",)}, "'norm' is not known"),
-        ({"direction": "both"}, "'both' is not known: use one of union, forward, backward, mutual"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),
-        ({"seed_pairs": ones(3, 2)}, "seed pairs: expected integers"),
         ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1 is \[4, 300\], but there are 300 source"),
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0 is \[-1, 0\]"),
-        ({"seed_pairs": torch.tensor([[0, 0], [4, -3]], dtype=torch.int8)}, r"row 1 is \[4, -3\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
     start, two_layers = procrustes(source, target), LanguageMap(SideMap.identity(2, 20, source), layers=(-2, -1))
@@ -208,13 +195,11 @@ def test_self_learning_and_refinement():
 def test_anchors_and_their_text(tmp_path):
     model, batches = make_encoder(), []
     model.register_forward_pre_hook(lambda *_: batches.append(1))
-    dataset = Dataset.from_dict({"line": ["a"], "number": [0]})
     refused(
         ({"sentences": []}, "no words in its 0 rows"),
         ({"sentences": ["7 .", "!"]}, "no word with a letter"),
         ({"sentences": ["a", None]}, "row 1: None is not a string"),
         ({"sentences": "the cat"}, "not one string"),
-        ({"sentences": dataset}, "no column 'text'"),
         ({"layers": (5,)}, "layers 0"),
         ({"pooling": "max"}, "pooling=max: use one of first, last, mean"),
         ({"max_words": 0}, "max_words=0"),
@@ -222,12 +207,7 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "knows fewer than half"),
         ({"lang": "km"}, "Khmer"),
         ({"words": ["Pferd", "Kuh"]}, r"none of the 2 given words occurs \(such as Pferd, Kuh\)"),
-        (lambda: count_words(["a"] * 1001 + [None], "de"), r"text in de, row 1001: None is not a string"),
-        *((partial(count_words, r, "de"), f"no words in its {len(r)} rows") for r in ([], [""], ["  ", "\n"])),
-        (lambda: as_sequence(dataset, "text"), r"no column 'text' \(it has line, number\)"),
-        (lambda: as_sequence("a text", "text"), "not one string"),
         (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*for 3 words and 1 layers"),
-        (lambda: Anchors(["a", "b"], ones(2, 1, 3), ones(2), layers=(0, 1)), "for 2 words and 2 layers"),
         (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
     )
@@ -259,30 +239,24 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("rows", [2, 2_000])
-def test_reading_word2vec(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(word2vec, "_ROWS", rows)
+def test_reading_word2vec(tmp_path, monkeypatch):
+    monkeypatch.setattr(word2vec, "_ROWS", 2)
     texts = (
         ("4 2\na 1 2\nb 1 2\nc 1 2 3\nd 1 2\n", "row 4: 4 fields, 'c 1 2 3.*a word and 2 numbers"),
-        ("4 2\na 1 2\nb 1 2\nc\nd 1 2\n", "row 4: 1 fields"),
         ("4 2\na 1 2\nb 1 2\n 1 2\nd 1 2\n", "row 4: 3 fields"),
         ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*single spaces"),
         ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
         ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
-        ("4 2\na 1 2\nb 1 2\nc 1 1e39\nd 1 2\n", "row 4: the vector of 'c' holds NaN or infinity"),
-        ("a 1 2\nb 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all"),
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
         ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but [34] rows"),
         ("", "row 1, '', is neither"),
-        ("3 0\n", r"row 1, '3 0\\n', is neither"),
         ("0 3\n", "no words"),
     )
     for k, (text, _) in enumerate(texts):
         (tmp_path / f"v{k}").write_text(text)
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "plain.gz").write_text("1 1\na 1\n")
-    whole = gzip.compress(b"2000 1\n" + b"".join(b"word%d 1\n" % k for k in range(2000)))
-    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"1 1\na 1\n")[:-9])
     refused(
         *(
             (partial(read_word2vec, tmp_path / f"v{k}"), rf"{tmp_path}/v{k}.*{says}")

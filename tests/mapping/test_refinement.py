@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
-import numpy as np
 import pytest
 import torch
 from support.numeric import assert_rounding
-from support.vocabularies import induce_dictionary, languages, share_found, vectors
+from support.vocabularies import languages, mutual_pairs, share_found
 
 from hf_xalign.mapping import refinement
 from hf_xalign.mapping.procrustes import procrustes
@@ -45,12 +44,6 @@ def test_it_improves_a_noisy_map():
         assert before < 0.7 and after > 0.97, (before, after)
         assert found.method == f"{start.method}, refined"
         assert (found.source.steps, found.layers) == (start.source.steps, start.layers)
-    # A map that was turned round is refined too.
-    source, target, partner = languages(noise=0.4)
-    start = procrustes(source, target[rows], centre=True).inverse()
-    found = refine(target, source, start, iterations=8)
-    before, after = (share_found(each, target, source, partner) for each in (start, found))
-    assert before < 0.7 and after > 0.9, (before, after)
 
 
 @pytest.mark.numeric
@@ -58,7 +51,7 @@ def test_each_turn_is_procrustes_on_mutual_neighbours_and_the_best_is_returned(m
     source, target = (side.double() for side in languages(noise=0.5)[:2])
     start = procrustes(source, target[noisy()], centre=True)
     found = refine(source, target, start, iterations=1, cutoff=150)
-    pairs = induce_dictionary(start.project(source), target, direction="mutual", cutoff=150)
+    pairs = mutual_pairs(start.project(source)[:150], target[:150])
     x, z = source[pairs[:, 0]] - start.source.means[0][0], target[pairs[:, 1]] - start.source.offset[0]
     same_rotation(found, x, z)
 
@@ -69,19 +62,10 @@ def test_each_turn_is_procrustes_on_mutual_neighbours_and_the_best_is_returned(m
     monkeypatch.setattr(refinement, "_mean_cosine", lambda *_: scores.pop(0))
     best, current = refine(source, target, start, iterations=3), start
     for _ in range(2):
-        pairs = induce_dictionary(current.project(source), target, direction="mutual")
+        pairs = mutual_pairs(current.project(source), target)
         x, z = source[pairs[:, 0]], target[pairs[:, 1]]
         current = procrustes(x, z)
     same_rotation(best, x, z)
-
-
-@pytest.mark.numeric
-def test_the_criterion():
-    one, other = vectors(14, 9, 4).double(), vectors(15, 9, 4).double()
-    cosines = [float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(one.numpy(), other.numpy())]
-    # Two lengths, a product and a mean; float32 where the code says so.
-    bound = 3 * 2 * 4 + 9
-    assert_rounding(refinement._mean_cosine(one, other), np.mean(cosines), bound, 1.0, torch.float32)
 
 
 def test_reduced_precision_around_it_is_suspended(monkeypatch):

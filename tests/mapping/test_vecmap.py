@@ -66,21 +66,18 @@ def power(matrix, exponent):
     return sum(value**exponent * np.outer(v, v) for value, v in zip(values, basis.T))
 
 
-def transcription(x, z, p, dewhiten):
+def transcription(x, z):
     """The AAAI 2018 steps S1 to S4 on normalised rows, one matrix after another: X W_x and Z W_z."""
     white_x, white_z = power(gram(x), -0.5), power(gram(z), -0.5)
     u, s, vh = np.linalg.svd((x @ white_x).T @ (z @ white_z), full_matrices=False)
     mapped_x, mapped_z = x @ white_x @ u, z @ white_z @ vh.T
-    mapped_x, mapped_z = mapped_x * s**p, mapped_z * s**p
-    if dewhiten:
-        mapped_x = mapped_x @ u.T @ np.linalg.inv(white_x) @ u
-        mapped_z = mapped_z @ vh @ np.linalg.inv(white_z) @ vh.T
-    return mapped_x, mapped_z
+    mapped_x, mapped_z = mapped_x * s**0.5, mapped_z * s**0.5
+    return mapped_x @ u.T @ np.linalg.inv(white_x) @ u, mapped_z @ vh @ np.linalg.inv(white_z) @ vh.T
 
 
-def agree(found: LanguageMap, source, target, x, z, p=0.5, dewhiten=True):
+def agree(found: LanguageMap, source, target, x, z):
     """Both sides are as transcribed. A singular vector's sign is free, so they are compared where signs cancel."""
-    wanted_x, wanted_z = transcription(x, z, p, dewhiten)
+    wanted_x, wanted_z = transcription(x, z)
     ours_x, ours_z = found.project(source), found.project(target, "target")
     for ours, theirs in (
         (ours_x @ ours_z.T, wanted_x @ wanted_z.T),
@@ -98,14 +95,9 @@ def normalized(source, target, steps=DEFAULT_STEPS):
 def test_every_step_is_the_papers(steps):
     source, target = related(1, 40, 7)
     x, z = normalized(source, target, steps)
-    seen = []
-    for reweight in (0.0, 0.5, 1.0):
-        for dewhiten in (True, False):
-            found = vecmap(source, target, steps=steps, reweight=reweight, dewhiten=dewhiten)
-            close(found.source.normalize(source.unsqueeze(1))[:, 0], x)
-            agree(found, source, target, x, z, reweight, dewhiten)
-            seen.append(round(found.project(source).norm().item(), 2))
-    assert len(set(seen)) == len(seen), "the variants differ"
+    found = vecmap(source, target, steps=steps)
+    close(found.source.normalize(source.unsqueeze(1))[:, 0], x)
+    agree(found, source, target, x, z)
 
 
 def test_whitening_makes_the_covariance_the_identity():
@@ -119,7 +111,7 @@ def test_whitening_makes_the_covariance_the_identity():
 
 def test_without_whitening_it_is_procrustes_on_normalised_vectors():
     source, target = related(4, 30, 6)
-    found = vecmap(source, target, whiten=False, reweight=0.9, dewhiten=False)
+    found = vecmap(source, target, whiten=False)
     x, z = (torch.from_numpy(side) for side in normalized(source, target))
     cross = torch.linalg.cond(z.T @ x)
     close(found.source.weight, procrustes(x, z).source.weight, cross)
@@ -171,16 +163,7 @@ def test_means_of_vocabularies_and_each_layer_alone(whiten):
         close(ours, theirs, condition(loop_normalize(one, words[:, k], DEFAULT_STEPS), normalized(other, other)[0]))
 
 
-def test_another_number_of_dimensions():
-    for sizes in ((5, 8), (8, 5)):
-        source, target = vectors(13, 60, sizes[0]), vectors(14, 60, sizes[1])
-        found = vecmap(source, target)
-        assert found.project(source).shape == found.project(target, "target").shape == (60, 5)
-        agree(found, source, target, *normalized(source, target))
-        assert vecmap(source, target, whiten=False).project(source).shape == (60, sizes[1])
-
-
-def test_numbers_are_of_the_inputs_type_and_on_disk_the_same_bits(tmp_path):
+def test_numbers_are_of_the_inputs_type():
     source, target = related(14, 40, 6)
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         narrow = source.to(dtype), target.to(dtype)
@@ -188,13 +171,6 @@ def test_numbers_are_of_the_inputs_type_and_on_disk_the_same_bits(tmp_path):
         for side in (found.source, found.target):
             assert side.weight.dtype == dtype and {mean.dtype for mean in side.means} == {dtype}
         assert torch.equal(found.source.weight, wanted.source.weight.to(dtype)), "solved in float64"
-    for whiten in (True, False):
-        found = vecmap(source, target, whiten=whiten)
-        found.save(tmp_path / "map")
-        loaded = LanguageMap.load(tmp_path / "map")
-        assert torch.equal(loaded.project(source), found.project(source))
-        assert torch.equal(loaded.project(target, "target"), found.project(target, "target"))
-        assert (loaded.method, loaded.source.steps, loaded.target.steps) == (found.method, *[DEFAULT_STEPS] * 2)
 
 
 def test_few_pairs():
@@ -209,15 +185,14 @@ def test_few_pairs():
         assert vecmap(source, target, whiten=False).source.weight.isfinite().all()
 
 
-@pytest.mark.parametrize("dewhiten", [True, False])
-def test_layer_norm_takes_a_dimension(dewhiten, caplog):
+def test_layer_norm_takes_a_dimension(caplog):
     """Vectors out of a layer norm lie in a hyperplane: they map as their seven coordinates in it do."""
     norm = torch.nn.LayerNorm(8).double()
     with torch.no_grad():
         norm.weight.copy_(torch.linspace(0.5, 2, 8))
         norm.bias.copy_(torch.linspace(-1, 1, 8))
         exact = [norm(side) for side in related(26, 80, 8, noise=0.1)]
-    options = {"steps": ("centre",), "dewhiten": dewhiten}
+    options = {"steps": ("centre",)}
     basis = torch.linalg.svd(1 / norm.weight.detach()[:, None]).U[:, 1:]
     for dtype in (torch.float32, torch.float64):
         source, target = (side.to(dtype) for side in exact)
@@ -234,19 +209,6 @@ def test_layer_norm_takes_a_dimension(dewhiten, caplog):
         assert magnified < 200
         close(ours, theirs, magnified, operations=8 + 2 * 8, dtype=torch.float32)
         assert found.apply(source).isfinite().all()
-
-
-def test_a_badly_scaled_but_full_space_is_whitened():
-    source, target = related(22, 60, 8)
-    scale = torch.logspace(0, -3, 8, dtype=torch.float64)
-    found = vecmap(source * scale, target, steps=(), dewhiten=False)
-    wanted = vecmap(source, target, steps=(), dewhiten=False)
-    # Whitening takes any such scale away again; it works on X itself, so its condition number counts once.
-    close(
-        found.project(source * scale) @ found.project(target, "target").T,
-        wanted.project(source) @ wanted.project(target, "target").T,
-        torch.linalg.cond(source * scale) + condition(source, target),
-    )
 
 
 @pytest.mark.gpu

@@ -10,7 +10,7 @@ from support.adapters import SPANS, TEXT, adapt, make_base, make_config, pooled_
 from support.families import PASS
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling import set_language
+from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation, TransformerTop
 from hf_xalign.modeling.xalign.tuner import find_top
 
@@ -26,13 +26,13 @@ def test_rotation_stays_orthogonal(subtests, float64):
             rotation = Rotation(12, identity=identity)
             optimizer = torch.optim.Adam(rotation.parameters(), lr=0.05)
             x, wanted = torch.randn(40, 12), torch.randn(40, 12)
-            start = rotation.matrix().detach()
+            start = rotation(torch.eye(12)).detach().T
             for _ in range(100):
                 loss = (rotation(x) - wanted).square().mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            matrix = rotation.matrix()
+            matrix = rotation(torch.eye(12)).T
             assert (matrix - start).abs().max() > 0.1
             # Elimination in 12 rows, at most 2 additions and products each, and a product of 12 rows.
             scale = 1 + rotation.skew.abs().sum(1).max().item()
@@ -51,7 +51,7 @@ def test_rotation_under_autocast_and_in_bfloat16():
         rotated = model(word_vectors=vectors).last_hidden_state
     assert rotated.dtype == torch.float32
     assert_rounding(rotated.norm(dim=-1), vectors.norm(dim=-1), operations)
-    half = Rotation(16, identity=False).to(torch.bfloat16).matrix()
+    half = Rotation(16, identity=False).to(torch.bfloat16)(torch.eye(16))
     assert half.dtype == torch.float32
     assert_rounding(half @ half.T, torch.eye(16), operations)
 
@@ -61,12 +61,12 @@ def test_one_map_and_a_map_for_each_language(float64):
         sums = [sum(w * x for w, x in zip(line, vector, strict=True)) for line in linear.weight]
         return torch.stack(sums) + (0 if linear.bias is None else linear.bias)
 
-    top = LinearTop(5, identity=False, bias=True, orthogonal=False, languages=["de", "to"])
+    top = LinearTop(5, XAlignConfig(init="random", linear_bias=True, languages=["de", "to"]))
     vectors = torch.randn(4, 3, 5)
     rows = torch.tensor([2, 0, 1, 2])
     words = torch.tensor([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]])
     maps = [lambda vector: vector, *(lambda vector, m=m: by_hand(m, vector) for m in (top.map_de, top.map_to))]
-    tops = [LinearTop(5, identity=False, bias=bias, orthogonal=False) for bias in (True, False)]
+    tops = [LinearTop(5, XAlignConfig(init="random", linear_bias=bias)) for bias in (True, False)]
     by_row, by_word = top(vectors, language=rows), top(vectors, language=words)
     for row, word in product(range(4), range(3)):
         one = vectors[row, word]
@@ -77,17 +77,16 @@ def test_one_map_and_a_map_for_each_language(float64):
         assert_rounding(by_word[row, word], maps[words[row, word]](one), 2 * 5 + 1, scale)
 
 
-def transformer(**settings):
-    return TransformerTop(
-        16, **{"num_heads": 2, "feedforward_size": 24, "dropout": 0.0, "context": True, "identity": False, **settings}
-    ).eval()
+def transformer(init="random", context=True):
+    config = XAlignConfig(top="transformer", num_heads=2, feedforward_size=24, init=init, context=context)
+    return TransformerTop(16, config).eval()
 
 
 # PyTorch's fused layer in inference is another code path than that of training.
 def test_transformer_sees_its_own_sentence_only(subtests, float64):
     for identity, training in product((True, False), repeat=2):
         with subtests.test(f"{identity} {training}"):
-            top = transformer(identity=identity).train(training)
+            top = transformer("identity" if identity else "random").train(training)
             if identity:
                 torch.nn.init.normal_(top.gate)
             vectors, lengths = torch.randn(3, 5, 16), [5, 2, 0]

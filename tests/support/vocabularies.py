@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hf_xalign.mapping.induction import dictionary_of
 from hf_xalign.modeling.maps import unit
 from hf_xalign.search.csls import nearest_neighbours
 
@@ -29,13 +28,14 @@ def languages(words=300, size=20, noise=0.35, order=False):
     return source, target, partner
 
 
-def induce_dictionary(source, target, *, direction="union", cutoff=20_000, **options):
-    return dictionary_of(nearest_neighbours(source[:cutoff], target[:cutoff], **options), direction)
+def mutual_pairs(source, target):
+    here, there = nearest_neighbours(source, target)
+    return torch.tensor([(i, j) for i, j in enumerate(here.tolist()) if there[j] == i])
 
 
 def share_found(found, source, target, partner):
-    pairs = induce_dictionary(found.project(source), found.project(target, "target"), direction="forward")
-    return (pairs[:, 1] == partner).double().mean().item()
+    here, _ = nearest_neighbours(found.project(source), found.project(target, "target"))
+    return (here == partner).double().mean().item()
 
 
 def loop_scores(source, target, k, use_csls=True):
@@ -48,17 +48,3 @@ def loop_scores(source, target, k, use_csls=True):
     return np.array(
         [[2 * cosine[i, j] - r_x[i] - r_z[j] for j in range(len(z))] for i in range(len(x))],
     )
-
-
-def loop_pairs(scores, direction):
-    """Every direction by its definition; a score of -inf is no candidate."""
-    rows, columns = scores.shape
-    forward = [(i, max(range(columns), key=lambda j: scores[i, j])) for i in range(rows)]
-    backward = [(max(range(rows), key=lambda i: scores[i, j]), j) for j in range(columns)]
-    forward, backward = ([p for p in side if scores[p] > -np.inf] for side in (forward, backward))
-    return {
-        "forward": forward,
-        "backward": backward,
-        "union": forward + backward,
-        "mutual": [p for p in forward if p in backward],
-    }[direction]

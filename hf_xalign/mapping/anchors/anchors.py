@@ -28,7 +28,6 @@ from hf_xalign.mapping.anchors.averaging import cut_finder, find_occurrences, su
 from hf_xalign.mapping.anchors.cover import (
     CountedText,
     CoverReport,
-    as_sequence,
     choose_sentences,
     count_words,
     distinct_words,
@@ -106,15 +105,9 @@ class Anchors:
         return rows
 
     def lookup(self, words: Iterable[str]) -> Tensor:
-        """Return the rows of words: the exact word, else the most frequent word that differs only in case.
+        """Return the rows int64 (words,) of the exact words, else of the most frequent in another case, else -1.
 
         So `haus` from a dictionary finds `Haus`, and `US` finds `us` only if there is no `US`.
-
-        Args:
-            words: words in any Unicode normal form.
-
-        Returns:
-            int64 (words,), -1 for a missing word.
         """
         rows = []
         for word in words:
@@ -140,11 +133,7 @@ class Anchors:
             "cover": None if self.cover is None else self.cover._asdict(),
         }
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
-        tensors = {
-            "vectors": self.vectors,
-            "counts": self.counts,
-            "words": torch.from_numpy(words.copy()),
-        }
+        tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(about)})
 
     @classmethod
@@ -165,7 +154,7 @@ class Anchors:
 def make_anchors(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    sentences: Iterable[str] | Any,
+    sentences: Iterable[str],
     *,
     lang: str,
     words: Sequence[str] | None = None,
@@ -177,7 +166,6 @@ def make_anchors(
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
     lowercase: bool = True,
-    text_column: str = "text",
     folder: str | os.PathLike | None = None,
 ) -> Anchors:
     """Average the contextual vectors of each word, in one pass over as few sentences as possible.
@@ -193,7 +181,7 @@ def make_anchors(
         model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
             `lang`.
         tokenizer: fast tokenizer of the encoder.
-        sentences: strings, a dataset's column, or a dataset.
+        sentences: strings, or a dataset's column.
         lang: language code, for splitting words.
         words: vocabulary; by default the most frequent words with a letter. Words that the text does not have are
             left out and counted in `cover.missing`.
@@ -206,7 +194,6 @@ def make_anchors(
         dtype: autocast dtype of the forward passes, or None. Sums are always float32.
         lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as the entries of MUSE's
             dictionaries need. The encoder always reads the text as written.
-        text_column: column of a dataset.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
 
     Returns:
@@ -214,7 +201,7 @@ def make_anchors(
 
     Raises:
         InputError: the text has no words, or none of the given words; or a row is not a string. Also for an unknown
-            column or layer, a slow tokenizer or one that does not know the text, no map for `lang`, or a full disk.
+            layer, a slow tokenizer or one that does not know the text, no map for `lang`, or a full disk.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     word_tokenizer(tokenizer)  # raises for a slow one
@@ -224,26 +211,22 @@ def make_anchors(
         raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: both must be at least 1.")
     with ExitStack() as stack:
         stack.enter_context(language_context(model, lang))
-        texts = as_sequence(sentences, text_column)
+        if isinstance(sentences, str):
+            raise InputError("sentences: pass a list of sentences, not one string.")
+        texts = sentences if isinstance(sentences, Sequence) else list(sentences)
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
         check_vocabulary(tokenizer, [" ".join(s) for s in counted.split(np.arange(min(200, len(counted))))], lang)
         vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
-        cover = choose_sentences(*distinct_words(counted, vocabulary), sentences_per_word)
+        chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), sentences_per_word)
         found = find_occurrences(
-            model, tokenizer, counted, vocabulary, cover.sentences, per_word=sentences_per_word, max_length=max_length
+            model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
         # A tokenizer may leave no subword of a word.
         there = np.flatnonzero(found.counts)
         names = [counted.types[vocabulary[row]] for row in there]
-        report = CoverReport(
-            len(names),
-            int((found.counts[there] < sentences_per_word).sum()),
-            missing,
-            len(found),
-            cover.bound,
-            len(counted),
-        )
-        _log(report, lang, sentences_per_word)
+        short = int((found.counts[there] < sentences_per_word).sum())
+        report = CoverReport(len(names), short, missing, len(found), bound, len(counted))
+        logger.info("anchors of %s: %s", lang, report)
         fingerprint = _fingerprint(model)
         identity = [_VERSION, fingerprint, found.fingerprint(), names, lang, index, pooling, str(dtype), lowercase]
         key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
@@ -276,7 +259,6 @@ def make_anchors(
 def _vocabulary(
     counted: CountedText, words: Sequence[str] | None, max_words: int, lowercase: bool
 ) -> tuple[np.ndarray, int]:
-    """Return the types that get an anchor, and the number of given words that the text does not have."""
     if words is None:
         chosen = counted.vocabulary(max_words)
         if not len(chosen):
@@ -294,20 +276,6 @@ def _vocabulary(
     if missing:
         logger.info("%d of %d words are not in the text, such as %s", len(missing), len(words), missing[:5])
     return chosen, len(missing)
-
-
-def _log(report: CoverReport, lang: str, per_word: int) -> None:
-    logger.info(
-        "anchors of %d words of %s: %d of %d distinct sentences (the lower bound is %d); "
-        "%d words have fewer than %d sentences",
-        report.words,
-        lang,
-        report.sentences,
-        report.distinct,
-        report.bound,
-        report.short,
-        per_word,
-    )
 
 
 def _fingerprint(model: PreTrainedModel) -> str:

@@ -34,14 +34,9 @@ _MARK_SECONDS = 120.0
 class Occurrences:
     """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
 
-    Attributes:
-        tokens: int32, token ids of all sentences.
-        token_offsets: int64 (sentences + 1,).
-        offsets: int64 (sentences + 1,): sentence `s` has the occurrences `offsets[s]` to `offsets[s + 1]`.
-        spans: int32 (occurrences, 2), token span in the sentence.
-        words: int64 (occurrences,), vocabulary row.
-        weights: float32 (occurrences,), one over the word's occurrences in the sentence.
-        counts: int64 (vocabulary,), number of sentences per word.
+    Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]`, and the occurrences `offsets[s]`
+    to `offsets[s + 1]`, each with its token span int32 (2,) in the sentence, its vocabulary row in `words`, and a
+    float32 weight: one over the word's occurrences in the sentence. `counts` are the sentences of each word.
     """
 
     tokens: np.ndarray
@@ -69,9 +64,7 @@ class Occurrences:
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
-    """Return a function that finds words cut off by the length limit.
-
-    It tokenizes only sentences that may be too long.
+    """Return a function that finds words cut off by the length limit; it tokenizes only what may be too long.
 
     A token covers at least one byte, or starts a word. Tokenizers that spell a character out (some do with ﷺ) break
     this rule; such a word may be chosen, and is dropped when its sentence is tokenized.
@@ -100,21 +93,12 @@ def find_occurrences(
     per_word: int,
     max_length: int | None,
 ) -> Occurrences:
-    """Tokenize the chosen sentences and find each word in its first `per_word` sentences.
+    """Tokenize the chosen sentences, int64 numbers, and find each word in its first `per_word` of them.
 
-    Sentences that no word needs are dropped.
-
-    Args:
-        model: encoder.
-        tokenizer: fast tokenizer of the encoder.
-        counted: counted text.
-        vocabulary: int64, types of the vocabulary.
-        sentences: int64, numbers of the chosen sentences, ascending.
-        per_word: maximum number of sentences per word.
-        max_length: maximum number of tokens per sentence; by default the encoder's limit.
+    Sentences that no word needs are dropped. `vocabulary` is the int64 types of the words.
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
-    tokens, lengths, owners, words, spans = [], [], [], [], []
+    tokens, sizes, owners, words, spans = [], [], [], [], []
     with tqdm(
         total=len(sentences),
         desc=f"Encoding sentences ({counted.lang})",
@@ -125,7 +109,7 @@ def find_occurrences(
             block = sentences[start : start + _BLOCK]
             ids, parts = word_spans(model, tokenizer, counted.split(block), max_length=max_length, specials=False)
             tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
-            lengths.append(np.array([len(row) for row in ids]))
+            sizes.append(np.array([len(row) for row in ids]))
             begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
             rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
             here = (rows >= 0) & (span[:, 1] > 0)
@@ -133,43 +117,24 @@ def find_occurrences(
             words.append(rows[here])
             spans.append(span[here])
             bar.update(len(block))
-    return _keep(
-        np.concatenate(tokens),
-        np.concatenate(lengths),
-        np.concatenate(owners),
-        np.concatenate(words),
-        np.concatenate(spans),
-        len(vocabulary),
-        per_word,
-    )
-
-
-def _keep(
-    tokens: np.ndarray,
-    lengths: np.ndarray,
-    owners: np.ndarray,
-    words: np.ndarray,
-    spans: np.ndarray,
-    size: int,
-    per_word: int,
-) -> Occurrences:
-    """Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length."""
-    pairs, pair_of, times = np.unique(words * len(lengths) + owners, return_inverse=True, return_counts=True)
+    # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
+    token, lengths, owner, word = (np.concatenate(parts) for parts in (tokens, sizes, owners, words))
+    pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
     word_of_pair = pairs // len(lengths)
-    totals = np.bincount(word_of_pair, minlength=size)
+    totals = np.bincount(word_of_pair, minlength=len(vocabulary))
     place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
     kept = (place < per_word)[pair_of]
-    counts = np.bincount(owners[kept], minlength=len(lengths))
+    counts = np.bincount(owner[kept], minlength=len(lengths))
     order = np.argsort(-lengths, kind="stable")
     order = order[counts[order] > 0]
     begins = np.cumsum(counts) - counts
     chosen = np.flatnonzero(kept)[ranges(begins[order], counts[order])]
     return Occurrences(
-        tokens[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
+        token[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
         np.concatenate([[0], np.cumsum(lengths[order])]),
         np.concatenate([[0], np.cumsum(counts[order])]),
-        spans[chosen],
-        words[chosen],
+        np.concatenate(spans)[chosen],
+        word[chosen],
         (1.0 / times[pair_of[chosen]]).astype(np.float32),
         np.minimum(totals, per_word),
     )
@@ -187,23 +152,11 @@ def sum_vectors(
     progress: Path | None = None,
     desc: str | None = None,
 ) -> Tensor:
-    """Sum each word's vectors over its sentences. A word's vector in a sentence is the mean of its occurrences there.
+    """Sum each word's vectors over its sentences: float32 (vocabulary, layers, dim) on the CPU.
 
-    With `progress`, an interrupted run resumes. On a CPU with the same batches, the resumed sums have the same bits.
-
-    Args:
-        model: encoder.
-        found: sentences and word occurrences.
-        layers: positions in `hidden_states`.
-        pooling: subwords that make a word's vector.
-        pad_token_id: id of the padding token.
-        batch_size: sentences per forward pass.
-        dtype: autocast dtype, or None.
-        progress: file of the partial sums, written every few minutes and removed by the caller.
-        desc: label of the progress bar, or None.
-
-    Returns:
-        float32 (vocabulary, layers, dim) on the CPU.
+    A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`. With
+    `progress`, a file of the partial sums written every few minutes and removed by the caller, an interrupted run
+    resumes; on a CPU with the same batches, to the same bits.
 
     Raises:
         InputError: the disk is full, or the progress file cannot be read.
@@ -211,7 +164,11 @@ def sum_vectors(
     device = next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
     if progress is not None and progress.exists():
-        done, sums = _read_progress(progress)
+        try:
+            with safe_open(progress, "pt") as file:
+                done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{progress}: cannot be read ({error}). Remove it and run again.") from error
     sums = sums.to(device)
     marked = time.monotonic()
     batches = hidden_batches(
@@ -243,11 +200,3 @@ def sum_vectors(
                 write_tensors(progress, {"sums": sums.cpu()}, {"sentences": str(done)})
                 marked = time.monotonic()
     return sums.cpu()
-
-
-def _read_progress(path: Path) -> tuple[int, Tensor]:
-    try:
-        with safe_open(path, "pt") as file:
-            return int(file.metadata()["sentences"]), file.get_tensor("sums")
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: cannot be read ({error}). Remove it and run again.") from error

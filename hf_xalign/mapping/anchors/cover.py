@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Column
@@ -31,13 +31,9 @@ FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 class CoverReport(NamedTuple):
     """Numbers of words and sentences behind a set of anchors.
 
-    Attributes:
-        words: words with an anchor.
-        short: words with fewer sentences than requested, because the text has no more.
-        missing: requested words that the text does not have.
-        sentences: sentences that the encoder reads.
-        bound: lower bound of `sentences` for any choice; see [`choose_sentences`].
-        distinct: distinct sentences of the text.
+    They are the words with an anchor, those of them with fewer sentences than requested, and requested words that the
+    text does not have. Sentences are those that the encoder reads, their lower bound (see [`choose_sentences`]), and
+    the distinct ones of the text.
     """
 
     words: int
@@ -48,24 +44,13 @@ class CoverReport(NamedTuple):
     distinct: int
 
 
-class Cover(NamedTuple):
-    """Chosen sentences, int64, ascending; and a lower bound of their number for any choice."""
-
-    sentences: np.ndarray
-    bound: int
-
-
 @dataclass(frozen=True, eq=False)
 class CountedText:
     """Distinct sentences of a text, with their words as numbers.
 
-    Attributes:
-        texts: the whole text, one sentence per row.
-        lang: language code.
-        rows: int64 (sentences,), the first row of each sentence in `texts`.
-        types: word types in order of first occurrence.
-        offsets: int64 (sentences + 1,): sentence `s` has the words `offsets[s]` to `offsets[s + 1]`.
-        words: int32, type of each word; -1 if a length limit cuts the word off.
+    `rows` are the int64 first rows of the sentences in `texts`, and `types` the word types in order of first
+    occurrence. Sentence `s` has the `words` `offsets[s]` to `offsets[s + 1]`: int32 types, -1 if a length limit cuts
+    the word off.
     """
 
     texts: Sequence[str]
@@ -113,13 +98,9 @@ def lower_word(word: str, lang: str | None) -> str:
 def count_words(
     texts: Sequence[str], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
 ) -> CountedText:
-    """Split a text into words and number them. Repeated sentences are left out.
+    """Split texts in any Unicode normal form into words and number them. Repeated sentences are left out.
 
-    Args:
-        texts: one sentence per row, in any Unicode normal form.
-        lang: language code.
-        lowercase: treat words that differ only in case as one.
-        find_cut: finds words cut off by a length limit; by default no word is.
+    `find_cut` finds words cut off by a length limit; by default no word is.
 
     Raises:
         InputError: a row is not a string, or the text has no words.
@@ -178,7 +159,7 @@ class _Numbers(dict[str, int]):
         return self[word]
 
 
-def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> Cover:
+def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:
     """Greedily choose few sentences in which every word occurs `per_word` times, or as often as it occurs at all.
 
     Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. After that,
@@ -187,10 +168,8 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> C
     The lower bound counts the forced sentences. It adds the larger of two numbers: the sentences that the word with
     the largest lack needs, and the fewest sentences whose open words could add up to everything lacking.
 
-    Args:
-        offsets: int64 (sentences + 1,).
-        words: int; sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0.
-        per_word: sentences per word.
+    Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. The chosen sentences,
+    int64, are ascending; the bound comes second.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     total = np.bincount(words)
@@ -204,7 +183,7 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> C
         reach = np.cumsum(-np.sort(-useful))
         bound += max(int(need.max()), int(np.searchsorted(reach, need.sum())) + 1)
     chosen = [np.flatnonzero(forced), np.array(_greedy(offsets, words, need, useful), dtype=np.int64)]
-    return Cover(np.sort(np.concatenate(chosen)), bound)
+    return np.sort(np.concatenate(chosen)), bound
 
 
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
@@ -245,14 +224,9 @@ def _count_open(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, senten
 
 
 def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct vocabulary words of each sentence, as [`choose_sentences`] takes them.
+    """Return the offsets and distinct vocabulary words of each sentence, as [`choose_sentences`] takes them.
 
-    Args:
-        counted: counted text.
-        chosen: int64 (vocabulary,), types of the vocabulary.
-
-    Returns:
-        `offsets` int64 (sentences + 1,), and `words` int64, rows of the vocabulary, ascending in a sentence.
+    `chosen` are the int64 types of the vocabulary; words are its rows, ascending in a sentence.
     """
     rows = vocabulary_rows(len(counted.types), chosen)[counted.words]
     owner = np.repeat(np.arange(len(counted)), np.diff(counted.offsets))
@@ -272,25 +246,3 @@ def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Concatenate the ranges of `counts[k]` numbers from `starts[k]`, for all k."""
     return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-
-
-def as_sequence(sentences: Any, text_column: str) -> Sequence[str]:
-    """Return texts that can be read twice: a dataset's column stays on disk, other iterables become lists.
-
-    Args:
-        sentences: strings, a column of a dataset, or a dataset.
-        text_column: column of a dataset.
-
-    Raises:
-        InputError: `sentences` is one string, or the dataset has no such column.
-    """
-    if isinstance(sentences, str):
-        raise InputError("sentences: pass a list of sentences, not one string.")
-    names = getattr(sentences, "column_names", None)
-    if names is not None:
-        if text_column not in names:
-            raise InputError(
-                f"the dataset has no column {text_column!r} (it has {', '.join(names)}). Pass text_column."
-            )
-        sentences = sentences[text_column]
-    return sentences if isinstance(sentences, Sequence) else list(sentences)

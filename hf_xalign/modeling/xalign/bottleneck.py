@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 class Bottleneck(nn.Module):
     """up(relu(down(x))), d -> d / r -> d (Houlsby et al. 2019; Pfeiffer et al. 2020); the caller adds the residual.
 
-    Args:
-        hidden_size: d.
-        reduction_factor: r.
-        identity: start from a zero up-projection, so that nothing changes; else from N(0, 0.02), as AdapterHub does.
+    With `identity` it starts from a zero up-projection, so that nothing changes; else from N(0, 0.02), as AdapterHub.
     """
 
     def __init__(self, hidden_size: int, *, reduction_factor: int, identity: bool):

@@ -1,9 +1,7 @@
 """Insert a trained module between the encoder and the head of a task model, and save all as one model.
 
 This is MAO's downstream set-up: module and adapters stay as alignment trained them, encoder and head are fine-tuned
-around them. The folder that such a model is saved to holds the task model under its
-plain weight names (`config.json`, `model.safetensors`) and the module beside it (`adapter_config.json`,
-`adapter_model.safetensors`), which transformers loads as one.
+around them.
 """
 
 from __future__ import annotations
@@ -83,15 +81,13 @@ def with_alignment(
             "AutoModelForSequenceClassification or another task's class, or use PeftModel.from_pretrained"
         )
     if isinstance(adapter, PeftModel):
-        source = "the PeftModel"
         config, weights = _read_model(adapter)
     else:
-        source = str(adapter)
-        config, weights = _read_files(source, revision)
+        config, weights = _read_files(str(adapter), revision)
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     tuner = XAlignModel(model, replace(config, inference_mode=True), ADAPTER)
     try:
-        _fill(model, weights, source, config.base_model_name_or_path)
+        _fill(model, config, weights)
     except InputError:
         tuner.unload()
         _thaw(model, frozen)
@@ -103,16 +99,15 @@ def with_alignment(
 def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
     """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns.
 
-    Args:
-        model: from `from_pretrained(folder)`: module in place, every weight frozen.
-        folder: the folder; the module's weights are read from it again, and every one of them must be there.
+    The module's weights are read from the folder again, and every one of them must be there.
 
     Raises:
         InputError: the folder's adapter does not fit its model.
     """
-    _, weights = _read_files(str(folder), None)
-    _fill(model, weights, str(folder), str(folder))
-    _forget_renaming(model)
+    config, weights = _read_files(str(folder), None)
+    _fill(model, config, weights)
+    # Loading an adapter leaves PEFT's names behind as those to save the model's own weights under.
+    model.__dict__.pop("_weight_conversions", None)
     _equip(model, frozen=[])
     return model
 
@@ -121,8 +116,7 @@ def detach(model: PreTrainedModel) -> None:
     """Make a model plain again whose module is gone: it saves and loads as its class does."""
     del model.peft_config
     model._hf_peft_config_loaded = False
-    _forget_renaming(model)
-    for name in ("save_pretrained", "push_to_hub"):
+    for name in ("save_pretrained", "push_to_hub", "_weight_conversions"):
         model.__dict__.pop(name, None)
     for handle in model.__dict__.pop("_alignment_handles", ()):
         handle.remove()
@@ -136,9 +130,7 @@ def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: A
     """
     try:
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
-    except KeyError as error:
-        raise InputError(f"{name_or_path}/adapter_config.json: PEFT knows no adapters of kind {error}") from error
-    except (ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:  # a KeyError names a kind of adapters that PEFT does not know
         reason = str(error).splitlines()[0]
         raise InputError(f"{name_or_path}: no adapter_config.json that could be read ({reason})") from error
 
@@ -149,13 +141,8 @@ def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: 
     Raises:
         InputError: there is none; a `.bin` is not read.
     """
-    file = cached_file(
-        name_or_path,
-        ADAPTER_SAFE_WEIGHTS_NAME,
-        revision=revision,
-        _raise_exceptions_for_missing_entries=False,
-        **hub,
-    )
+    missing_is_none = {"_raise_exceptions_for_missing_entries": False}
+    file = cached_file(name_or_path, ADAPTER_SAFE_WEIGHTS_NAME, revision=revision, **missing_is_none, **hub)
     if file is None:
         raise InputError(
             f"{name_or_path} has no {ADAPTER_SAFE_WEIGHTS_NAME}, the only kind of weights that is read (a .bin is a "
@@ -174,9 +161,8 @@ def _read_model(model: PeftModel) -> tuple[XAlignConfig, dict[str, torch.Tensor]
         raise InputError(f"adapters {', '.join(model.active_adapters)} are active: choose one by set_adapter")
     [name] = model.active_adapters
     config = _checked(model.peft_config[name], "the PeftModel")
-    _, added = _names_on_file(model, name)
     state = model.state_dict()
-    return config, {there: state[here] for here, there in added.items()}
+    return config, {there: state[here] for here, there in XAlignModel.names_on_file(model, name).items()}
 
 
 def _checked(config: PeftConfig, source: str) -> XAlignConfig:
@@ -188,42 +174,25 @@ def _checked(config: PeftConfig, source: str) -> XAlignConfig:
     return config
 
 
-def _names_on_file(model: nn.Module, adapter: str = ADAPTER) -> tuple[dict[str, str], dict[str, str]]:
-    """Names in memory -> names on file: of the weights of layers that a bottleneck wraps, and of the module's own."""
-    own, added = {}, {}
-    for path, layer in model.named_modules():
-        if not isinstance(layer, XAlignLayer):
-            continue
-        [entries] = layer.adapter_layer_names
-        for name in layer.state_dict():
-            if name.startswith("base_layer."):
-                own[f"{path}.{name}"] = f"{path}.{name.removeprefix('base_layer.')}"
-            elif name.startswith(f"{entries}.{adapter}."):
-                added[f"{path}.{name}"] = f"{path}.{entries}.{name.removeprefix(f'{entries}.{adapter}.')}"
-    return own, added
+def _wrapped(model: nn.Module) -> dict[str, str]:
+    """Names in memory -> on file of the weights of layers that a bottleneck wraps."""
+    return {key: key.replace(".base_layer.", ".") for key in model.state_dict() if ".base_layer." in key}
 
 
-def _fill(model: PreTrainedModel, weights: dict[str, torch.Tensor], source: str, base: str | None) -> None:
+def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch.Tensor]) -> None:
     """Copy an adapter's weights into the module; they are named as on the bare encoder or as on a task model."""
-
-    def bare(name: str) -> str:
-        return name.removeprefix(_FILE_PREFIX).removeprefix(f"{model.base_model_prefix}.")
-
-    given = {bare(name): tensor for name, tensor in weights.items()}
     state = model.state_dict()
-    wanted = {bare(there): state[here] for here, there in _names_on_file(model)[1].items()}
-    different = sorted(given.keys() ^ wanted.keys()) + sorted(
-        name for name in given.keys() & wanted.keys() if given[name].shape != wanted[name].shape
-    )
+    found = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
+    different = sorted(name for name in found if name not in state or found[name].shape != state[name].shape)
     if different:
         raise InputError(
-            f"{source} does not fit {type(model).__name__}: {len(different)} weights are missing, too many or of "
-            f"another shape, the first is {different[0]}; load the task model from the encoder that it was trained on"
-            + (f" ({base})" if base else "")
+            f"the adapter does not fit {type(model).__name__}: {len(different)} weights are too many or of another "
+            f"shape, the first is {different[0]}; load the task model from the encoder that it was trained on "
+            f"({config.base_model_name_or_path})"
         )
     with torch.no_grad():
-        for name, tensor in wanted.items():
-            tensor.copy_(given[name])
+        for name, tensor in found.items():
+            state[name].copy_(tensor)
 
 
 def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
@@ -254,11 +223,6 @@ def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
         parameter.requires_grad_(False)
 
 
-def _forget_renaming(model: PreTrainedModel) -> None:
-    """Loading an adapter leaves PEFT's names behind as those to save the model's own weights under."""
-    model.__dict__.pop("_weight_conversions", None)
-
-
 class _LanguageRelay:
     """Carries `language=` past heads that hand no keywords on to their encoder (DeBERTa's)."""
 
@@ -281,12 +245,11 @@ def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], p
 
     The module's weights are in no such checkpoint: they are frozen, so the model's own are the ones.
     """
-    own, added = _names_on_file(model)
-    for here, there in own.items():
+    for here, there in _wrapped(model).items():
         if prefix + there in state_dict:
             state_dict[prefix + here] = state_dict.pop(prefix + there)
     current = model.state_dict()
-    for here in added:
+    for here in XAlignModel.names_on_file(model, ADAPTER):
         state_dict.setdefault(prefix + here, current[here])
 
 
@@ -302,7 +265,7 @@ def _save_pretrained(
     if push_to_hub:
         raise InputError("save_pretrained(push_to_hub=True) uploads no adapters: use model.push_to_hub(repo_id)")
     state = model.state_dict() if state_dict is None else state_dict
-    own, added = _names_on_file(model)
+    own, added = _wrapped(model), XAlignModel.names_on_file(model, ADAPTER)
     if is_main_process:
         # The module first: a save that is cut short must not leave what loads as a model without it.
         folder = Path(save_directory)

@@ -66,15 +66,12 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
 
 
 def _merge_by_peft(model: PeftModel) -> PreTrainedModel:
-    kind = model.peft_type
-    if model.active_peft_config.is_prompt_learning:
-        raise InputError(
-            f"adapters of kind {kind} are a longer input, no change of weights: there is nothing to merge"
-        )
     try:
         return model.merge_and_unload(safe_merge=True)
     except (AttributeError, NotImplementedError) as error:
-        raise InputError(f"PEFT cannot merge adapters of kind {kind}: keep the adapter ({error})") from error
+        raise InputError(
+            f"PEFT cannot merge adapters of kind {model.peft_type}: keep the adapter ({error})"
+        ) from error
 
 
 def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer, torch.Tensor, torch.Tensor]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,9 +12,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import Language, LanguageAware, number_languages, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
-
-if TYPE_CHECKING:
-    from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
 
 _OWNER = "this module"
 
@@ -24,11 +21,7 @@ class Rotation(nn.Module):
     """x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (the Cayley transform).
 
     R is orthogonal whatever the optimizer does to S. `torch.nn.utils.parametrizations.orthogonal` would do, but keeps
-    a buffer beside its parameter that every format of adapters had to carry.
-
-    Args:
-        hidden_size: d.
-        identity: start from S = 0, so R = I; else from a random rotation.
+    a buffer beside its parameter that every format of adapters had to carry. With `identity` it starts from S = 0.
     """
 
     def __init__(self, hidden_size: int, *, identity: bool):
@@ -37,62 +30,43 @@ class Rotation(nn.Module):
         if not identity:
             nn.init.normal_(self.skew, std=hidden_size**-0.5)
 
-    def matrix(self) -> torch.Tensor:
-        """R, at least float32 (d, d)."""
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Rotate float (..., d)."""
         # Of bfloat16 weights too the product is taken in float32: rounded to bfloat16, R is not orthogonal.
         upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
         skew = upper - upper.T
         one = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
-        return torch.linalg.solve(one + skew, one - skew)
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Rotate float (..., d)."""
-        matrix = self.matrix()
+        matrix = torch.linalg.solve(one + skew, one - skew)
         return (vectors.to(matrix.dtype) @ matrix.T).to(vectors.dtype)
 
 
 class LinearTop(nn.Module):
-    """One d x d map of every vector (MAO section 4), shared by all languages or one for each.
+    """One d x d map of every vector (MAO section 4), shared by all languages or one for each."""
 
-    Args:
-        hidden_size: d.
-        identity: start as the identity; else as `nn.Linear` starts, the published way.
-        bias: add a vector to the product (the published layer has none).
-        orthogonal: a rotation, without bias.
-        languages: languages with a map of their own; empty for one shared map.
-    """
-
-    def __init__(
-        self, hidden_size: int, *, identity: bool, bias: bool, orthogonal: bool, languages: Sequence[str] = ()
-    ):
+    def __init__(self, hidden_size: int, config: XAlignConfig):
         super().__init__()
         # The prefix keeps a language's code (`to` is Tongan) from being the name of a method of modules.
-        self.names = [f"map_{language}" for language in languages] or ["shared"]
-        self.per_language = bool(languages)
+        self.names = [f"map_{language}" for language in config.languages or ()] or ["shared"]
+        self.per_language = bool(config.languages)
+        identity = config.init == "identity"
         for name in self.names:
-            if orthogonal:
+            if config.orthogonal:
                 module: nn.Module = Rotation(hidden_size, identity=identity)
             else:
-                module = nn.Linear(hidden_size, hidden_size, bias=bias)
+                module = nn.Linear(hidden_size, hidden_size, bias=config.linear_bias)
                 if identity:
                     nn.init.eye_(module.weight)
-                    if bias:
+                    if config.linear_bias:
                         nn.init.zeros_(module.bias)
             self.add_module(name, module)
 
     def forward(
         self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Map vectors.
+        """Map float (rows, width, d), whatever the mask.
 
-        Args:
-            vectors: float (rows, width, d).
-            mask: not looked at: every vector is mapped alone.
-            language: with a map for each language int64 (rows,) or (rows, width): 0 for the pivot, which stays as it
-                is, k for the k-th language.
-
-        Returns:
-            float (rows, width, d).
+        With a map for each language, `language` is int64 (rows,) or (rows, width): 0 for the pivot, which stays as it
+        is, k for the k-th language.
         """
         if not self.per_language:
             return self.get_submodule(self.names[0])(vectors)
@@ -112,39 +86,22 @@ class TransformerTop(nn.Module):
     """One transformer layer over the vectors of a sentence (MAO section 4).
 
     Published: y = T(x) from a random start. With `identity` y = x + g (T(x) - x), with g a vector that starts at
-    zero: nothing changes until training moves it.
-
-    Args:
-        hidden_size: d.
-        num_heads: attention heads; they divide d.
-        feedforward_size: width of the feed-forward block.
-        dropout: dropout inside the layer.
-        context: attend over the sentence; else each vector sees itself only, as in the public copy of MAO's code,
-            whose sequences have length 1.
-        identity: start as the identity.
+    zero: nothing changes until training moves it. Without `context` each vector sees itself only, as in the public
+    copy of MAO's code, whose sequences have length 1.
     """
 
-    def __init__(
-        self, hidden_size: int, *, num_heads: int, feedforward_size: int, dropout: float, context: bool, identity: bool
-    ):
+    def __init__(self, hidden_size: int, config: XAlignConfig):
         super().__init__()
-        self.context = context
-        self.layer = nn.TransformerEncoderLayer(hidden_size, num_heads, feedforward_size, dropout, batch_first=True)
-        self.gate = nn.Parameter(torch.zeros(hidden_size)) if identity else None
+        self.context = config.context
+        self.layer = nn.TransformerEncoderLayer(
+            hidden_size, config.num_heads, config.feedforward_size, config.dropout, batch_first=True
+        )
+        self.gate = nn.Parameter(torch.zeros(hidden_size)) if config.init == "identity" else None
 
     def forward(
         self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Run the layer.
-
-        Args:
-            vectors: float (rows, width, d).
-            mask: bool (rows, width), False at padding; None for no padding.
-            language: not looked at.
-
-        Returns:
-            float (rows, width, d).
-        """
+        """Run the layer on float (rows, width, d); `mask` is bool (rows, width), False at padding."""
         if not self.context:
             mapped = self.layer(vectors.reshape(-1, 1, vectors.shape[-1])).view_as(vectors)
         elif mask is None:
@@ -188,35 +145,19 @@ class TopLayer(XAlignLayer, LanguageAware):
         if config.top is None:
             return
         assert config.hidden_size  # filled in by now
-        size, identity = config.hidden_size, config.init == "identity"
-        if config.top == "linear":
-            module: nn.Module = LinearTop(
-                size,
-                identity=identity,
-                bias=config.linear_bias,
-                orthogonal=config.orthogonal,
-                languages=config.languages or (),
-            )
-        else:
-            module = TransformerTop(
-                size,
-                num_heads=config.num_heads,
-                feedforward_size=config.feedforward_size,
-                dropout=config.dropout,
-                context=config.context,
-                identity=identity,
-            )
-        self._register(adapter_name, module)
+        top = LinearTop if config.top == "linear" else TransformerTop
+        self._register(adapter_name, top(config.hidden_size, config))
 
     def delete_adapter(self, adapter_name: str) -> None:
         """Delete an adapter; one that is not here is passed over."""
         self._configs.pop(adapter_name, None)
         super().delete_adapter(adapter_name)
 
-    def remove(self) -> None:
-        """Take the hooks off the encoder."""
+    def remove(self, backbone: nn.Module) -> None:
+        """Take the layer and its hooks off the encoder."""
         for handle in self._handles:
             handle.remove()
+        delattr(backbone, TOP_NAME)
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
@@ -224,17 +165,11 @@ class TopLayer(XAlignLayer, LanguageAware):
         return [language_numbers(config) for config in self._active_configs() if config.languages]
 
     def transform(
-        self,
-        vectors: torch.Tensor,
-        mask: torch.Tensor | None = None,
-        language: Language | None = None,
+        self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: Language | None = None
     ) -> torch.Tensor:
         """The active modules' output, float (rows, width, d) in the modules' precision; off, `vectors` themselves.
 
-        Args:
-            vectors: float (rows, width, d).
-            mask: bool (rows, width), False at padding.
-            language: of all rows, of each, or their numbers (0 is the pivot), also int64 (rows, width).
+        `mask` is bool (rows, width), False at padding; `language` can be int64 (rows, width) too (0 is the pivot).
         """
         if self.disable_adapters:
             return vectors
@@ -273,11 +208,8 @@ class TopLayer(XAlignLayer, LanguageAware):
 
     def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
-        self._call = {
-            "mask": mask,
-            "spans": kwargs.pop("word_spans", None),
-            "language": kwargs.pop("language", None),
-        }
+        spans, language = kwargs.pop("word_spans", None), kwargs.pop("language", None)
+        self._call = {"mask": mask, "spans": spans, "language": language}
         return args, kwargs
 
     def _after(self, stack: nn.Module, args: tuple, output: Any) -> Any:

@@ -47,13 +47,9 @@ class XAlignModel(BaseTuner):
     ) -> Any:
         """The encoder's forward; or, given the frozen encoder's word vectors, the module on top alone.
 
-        Args:
-            args: of the encoder.
-            word_vectors: float (rows, words, d), in place of `input_ids`.
-            word_mask: bool (rows, words), False at padding.
-            kwargs: of the encoder; `word_spans`, int64 (rows, words, 2), token spans `[start, end)` of the words,
-                empty at padding: the output is then (rows, words, d), the view that a module is trained in;
-                `language`: of all rows, of each, or numbers.
+        `word_vectors` are float (rows, words, d), and `word_mask` is bool (rows, words), False at padding. With
+        `word_spans`, int64 (rows, words, 2) token spans `[start, end)`, empty at padding, the encoder's output is
+        (rows, words, d), the view that a module is trained in. `language` is of all rows, of each, or numbers.
         """
         if word_vectors is None:
             return self.model(*args, **kwargs)
@@ -91,12 +87,7 @@ class XAlignModel(BaseTuner):
             if not layers:
                 raise InputError(
                     f"adapters={peft_config.adapters}: {type(model).__name__} has no layers that they are known to "
-                    "go into"
-                    + (
-                        "; it norms before a block, not after: use pfeiffer or houlsby"
-                        if peft_config.adapters == "adapterhub" and hasattr(backbone_of(model), "final_norm")
-                        else ""
-                    )
+                    "go into; where it norms before a block, not after: use pfeiffer or houlsby"
                 )
             self._places |= layers
 
@@ -120,13 +111,10 @@ class XAlignModel(BaseTuner):
                 parent.add_module(TOP_NAME, top)
             top.update_layer(adapter_name, peft_config)
             return
-        layer_class = NormBottleneckLayer if peft_config.adapters == "adapterhub" else BottleneckLayer
-        if isinstance(target, BottleneckLayer):
-            layer = target
-        else:
-            layer = layer_class(target)
-            setattr(parent, target_name, layer)
-        layer.update_layer(adapter_name, peft_config)
+        if not isinstance(target, BottleneckLayer):
+            target = (NormBottleneckLayer if peft_config.adapters == "adapterhub" else BottleneckLayer)(target)
+            setattr(parent, target_name, target)
+        target.update_layer(adapter_name, peft_config)
 
     def delete_adapter(self, adapter_name: str) -> None:
         """Delete an adapter.
@@ -157,6 +145,13 @@ class XAlignModel(BaseTuner):
         return re.sub(rf"({_PREFIX}[^.]+)\.{re.escape(adapter_name)}(?=\.)", r"\1", key, count=1)
 
     @classmethod
+    def names_on_file(cls, model: nn.Module, adapter_name: str) -> dict[str, str]:
+        """The adapter's weights in memory -> on file, after `base_model.model.`."""
+        own = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
+        keys = (key for key in model.state_dict() if own.search(key))
+        return {key: cls._remove_adapter_name_from_key(key, adapter_name) for key in keys}
+
+    @classmethod
     def _remap_adapter_state_dict_for_load(
         cls, model: nn.Module, config: PeftConfig, adapter_name: str, state_dict: dict[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
@@ -165,25 +160,19 @@ class XAlignModel(BaseTuner):
         Raises:
             InputError: tensors are missing or have no place; PEFT would leave those at their start and only warn.
         """
-        own = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
 
         def plain(key: str) -> str:
             return key.removeprefix("base_model.model.").removeprefix(f"{model.base_model_prefix}.")
 
-        keys = [key for key in model.state_dict() if own.search(key)]
-        places = {plain(cls._remove_adapter_name_from_key(key, adapter_name)): key for key in keys}
+        places = {plain(there): here for here, there in cls.names_on_file(model, adapter_name).items()}
         found = {places.get(plain(key), key): tensor for key, tensor in state_dict.items()}
         missing = sorted(set(places.values()) - set(found))
         strange = sorted(key for key in set(found) - set(places.values()) if _PREFIX in key)
         if missing or strange:
             raise InputError(
-                f"the weights of adapter {adapter_name!r} are not the ones that its adapter_config.json is about, or "
-                f"they are for another kind of encoder ({config.base_model_name_or_path}): "
-                + "; ".join(
-                    f"{len(names)} {what}, such as {names[0]}"
-                    for what, names in (("missing", missing), ("without a place", strange))
-                    if names
-                )
+                f"the weights of adapter {adapter_name!r} do not fit {type(model).__name__}: {len(missing)} missing "
+                f"and {len(strange)} without a place, such as {(missing + strange)[0]}; they are for another kind of "
+                f"encoder ({config.base_model_name_or_path}), or for another adapter_config.json"
             )
         return found
 
@@ -202,8 +191,7 @@ def remove_top(model: PreTrainedModel) -> None:
     """Take the layer on top, and its hooks, off an encoder or task model."""
     backbone = backbone_of(model)
     if hasattr(backbone, TOP_NAME):
-        getattr(backbone, TOP_NAME).remove()
-        delattr(backbone, TOP_NAME)
+        getattr(backbone, TOP_NAME).remove(backbone)
 
 
 def _stack_name(model: PreTrainedModel) -> str:

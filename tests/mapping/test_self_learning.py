@@ -1,4 +1,4 @@
-"""Induced dictionaries, the dropout of similarities, and VecMap's self-learning."""
+"""The dropout of similarities and VecMap's self-learning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.numeric import assert_rounding, tolerance
-from support.vocabularies import induce_dictionary, languages, loop_pairs, loop_scores, rotation, share_found, vectors
+from support.vocabularies import languages, loop_scores, rotation, share_found, vectors
 
 from hf_xalign.mapping.self_learning import Dropout, _search
 from hf_xalign.mapping.vecmap import vecmap
@@ -19,7 +19,6 @@ from hf_xalign.modeling.maps import unit
 self_learning = import_module("hf_xalign.mapping.self_learning")
 learn = self_learning.self_learning
 
-DIRECTIONS = ("union", "forward", "backward", "mutual")
 # A CSLS score in float32 on at most 6 dimensions: two lengths, a product, the mean of at most 5 neighbours, a sum.
 SCORE = tolerance(2 * (2 * 6) + 2 * 6 + 5 + 2, 4.0, torch.float32)
 
@@ -27,31 +26,6 @@ SCORE = tolerance(2 * (2 * 6) + 2 * 6 + 5 + 2, 4.0, torch.float32)
 def is_clear(scores):
     """Return whether the best candidate of each row and column leads by more than rounding."""
     return all(np.diff(np.sort(side)[:, -2:]).min() > 2 * SCORE for side in (scores, scores.T))
-
-
-# ---- Induction ----
-
-
-@pytest.mark.numeric
-def test_induction_against_brute_force():
-    source, target = vectors(3, 40, 5) + 0.3, vectors(4, 55, 5)
-    for similarity in ("csls", "cosine"):
-        scores = loop_scores(source, target, 4, similarity == "csls")
-        assert is_clear(scores)
-        for direction in DIRECTIONS:
-            found = induce_dictionary(source, target, k=4, direction=direction, similarity=similarity)
-            wanted = loop_pairs(scores, direction)
-            assert found.dtype == torch.int64
-            assert [tuple(pair) for pair in found.tolist()] == wanted and 0 < len(wanted) <= 95
-
-
-def test_directions_differ():
-    source, target = vectors(3, 40, 5) + 0.3, vectors(4, 55, 5)
-    found = {d: induce_dictionary(source, target, direction=d) for d in DIRECTIONS}
-    assert [len(found[d]) for d in ("union", "forward", "backward")] == [95, 40, 55]
-    # In the union a mutual pair stands twice.
-    _, counts = found["union"].unique(dim=0, return_counts=True)
-    assert (counts == 2).sum() == len(found["mutual"]) > 3
 
 
 # ---- Dropout ----
@@ -97,7 +71,7 @@ def test_any_part_is_part_of_the_whole_and_each_draw_is_another():
 def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeypatch):
     x, z = unit(vectors(7, 40, 6) + 0.3), unit(vectors(8, 30, 6))
     dropout = keep and Dropout(40, 30, keep, torch.Generator().manual_seed(1), x.device)
-    scores = loop_scores(x, z, 5)
+    scores = loop_scores(x, z, 10)
     assert is_clear(scores)
     if dropout:
         scores[dropout(slice(None)).numpy()] = -np.inf
@@ -107,7 +81,7 @@ def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeyp
         for rows in (7, 16, 256):
             monkeypatch.setattr(self_learning, "_ROWS", rows)
             monkeypatch.setattr(self_learning, "_KEPT", kept)
-            found, _ = _search(x, z, 5, "union", dropout)
+            found, _ = _search(x, z, dropout)
             for side, index, axis in zip(dense, found, (1, 0)):
                 best = scores.argmax(axis).tolist()
                 assert index.tolist() == [n if any_left else -1 for n, any_left in zip(best, side)], (kept, rows)
@@ -117,12 +91,10 @@ def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeyp
 def test_the_objective_is_the_mean_best_cosine_whatever_is_dropped():
     x, z = unit(vectors(7, 40, 6) + 0.3), unit(vectors(8, 30, 6))
     cosine = loop_scores(x, z, 5, use_csls=False)
-    for direction in DIRECTIONS:
-        ways = {"forward": (1,), "backward": (0,)}.get(direction, (0, 1))
-        dropout = Dropout(40, 30, 0.2, torch.Generator().manual_seed(1), x.device)
-        _, objective = _search(x, z, 5, direction, dropout)
-        expected = np.mean([cosine.max(axis).mean() for axis in ways])
-        assert_rounding(objective, expected, operations=2 * (2 * 6) + 2 * 6, scale=1.0, dtype=torch.float32)
+    dropout = Dropout(40, 30, 0.2, torch.Generator().manual_seed(1), x.device)
+    _, objective = _search(x, z, dropout)
+    expected = np.mean([cosine.max(axis).mean() for axis in (1, 0)])
+    assert_rounding(objective, expected, operations=2 * (2 * 6) + 2 * 6, scale=1.0, dtype=torch.float32)
 
 
 def test_the_largest_of_each_column():
@@ -152,7 +124,7 @@ def test_a_planted_rotation_from_a_few_seeds(whiten):
 
 
 @pytest.mark.numeric
-def test_the_last_step_is_vecmap_on_the_induced_dictionary(monkeypatch):
+def test_the_last_step_is_vecmap_on_the_induced_dictionary():
     source, target, partner = (side.double() for side in languages(noise=0.0))
     options = {"patience": 2, "cutoff": 200}
     # Without noise the dictionary is the truth; a union holds every pair twice.
@@ -161,13 +133,10 @@ def test_the_last_step_is_vecmap_on_the_induced_dictionary(monkeypatch):
     expected = wanted.project(source) @ wanted.project(target, "target").T
     normal = wanted.source.normalize(source[:200].unsqueeze(1))[:, 0]
     condition = 2 * torch.linalg.cond(normal).item() ** 2
-    for rows, kept in ((512, 2**26), (37, 2**26), (64, 0)):
-        monkeypatch.setattr(self_learning, "_ROWS", rows)
-        monkeypatch.setattr(self_learning, "_KEPT", kept)
-        found = learn(source, target, seeds(partner.long(), 20), **options)
-        assert found.method == wanted.method
-        ours = found.project(source) @ found.project(target, "target").T
-        assert_rounding(ours, expected, operations=2 * 400 + 4 * 20**2, scale=condition * expected.abs().max().item())
+    found = learn(source, target, seeds(partner.long(), 20), **options)
+    assert found.method == wanted.method
+    ours = found.project(source) @ found.project(target, "target").T
+    assert_rounding(ours, expected, operations=2 * 400 + 4 * 20**2, scale=condition * expected.abs().max().item())
 
 
 def test_deterministic_under_autocast_too_and_the_seed_matters():
@@ -186,8 +155,8 @@ def test_the_share_doubles_when_stuck_and_the_loop_ends_with_all(monkeypatch):
     # The objective rises with the first three turns, by less than the threshold in the fourth, and then never.
     rises = [0.1, 0.2, 0.3, 0.3 + 5e-7]
 
-    def search(x, z, k, direction, dropout):
-        neighbours, _ = _search(x, z, k, direction, dropout)
+    def search(x, z, dropout):
+        neighbours, _ = _search(x, z, dropout)
         seen.append(2**32 if dropout is None else dropout.last_kept + 2**31 + 1)
         return neighbours, rises.pop(0) if rises else 0.3
 
@@ -198,14 +167,11 @@ def test_the_share_doubles_when_stuck_and_the_loop_ends_with_all(monkeypatch):
     assert seen == [round(share * 2**32) for share in shares]
 
 
-def test_max_iterations_ends_it_with_a_warning(monkeypatch, caplog):
+def test_max_iterations_ends_it_with_a_warning(caplog):
     source, target, partner = languages()
-    for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
-        caplog.clear()
-        with caplog.at_level(logging.WARNING):
-            learn(source, target, seeds(partner), max_iterations=4)
-        assert "max_iterations=4 turns, not converged (keep=0.1)" in caplog.text
+    with caplog.at_level(logging.WARNING):
+        learn(source, target, seeds(partner), max_iterations=4)
+    assert "4 turns, not converged (keep=0.1)" in caplog.text
 
 
 def test_other_sizes_and_numbers_of_words():

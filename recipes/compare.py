@@ -78,17 +78,8 @@ def main(argv: list[str] | None = None) -> None:
 
     from hf_xalign.statistics.comparison import compare
 
-    comparison = compare(
-        args.folders,
-        names=args.names,
-        languages=args.languages,
-        seeds=args.seeds,
-        level=args.level,
-        confidence=args.confidence,
-        permutations=args.permutations,
-        resamples=args.resamples,
-        seed=args.seed,
-    )
+    settings = {name: value for name, value in vars(args).items() if name not in ("folders", "markdown", "latex")}
+    comparison = compare(args.folders, **settings)
     print(as_text(comparison))
     for path, write in files:
         with replacing(path) as partial:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hf_xalign.recipes.parts.common import option, run
-from hf_xalign.recipes.parts.seeds import named, run_seeds
+from hf_xalign.recipes.parts.seeds import run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _PAIRS = "Sentence pairs"
 @dataclass
 class ContinualArguments(TaskArguments):
     """Encoder, task, and sentence pairs that keep the languages aligned."""
+
+    method: ClassVar[str] = "continual"
 
     pairs: list[str] = option(
         _PAIRS,
@@ -49,45 +51,43 @@ class ContinualArguments(TaskArguments):
 
         return {"pairs": [source_entry(item, split=self.pairs_split, first=self.max_pairs) for item in self.pairs]}
 
+    def make_trainer(
+        self, args: ContinualConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
+    ) -> ContinualTrainer:
+        """Return the trainer of one seed, `args.seed`, with its own model."""
+        from transformers import AutoTokenizer, set_seed
+
+        from hf_xalign.data.embedded.encoder import resolve_model
+        from hf_xalign.errors import InputError
+        from hf_xalign.modeling.checkpoint import load_encoder
+        from hf_xalign.tasks import load_task_model
+        from hf_xalign.trainers.continual import ContinualTrainer
+
+        if self.adapter is not None:
+            raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
+        name, _ = self.named(args.seed)
+        with args.main_process_first(desc="making the embedded encoder"):
+            path, reference = resolve_model(name), resolve_model(self.reference)
+        with args.main_process_first(desc="linking words"):
+            pairs = _linked(tuple(self.pairs), self.pairs_split, self.max_pairs, self.target_lang, self.aligner)
+        set_seed(args.seed)
+        return ContinualTrainer(
+            load_task_model(name, task, revision=self.model_revision, seed=args.seed),
+            args,
+            task=task,
+            train_dataset=train,
+            pairs=pairs,
+            reference=load_encoder(reference),
+            eval_dataset=evaluation,
+            processing_class=AutoTokenizer.from_pretrained(path, revision=self.model_revision),
+        )
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.trainers.continual_config import ContinualConfig
 
-    run_seeds(argv, ContinualArguments, ContinualConfig, make_trainer, method="continual", description=__doc__)
-
-
-def make_trainer(
-    data: ContinualArguments, args: ContinualConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
-) -> ContinualTrainer:
-    """Return the trainer of one seed, `args.seed`, with its own model."""
-    from transformers import AutoTokenizer, set_seed
-
-    from hf_xalign.data.embedded.encoder import resolve_model
-    from hf_xalign.errors import InputError
-    from hf_xalign.modeling.checkpoint import load_encoder
-    from hf_xalign.tasks import load_task_model
-    from hf_xalign.trainers.continual import ContinualTrainer
-
-    if data.adapter is not None:
-        raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
-    name, _ = named(data, args.seed)
-    with args.main_process_first(desc="making the embedded encoder"):
-        path, reference = resolve_model(name), resolve_model(data.reference)
-    with args.main_process_first(desc="linking words"):
-        pairs = _linked(tuple(data.pairs), data.pairs_split, data.max_pairs, data.target_lang, data.aligner)
-    set_seed(args.seed)
-    model = load_task_model(name, task, revision=data.model_revision, seed=args.seed)
-    return ContinualTrainer(
-        model,
-        args,
-        task=task,
-        train_dataset=train,
-        pairs=pairs,
-        reference=load_encoder(reference),
-        eval_dataset=evaluation,
-        processing_class=AutoTokenizer.from_pretrained(path, revision=data.model_revision),
-    )
+    run_seeds(argv, ContinualArguments, ContinualConfig, description=__doc__)
 
 
 @cache

@@ -56,15 +56,8 @@ def main(argv: list[str] | None = None) -> None:
         train, _ = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
         test, _ = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         dataset = make_evaluation_links(test, train)
-    grid = distance_grid(
-        stages,
-        dataset,
-        layers=data.layers,
-        pairs=data.pairs,
-        bins=data.bins,
-        seed=data.seed,
-        device=data.device,
-    )
+    settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}
+    grid = distance_grid(stages, dataset, **settings)
     saved = write_distances(grid, folder)
     print("\n" + format_grid(grid))
     print("\nsaved: " + ", ".join(map(str, saved)))

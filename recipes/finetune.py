@@ -18,10 +18,10 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.recipes.parts.common import option, run
-from hf_xalign.recipes.parts.seeds import named, run_seeds
+from hf_xalign.recipes.parts.seeds import run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _TAGGER = "Tagger"
 @dataclass
 class FinetuneArguments(TaskArguments):
     """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
+
+    method: ClassVar[str] = "finetune"
 
     tagger_layers: list[int] | None = option(
         _TAGGER,
@@ -61,11 +63,6 @@ class FinetuneArguments(TaskArguments):
         True,
     )
 
-    def tagger_settings(self) -> dict[str, Any]:
-        """Return the arguments of [`~hf_xalign.tasks.load_tagger`]."""
-        names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
-        return {name: getattr(self, f"tagger_{name}") for name in names}
-
     def fit(self, task: Task, args: TaskConfig) -> Task:
         """Return the task for the chosen head.
 
@@ -87,37 +84,38 @@ class FinetuneArguments(TaskArguments):
             task.labels, task.metric, task.on_empty_word, bio=bio, keep_vectors=self.tagger_keep_vectors
         )
 
+    def make_trainer(
+        self, args: TaskConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
+    ) -> TaskTrainer:
+        """Return the trainer of one seed, `args.seed`, with its own model."""
+        from transformers import AutoTokenizer, set_seed
+
+        from hf_xalign.data.embedded.encoder import resolve_model
+        from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
+        from hf_xalign.trainers.task import TaskTrainer
+
+        name, adapter = self.named(args.seed)
+        with args.main_process_first(desc="making the embedded encoder"):
+            path = resolve_model(name)
+        set_seed(args.seed)
+        given: dict[str, Any] = {"adapter": adapter, "revision": self.model_revision, "seed": args.seed}
+        if isinstance(task, TaggingTask):
+            names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
+            given |= {name: getattr(self, f"tagger_{name}") for name in names}
+            model: PreTrainedModel = load_tagger(name, task, **given)
+        else:
+            model = load_task_model(name, task, **given)
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=self.model_revision)
+        return TaskTrainer(
+            model, args, task=task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer
+        )
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.trainers.task_config import TaskConfig
 
-    run_seeds(argv, FinetuneArguments, TaskConfig, make_trainer, method="finetune", description=__doc__)
-
-
-def make_trainer(
-    data: FinetuneArguments, args: TaskConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
-) -> TaskTrainer:
-    """Return the trainer of one seed, `args.seed`, with its own model."""
-    from transformers import AutoTokenizer, set_seed
-
-    from hf_xalign.data.embedded.encoder import resolve_model
-    from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
-    from hf_xalign.trainers.task import TaskTrainer
-
-    name, adapter = named(data, args.seed)
-    with args.main_process_first(desc="making the embedded encoder"):
-        path = resolve_model(name)
-    set_seed(args.seed)
-    given: dict[str, Any] = {"adapter": adapter, "revision": data.model_revision, "seed": args.seed}
-    if isinstance(task, TaggingTask):
-        model: PreTrainedModel = load_tagger(name, task, **given, **data.tagger_settings())
-    else:
-        model = load_task_model(name, task, **given)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    return TaskTrainer(
-        model, args, task=task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer
-    )
+    run_seeds(argv, FinetuneArguments, TaskConfig, description=__doc__)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ def main(argv: list[str] | None = None) -> None:
 
     from hf_xalign.data.parallel import parse_source
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
-    from hf_xalign.recipes.parts.mapping.papers import paper_of
     from hf_xalign.recipes.parts.mapping.report import check_folder, finish, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text
@@ -59,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
         pivot=pivot,
         settings={**non_default_fields(data), **args.changed()},
         objective=args.formula(),
-        paper=paper_of(args),
+        paper=args.paper(),
     )
     with phase(record, "loading and linking"):
         sources = read_sources(args)

@@ -6,7 +6,40 @@ first imported, so a script imports this package before them.
 
 import os
 
-from hf_xalign.recipes.parts.threads import use_all_cores
+from hf_xalign.environment import usable_cores
+
+_THREADS = "OMP_NUM_THREADS"
+# The launcher sets it for every process that it starts.
+_MARK = "ACCELERATE_MIXED_PRECISION"
+_OPTION = "num_cpu_threads_per_process"
+
+
+def use_all_cores() -> None:
+    """Share the cores among the processes, unless the user chose the number of threads.
+
+    Sets OMP_NUM_THREADS. OpenMP, MKL and OpenBLAS read it when they are loaded: call this before importing torch.
+    """
+    if _left_to_launcher():
+        os.environ[_THREADS] = str(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+
+
+def _left_to_launcher() -> bool:
+    """Return whether the launcher, and not the user, gave this process one thread: its default.
+
+    The launcher is the parent process. If the user chose, the variable is in its environment or the option is in its
+    command line.
+    """
+    if os.environ.get(_THREADS) != "1" or _MARK not in os.environ:
+        return False
+    import psutil  # type: ignore[import-untyped]  # accelerate requires it
+
+    try:
+        launcher = psutil.Process(os.getppid())
+        inherited, words = launcher.environ(), launcher.cmdline()
+    except psutil.Error:
+        return False
+    return not inherited.keys() & {_THREADS, _MARK} and not any(_OPTION in word.replace("-", "_") for word in words)
+
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

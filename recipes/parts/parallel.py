@@ -134,12 +134,8 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
     """Return the record's entry of a text."""
     source, language = parse_source(item)
     revision = None if text is None else hub_commit(text)
-    return {
-        "source": item,
-        "hub_id": hub_id(source.partition(":")[0]),
-        "language": language,
-        "revision": revision,
-    } | more
+    found = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
+    return {**found, **more}
 
 
 def load_parts(

@@ -129,7 +129,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     if held_out:
         evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
     sources = {
-        name: [source_entry(item, found[code], sentences=len(found[code])) for code, item in zip(found, items)]
+        name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
     return PretrainingCorpus(
@@ -150,8 +150,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_source(item)
-    if language is None:
-        raise InputError(f"eval_corpus {item}: say the language, as in en={item}")
+    assert language is not None  # checked by the arguments
     if source.endswith(".conllu"):
         found = load_treebank(source).rename_column("tokens", "words")
         return language, found.select(range(min(len(found), limit or len(found))))
@@ -181,9 +180,9 @@ def _tokenizer(
         return train_tokenizer(_texts(corpora), data.vocab_size, max_length=data.block_size), None
     path = resolve_model(data.model_name_or_path)
     tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    return (
-        cut_tokenizer(tokenizer, _texts(corpora), data.vocab_size) if data.vocabulary == "cut" else (tokenizer, None)
-    )
+    if data.vocabulary == "keep":
+        return tokenizer, None
+    return cut_tokenizer(tokenizer, _texts(corpora), data.vocab_size)
 
 
 def _encoder(

@@ -65,19 +65,16 @@ class PretrainingArguments:
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
     def check(self, args: AlignMLMConfig) -> None:
-        """Check that the arguments go together, before anything is read.
-
-        Raises:
-            InputError: two arguments contradict each other, or one is missing.
-        """
+        """Check that the arguments go together, before anything is read."""
         if not self.corpus:
             raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")
-        languages = [parse_source(item)[1] for item in self.corpus]
-        for item, language in zip(self.corpus, languages, strict=True):
-            if language is None:
-                raise InputError(f"corpus {item}: say the language, as in en={item}")
-            if languages.count(language) > 1:
-                raise InputError(f"corpus: {language} is named twice")
+        for name, items in (("corpus", self.corpus), ("eval_corpus", self.eval_corpus)):
+            languages = [parse_source(item)[1] for item in items]
+            for item, language in zip(items, languages, strict=True):
+                if language is None:
+                    raise InputError(f"{name} {item}: say the language, as in en={item}")
+                if languages.count(language) > 1:
+                    raise InputError(f"{name}: {language} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
         if ("syntax" in self.derive) != bool(self.order_of):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
 
@@ -18,7 +20,6 @@ from hf_xalign.evaluation.drift import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
-from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.recipes.parts.pictures import distances_before, draw_pictures
 from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
 from hf_xalign.tables import format_table
@@ -90,7 +91,7 @@ def align(
     """
     folder = Path(args.output_dir)
     resume, record = start_run(method, data, args, trainer_class)
-    other = _read_other(data.compare_with) if data.compare_with else {}
+    other = read_record(data.compare_with) if data.compare_with else {}
     with phase(record, "loading and linking"):
         corpus = load_corpus(data, args, resume=resolve_resume(resume, args.output_dir))
     record["languages"]["others"] = corpus.languages
@@ -98,9 +99,9 @@ def align(
     if args.process_index == 0:
         print_corpus(record, corpus)
     if other:
-        _check_same_pairs(record, other, data.compare_with)
+        _check_comparable(record, other, data.compare_with)
     if data.dry_run:
-        estimate(trainer_class, corpus, args)
+        estimate(lambda part: replace(corpus, train=part).trainer(trainer_class, args), corpus.train, args)
         return
 
     def score(when: str) -> None:
@@ -171,17 +172,12 @@ def _describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
         print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
 
 
-def _read_other(folder: str) -> dict[str, Any]:
-    """Read the record of the run to compare training times with."""
-    other = read_record(folder)
+def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
+    """Check that the other run has training times, of the same pairs."""
     if not {"preparing", "training"} <= set(other["times"]["seconds"]):
         raise InputError(
             f"compare_with={folder}: the record has no times of preparing and training. Name a finished training run."
         )
-    return other
-
-
-def _check_same_pairs(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
     own, others = (
         [(source["language"], source["pairs"], source["source"]) for source in run["data"]["train"]]
         for run in (record, other)
@@ -197,22 +193,21 @@ def _seconds(record: dict[str, Any]) -> float:
     return record["times"]["seconds"]["preparing"] + record["times"]["seconds"]["training"]
 
 
-def estimate(trainer_class: type[Any], corpus: Corpus, args: Any) -> None:
+def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) -> None:
     """Print the size of the word-vector cache and the training time; nothing is trained or kept.
 
     Encodes and caches a sample of the pairs, runs a few batches forward and backward without an optimizer step, and
     extrapolates.
     """
     args.report_to = []
-    whole = corpus.train
     step = max(1, len(whole) // _SAMPLE_PAIRS)
-    corpus.train = whole.select(range(0, len(whole), step))
-    times = len(whole) / len(corpus.train)
+    part = whole.select(range(0, len(whole), step))
+    times = len(whole) / len(part)
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
-        trainer = corpus.trainer(trainer_class, args)
+        trainer = make_trainer(part)
         prepared = times * (time.perf_counter() - start)
         kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if kept:

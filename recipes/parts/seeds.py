@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import gc
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
 if TYPE_CHECKING:
     from hf_xalign.trainers.task_config import TaskConfig
 
-MakeTrainer = Callable[..., Any]
 # Settings that change no score.
 _ELSEWHERE = {
     "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "seed", "seeds", "save_models", "languages",
@@ -27,19 +24,11 @@ _ELSEWHERE = {
 
 
 def run_seeds(
-    argv: list[str] | None,
-    arguments: type[TaskArguments],
-    config_class: type[TaskConfig],
-    make_trainer: MakeTrainer,
-    *,
-    method: str,
-    description: str | None,
+    argv: list[str] | None, arguments: type[TaskArguments], config_class: type[TaskConfig], *, description: str | None
 ) -> None:
     """Train and score under one seed after another, and print a table over languages.
 
-    A seed that is finished with the same settings is not run again. `make_trainer` makes the trainer of one seed,
-    `args.seed`, on a model of its own: of the arguments, the settings, the task, its training text (or encoded rows)
-    and its evaluation text.
+    A seed that is finished with the same settings is not run again.
 
     Raises:
         InputError: what is named is missing or malformed, does not go together, or a folder holds another run.
@@ -55,7 +44,7 @@ def run_seeds(
     if args.should_save:
         print("\n".join(task_data.describe()))
     if data.dry_run:
-        _estimate(data, args, task_data, make_trainer)
+        _estimate(data, args, task_data)
         return
     settings = {**non_default_fields(data), "preset": args.preset, **args.changed()}
     settings = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
@@ -76,20 +65,14 @@ def run_seeds(
                 begin(folder, how, overwrite=args.overwrite_output_dir)
         elif args.should_save:
             print(f"seed {seed}   finished before: {folder}")
-        runs.append(before or _run_seed(data, args, task_data, make_trainer, method, folder, how))
+        runs.append(before or _run_seed(data, args, task_data, folder, how))
     if args.should_save:
         print("\n" + format_scores(runs))
         print(f"\nscores: {args.output_dir}/seed-*/scores.json")
 
 
 def _run_seed(
-    data: TaskArguments,
-    args: TaskConfig,
-    task_data: TaskData,
-    make_trainer: MakeTrainer,
-    method: str,
-    folder: Path,
-    how: dict[str, Any],
+    data: TaskArguments, args: TaskConfig, task_data: TaskData, folder: Path, how: dict[str, Any]
 ) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
     from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
@@ -102,12 +85,9 @@ def _run_seed(
     # The folder holds nothing but an interrupted run of the same settings.
     resume = not args.overwrite_output_dir and last_complete_checkpoint(folder) is not None
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
-    encoder, adapter = named(data, args.seed)
-    record = start_task_record(
-        data, args, task_data, method=method, settings=how["settings"], encoder=encoder, adapter=adapter
-    )
+    record = start_task_record(data, args, task_data, how["settings"])
     with phase(record, "preparing"):
-        trainer = make_trainer(data, args, task_data.task, task_data.train, task_data.evaluation)
+        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.evaluation)
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume)
     # Training leaves its autocast around the model's forward, and scores are float32.
@@ -131,16 +111,10 @@ def _run_seed(
     return content
 
 
-def named(data: TaskArguments, seed: int) -> tuple[str, str | None]:
-    """The encoder and the adapter of a seed."""
-    name, adapter = (text and text.replace("{seed}", str(seed)) for text in (data.model_name_or_path, data.adapter))
-    return str(name), adapter
-
-
 def _weights(data: TaskArguments, seed: int) -> dict[str, str]:
     """Fingerprints of the encoder's and the adapter's files, where these are folders here."""
     found = {}
-    for kind, name in zip(("model", "adapter"), named(data, seed), strict=True):
+    for kind, name in zip(("model", "adapter"), data.named(seed), strict=True):
         if name is None or not Path(name).is_dir():
             continue
         digest = hashlib.blake2b(digest_size=16)
@@ -151,22 +125,16 @@ def _weights(data: TaskArguments, seed: int) -> dict[str, str]:
     return found
 
 
-def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData, make_trainer: MakeTrainer) -> None:
+def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData) -> None:
     """Print how long the training of one seed would take, by a few of its batches."""
     from datasets import concatenate_datasets
 
     from hf_xalign.recipes.parts.run import estimate
 
-    @dataclass
-    class Sample:
-        train: Any
-
-        def trainer(self, _: Any, settings: Any) -> Any:
-            # As if it were all in one language: the time does not depend on it.
-            part = dataclasses.replace(task_data.train[0], rows=self.train)
-            return make_trainer(data, settings, task_data.task, [part], None)
+    def make_trainer(rows: Any) -> Any:
+        # As if it were all in one language: the time does not depend on it.
+        return data.make_trainer(args, task_data.task, [dataclasses.replace(task_data.train[0], rows=rows)], None)
 
     if data.seeds:
         print(f"seeds    {len(data.seeds)}: the time is that of one")
-    sample: Any = Sample(concatenate_datasets([part.rows for part in task_data.train]))
-    estimate(object, sample, args)
+    estimate(make_trainer, concatenate_datasets([part.rows for part in task_data.train]), args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.recipes.parts.common import option
 
@@ -19,6 +19,8 @@ _DATA, _RUN = "Model and data", "Run"
 @dataclass
 class TaskArguments:
     """Encoder, task and labelled text."""
+
+    method: ClassVar[str]
 
     task: Literal["token", "sequence", "questions"] = option(
         _DATA,
@@ -71,6 +73,15 @@ class TaskArguments:
             InputError: arguments, settings and task contradict each other.
         """
         return task
+
+    def named(self, seed: int) -> tuple[str, str | None]:
+        """Return the encoder and the adapter of a seed."""
+        adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
+        return self.model_name_or_path.replace("{seed}", str(seed)), adapter
+
+    def make_trainer(self, args: Any, task: Task, train: Any, evaluation: dict[str, Examples] | None) -> Any:
+        """Return the trainer of one seed, `args.seed`, with its own model; `train` is text or encoded rows."""
+        raise NotImplementedError
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the record's entries of further training text."""

@@ -20,23 +20,17 @@ _CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
 
 
 def start_task_record(
-    data: TaskArguments,
-    args: TaskConfig,
-    task_data: TaskData,
-    *,
-    method: str,
-    settings: Mapping[str, Any],
-    encoder: str,
-    adapter: str | None,
+    data: TaskArguments, args: TaskConfig, task_data: TaskData, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Start the record of a task model; `task` holds the fields that only cards of task models show.
+    """Start the record of a task model, of the settings that change its scores.
 
-    `settings` are those that change the scores; `encoder` and `adapter` (between encoder and head) are folders or ids.
+    Its `task` holds the fields that only cards of task models show.
     """
+    encoder, adapter = data.named(args.seed)
     trained = list(dict.fromkeys(part.language for part in task_data.train))
     scored = [language for language in task_data.evaluation if language not in trained]
     record = start_record(
-        method=method,
+        method=data.method,
         preset=args.preset,
         seed=args.seed,
         base_model=encoder,
@@ -61,7 +55,7 @@ def start_task_record(
         "zero_shot": scored,
         "encoder": _history(encoder),
         "module": adapter and {"name": adapter, "hub_id": hub_id(adapter), **(_history(adapter) or {})},
-        "continual": method == "continual" and {name: getattr(args, name) for name in _CONTINUAL},
+        "continual": data.method == "continual" and {name: getattr(args, name) for name in _CONTINUAL},
     }
     return record
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from hf_xalign.environment import usable_cores
+from hf_xalign.recipes.parts import use_all_cores
 from hf_xalign.recipes.parts.common import run
-from hf_xalign.recipes.parts.threads import use_all_cores
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 RECIPE = """

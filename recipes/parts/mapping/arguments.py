@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import option
 
@@ -20,6 +21,71 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "refine": ("procrustes",),
 }
 _LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 1, "batch_size": 1, "seed": 0}
+
+
+def _paper(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
+    fields = {"title": title, "author": authors, "booktitle": venue, "year": year}
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    return {"title": title, "id": identifier, "bibtex": f"@inproceedings{{{key},\n{lines}\n}}"}
+
+
+_ROTATE = _paper(
+    "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
+    "2020.findings-emnlp.83",
+    "kulshreshtha2020crosslingual",
+    "Kulshreshtha, Saurabh and Redondo-Garcia, Jose Luis and Chang, Ching-Yun",
+    "Findings of the Association for Computational Linguistics: EMNLP 2020",
+    2020,
+)
+_LEAST_SQUARES = _paper(
+    "Exploiting Similarities among Languages for Machine Translation",
+    "1309.4168",
+    "mikolov2013exploiting",
+    "Mikolov, Tomas and Le, Quoc V. and Sutskever, Ilya",
+    "arXiv preprint arXiv:1309.4168",
+    2013,
+)
+_MUSE = _paper(
+    "Word Translation Without Parallel Data",
+    "1710.04087",
+    "conneau2018word",
+    "Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and J{\\'e}gou, Herv{\\'e}",
+    "International Conference on Learning Representations",
+    2018,
+)
+_RCSLS = _paper(
+    "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval Criterion",
+    "D18-1330",
+    "joulin2018loss",
+    "Joulin, Armand and Bojanowski, Piotr and Mikolov, Tomas and J{\\'e}gou, Herv{\\'e} and Grave, Edouard",
+    "Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing",
+    2018,
+)
+_VECMAP = _paper(
+    "Generalizing and Improving Bilingual Word Embedding Mappings with a Multi-Step Framework of Linear "
+    "Transformations",
+    "10.1609/aaai.v32i1.11992",
+    "artetxe2018generalizing",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the AAAI Conference on Artificial Intelligence",
+    2018,
+)
+_VECMAP_ORTHOGONAL = _paper(
+    "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance",
+    "D16-1250",
+    "artetxe2016learning",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the 2016 Conference on Empirical Methods in Natural Language Processing",
+    2016,
+)
+_SELF_LEARNING = _paper(
+    "A robust self-learning method for fully unsupervised cross-lingual mappings of word embeddings",
+    "P18-1073",
+    "artetxe2018robust",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
+    2018,
+)
 
 
 @dataclass
@@ -104,8 +170,6 @@ class MappingArguments:
 
     def changed(self) -> dict[str, Any]:
         """Return the arguments that differ from their defaults, without the output folder."""
-        from hf_xalign.config import non_default_fields
-
         found = non_default_fields(self)
         return {name: value for name, value in found.items() if name not in ("output_dir", "overwrite_output_dir")}
 
@@ -123,10 +187,15 @@ class MappingArguments:
         }
         if self.method == "vecmap" and not self.whiten:
             return "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
-        centred = {
-            "procrustes": "; applied as e -> W (e - mean_s) + mean_t",
-            "least_squares": "; applied as e -> W (e - mean_s) + mean_t",
-            "rcsls": ", centred and unit again",
-        }
+        affine = "; applied as e -> W (e - mean_s) + mean_t"
+        centred = {"procrustes": affine, "least_squares": affine, "rcsls": ", centred and unit again"}
         refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
         return formulas[self.method] + (centred.get(self.method, "") if self.centre else "") + refined
+
+    def paper(self) -> dict[str, str]:
+        """Return `title`, `id` and `bibtex` of the method's paper."""
+        if self.method == "procrustes":
+            return _MUSE if self.refine else _ROTATE
+        if self.method == "vecmap":
+            return _VECMAP if self.whiten else _VECMAP_ORTHOGONAL
+        return {"least_squares": _LEAST_SQUARES, "rcsls": _RCSLS, "self_learning": _SELF_LEARNING}[self.method]

@@ -37,12 +37,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
-    """Pre-train, score and save; returns the record, or None after a dry run.
-
-    Raises:
-        InputError: an argument or a file that it names cannot be used; raised before training.
-        NonFiniteLossError: the loss became NaN or infinite.
-    """
+    """Pre-train, score and save; returns the record, or None after a dry run."""
     from hf_xalign.recipes.parts.pretraining import load_pretraining
     from hf_xalign.recipes.parts.run import print_corpus, start_run
     from hf_xalign.record import phase

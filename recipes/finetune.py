@@ -64,11 +64,7 @@ class FinetuneArguments(TaskArguments):
     )
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
-        """Return the task for the chosen head.
-
-        Raises:
-            InputError: a tagger for labels that are not of words, or settings of a tagger without one.
-        """
+        """Return the task for the chosen head."""
         from hf_xalign.config import non_default_fields
         from hf_xalign.errors import InputError
         from hf_xalign.tasks import TaggingTask, TokenTask

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from hf_xalign.data.parallel import parse_source
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
-    from hf_xalign.recipes.parts.mapping.report import check_folder, finish, print_plan, save
+    from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text
     from hf_xalign.record import phase, start_record
@@ -93,8 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "scoring"):
         record["scores"]["after"], after = score(corpus, args, maps)
     record["intervals"] = {"before": before, "after": after}
-    saved = save(record, linked, maps, coverage, folder)
-    finish(record, folder, saved)
+    save(record, linked, maps, coverage, folder)
 
 
 if __name__ == "__main__":

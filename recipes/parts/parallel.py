@@ -36,9 +36,6 @@ class Corpus:
 
     Attributes:
         model: encoder in float32 on the run's device; after [`Corpus.trainer`], the model in training.
-        tokenizer: fast tokenizer of the encoder.
-        train: training pairs.
-        evaluation: held-out pairs.
         sources: entries of the training and held-out text for the record.
         link_counts: statistics of the training links, by language pair; empty without word links.
     """
@@ -116,11 +113,7 @@ class WordCorpus(Corpus):
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them.
-
-    Raises:
-        InputError: the encoder does not exist, or the settings cannot train it.
-    """
+    """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them."""
     with args.main_process_first(desc="making the embedded encoder"):
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
@@ -141,11 +134,7 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
 def load_parts(
     items: list[str], split: str, max_pairs: int | None, data: ParallelText
 ) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each.
-
-    Raises:
-        InputError: a source is missing, malformed or empty.
-    """
+    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each."""
     parts, entries = [], []
     for item in items:
         part = load_sources(
@@ -165,18 +154,9 @@ def load_text(
     subwords: bool = False,
     seed: int = 0,
 ) -> WordCorpus:
-    """Load and word-align training and held-out text.
+    """Load and word-align training and held-out text, or read the held-out links from the file `eval_links`.
 
-    Args:
-        data: text to load, and how to link its words.
-        model: encoder, which `aligner=encoder` needs.
-        tokenizer: tokenizer of the encoder.
-        eval_links: file of linked held-out pairs; overrides `data.eval_data`.
-        subwords: link the tokenizer's tokens instead of words.
-        seed: seed of aligners that sample.
-
-    Raises:
-        InputError: a file is missing or malformed, or the arguments contradict each other.
+    `subwords` links the tokenizer's tokens instead of words.
     """
     train, train_sources = load_train(data, tokenizer)
     if eval_links:

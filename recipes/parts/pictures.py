@@ -31,17 +31,7 @@ def distances_before(trainer: AlignmentTrainer) -> Any:
 
 
 def draw_pictures(trainer: AlignmentTrainer, before: Any, folder: Path, base_model: str) -> list[Path]:
-    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
-
-    Args:
-        trainer: trainer of the run, after training.
-        before: result of [`distances_before`].
-        folder: folder of the model.
-        base_model: name of the encoder before training, for the numbers in `distances.json`.
-
-    Returns:
-        Paths of the figures. Fewer than two evaluations give no curve, and text without links no distances.
-    """
+    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install."""
     for pattern in _OURS:
         for path in folder.glob(pattern):
             path.unlink()

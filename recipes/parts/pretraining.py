@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -76,11 +77,7 @@ class PretrainingCorpus:
 
 
 def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
-    """Read the text, make the vocabulary, the encoder and the dictionary.
-
-    Raises:
-        InputError: a file is missing or malformed, or the arguments contradict each other.
-    """
+    """Read the text, make the vocabulary, the encoder and the dictionary."""
     data.check(args)
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
     held_out = dict(_read(item, data, data.max_eval_sentences) for item in data.eval_corpus)
@@ -92,8 +89,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     if data.derive:
         natural = corpora[languages[0]]
         if "transliteration" in data.derive:
-            everything = [*_texts(corpora), *_texts(held_out)]
-            alphabet = Alphabet.of(everything, tokenizer)
+            alphabet = Alphabet.of([*_texts(corpora), *_texts(held_out)], tokenizer)
             tokenizer, counterparts = extend_tokenizer(tokenizer, alphabet)
         order = WordOrder.learn(tree for path in data.order_of for tree in read_trees(path)) if data.order_of else None
         derived = DerivedLanguage(
@@ -116,35 +112,15 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)
     entries, test_entries, candidates = _dictionary(data, args, tokenizer, counterparts)
-    rows = encode_pretraining(
-        corpora,
-        tokenizer,
-        model.config,
-        block_size=data.block_size,
-        pairs=pairs,
-        pair_share=data.pair_share,
-        seed=args.seed,
-    )
-    evaluation = None
-    if held_out:
-        evaluation = encode_pretraining(held_out, tokenizer, model.config, block_size=data.block_size).dataset
+    encode = partial(encode_pretraining, tokenizer=tokenizer, config=model.config, block_size=data.block_size)
+    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, seed=args.seed)
+    evaluation = encode(held_out).dataset if held_out else None
     sources = {
         name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
-    return PretrainingCorpus(
-        model,
-        tokenizer,
-        languages,
-        rows.dataset,
-        evaluation,
-        rows.counts,
-        entries,
-        test_entries,
-        candidates,
-        derived,
-        sources,
-    )
+    text = (languages, rows.dataset, evaluation, rows.counts)
+    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources)
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:

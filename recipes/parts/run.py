@@ -33,13 +33,9 @@ _TIMED_STEPS, _SAMPLE_PAIRS = 5, 200
 
 
 def start_run(
-    method: str, data: Any, args: AlignmentConfig, trainer_class: type[AlignmentTrainer]
+    method: str, data: Any, args: Any, trainer_class: type[AlignmentTrainer]
 ) -> tuple[bool | str | None, dict[str, Any]]:
-    """Check the output folder, settle CPU and seed, and return what to resume from and the record.
-
-    Raises:
-        InputError: the output folder holds another run, or the base model cannot be pushed.
-    """
+    """Check the output folder, settle CPU and seed, and return what to resume from and the record."""
     resume = args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         resume = resume.lower() == "true"
@@ -77,18 +73,7 @@ def align(
     trainer_class: type[AlignmentTrainer],
     load_corpus: Callable[..., Any],
 ) -> None:
-    """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time.
-
-    Args:
-        method: name of the method in the record.
-        data: the encoder and the text.
-        args: the method's settings.
-        trainer_class: the method's trainer.
-        load_corpus: (data, args, resume=CHECKPOINT OR NONE) to the corpus.
-
-    Raises:
-        InputError: the output folder holds another run, or the arguments cannot be followed.
-    """
+    """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time."""
     folder = Path(args.output_dir)
     resume, record = start_run(method, data, args, trainer_class)
     other = read_record(data.compare_with) if data.compare_with else {}
@@ -234,13 +219,7 @@ def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) 
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
-    """Write the model card and then `results.json`, which marks the run complete; print the scores.
-
-    Args:
-        record: record of the run.
-        folder: output folder.
-        saved: saved files, path by name.
-    """
+    """Write the model card and then `results.json`, which marks the run complete; print the scores."""
     own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
     finish_record(record, {**saved, **own})
     write_card(folder, record)

@@ -29,9 +29,6 @@ def run_seeds(
     """Train and score under one seed after another, and print a table over languages.
 
     A seed that is finished with the same settings is not run again.
-
-    Raises:
-        InputError: what is named is missing or malformed, does not go together, or a folder holds another run.
     """
     from hf_xalign.config import non_default_fields, parse
     from hf_xalign.tasks.results import begin, finished, format_scores, seed_folder

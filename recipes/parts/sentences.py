@@ -28,12 +28,7 @@ class PPAArguments(TextArguments):
 
 @dataclass
 class SentenceCorpus(Corpus):
-    """Encoder and sentence pairs of a run.
-
-    Attributes:
-        pooling: how sentences are pooled in training.
-        sentence_transformer: folder to write for sentence-transformers, or None.
-    """
+    """Encoder and sentence pairs of a run."""
 
     pooling: SentencePooling = "mean"
     sentence_transformer: str | None = None

@@ -67,11 +67,7 @@ class TaskArguments:
     dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
-        """Return the task for the model that is trained.
-
-        Raises:
-            InputError: arguments, settings and task contradict each other.
-        """
+        """Return the task for the model that is trained."""
         return task
 
     def named(self, seed: int) -> tuple[str, str | None]:
@@ -118,11 +114,7 @@ class TaskData:
 
 
 def load_task(data: TaskArguments) -> TaskData:
-    """Read the text and find its labels.
-
-    Raises:
-        InputError: a file is missing or malformed, or the arguments contradict each other.
-    """
+    """Read the text and find its labels."""
     from hf_xalign.errors import InputError
     from hf_xalign.tasks import SequenceTask, TokenTask, by_language, read_examples
 

@@ -22,10 +22,7 @@ _CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
 def start_task_record(
     data: TaskArguments, args: TaskConfig, task_data: TaskData, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Start the record of a task model, of the settings that change its scores.
-
-    Its `task` holds the fields that only cards of task models show.
-    """
+    """Start the record of a task model, of the settings that change its scores."""
     encoder, adapter = data.named(args.seed)
     trained = list(dict.fromkeys(part.language for part in task_data.train))
     scored = [language for language in task_data.evaluation if language not in trained]

@@ -62,12 +62,7 @@ class MappingData:
 
 
 def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load the encoder, with its adapter if the name is an adapter's; of a task model, take the encoder.
-
-    Raises:
-        InputError: model, tokenizer, layer or device cannot be found; the tokenizer is slow; or a task model has an
-            adapter.
-    """
+    """Load the encoder, with its adapter if the name is an adapter's; of a task model, take the encoder."""
     device = _device(args.device)
     name = data.model_name_or_path
     model = cast(Any, hf_xalign.load(name, revision=data.model_revision, dtype=torch.float32))

@@ -12,22 +12,18 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.xalign.align_matrix import map_adapter
-from hf_xalign.recipes.parts import run
 from hf_xalign.recipes.parts.common import adapter_entry, check_writable
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import WordCorpus
+from hf_xalign.recipes.parts.run import finish
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
 
 MAPS = "maps"
 
 
 def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
-    """Check that the output folder holds neither the encoder nor, unless `overwrite`, a run, and can be written to.
-
-    Raises:
-        InputError: it does, or cannot.
-    """
+    """Check that the output folder holds neither the encoder nor, unless `overwrite`, a run, and can be written to."""
     if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
         raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
     found = [*signs_of_run(folder), *(f"{MAPS}/{path.name}" for path in _maps_in(folder))]
@@ -40,11 +36,7 @@ def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
 
 
 def print_plan(
-    record: Mapping[str, Any],
-    linked: WordCorpus,
-    sources: Sources,
-    anchors: Sequence[str],
-    args: MappingArguments,
+    record: Mapping[str, Any], linked: WordCorpus, sources: Sources, anchors: Sequence[str], args: MappingArguments
 ) -> None:
     """Print the data, the map to learn, and the data that stays unused."""
     layers = ", ".join(map(str, args.layers))
@@ -67,13 +59,10 @@ def save(
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
     folder: Path,
-) -> dict[str, str]:
-    """Replace an earlier run's files by the evaluation links, the maps and, if possible, an adapter.
+) -> None:
+    """Replace an earlier run by the evaluation links, the maps, card and record, and print the scores.
 
-    An adapter is possible for affine maps of the last layer on an encoder without adapters.
-
-    Returns:
-        The folder of each kind of file.
+    An adapter is saved for affine maps of the last layer on an encoder without adapters.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_run(folder)
@@ -93,24 +82,19 @@ def save(
         print(f"learnt   {language}: from {found['used']} of {found['entries']} dictionary entries")
     try:
         adapter = map_adapter(linked.model, {str(one.source_lang): one for one in maps.values()})
+        config = adapter.active_peft_config
+        config.revision = record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
+        adapter.save_pretrained(str(folder))
+        record["adapter"] = adapter_entry(config)
+        saved = {"adapter": str(folder), **saved}
     except InputError as error:
         print(f"adapter  none: {error}")
-        return {**saved, **linked.export(folder)}
-    config = adapter.active_peft_config
-    config.revision = record["settings"].get("model_revision")  # `hf_xalign.load` loads the encoder at this revision
-    adapter.save_pretrained(str(folder))
-    record["adapter"] = adapter_entry(config)
-    return {"adapter": str(folder), **saved, **linked.export(folder)}
-
-
-def _maps_in(folder: Path) -> list[Path]:
-    return sorted((folder / MAPS).glob("*.safetensors"))
-
-
-def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
-    """Write card and record, and print the scores with their intervals."""
-    run.finish(record, folder, saved)
+    finish(record, folder, {**saved, **linked.export(folder)})
     if rows := interval_rows(record):
         print("\n95% intervals by the bootstrap over source words, before and after")
         for language, metric, before, after in rows:
             print(f"{language}  {metric}: {before}, {after}")
+
+
+def _maps_in(folder: Path) -> list[Path]:
+    return sorted((folder / MAPS).glob("*.safetensors"))

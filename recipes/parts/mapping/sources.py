@@ -59,11 +59,7 @@ class Sources:
 
 
 def read_sources(args: MappingArguments) -> Sources:
-    """Read the dictionaries and texts that the arguments name.
-
-    Raises:
-        InputError: an item names no language, or a file cannot be read.
-    """
+    """Read the dictionaries and texts that the arguments name."""
     about: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
@@ -81,11 +77,7 @@ def read_sources(args: MappingArguments) -> Sources:
 
 
 def check_languages(sources: Sources, languages: Collection[str], pivot: str, args: MappingArguments) -> None:
-    """Check that the dictionaries and texts fit the languages of the training pairs.
-
-    Raises:
-        InputError: a language has no dictionary to learn from, or a dictionary or text would stay unused.
-    """
+    """Check that the dictionaries and texts fit the languages of the training pairs."""
     there = ", ".join(sorted(languages))
     if args.direction == "from_pivot" and len(languages) > 1:
         raise InputError(
@@ -105,11 +97,7 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
 
 
 def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingArguments) -> None:
-    """Check that every language has linked words to score, and enough pairs for the method and vectors of `size`.
-
-    Raises:
-        InputError: a language has no linked words, or too few pairs for the method.
-    """
+    """Check that every language has linked words to score, and enough pairs for the method and vectors of `size`."""
     for language in linked.languages:
         counts = {}
         for name, dataset in (("train_data", linked.train), ("eval_data (or eval_links)", linked.evaluation)):
@@ -130,12 +118,7 @@ def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingAr
 
 
 def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
-    """Look up the dictionaries' words in the text for the anchors; a description of each language that needs them.
-
-    Raises:
-        InputError: no entry of a dictionary has both words in the text, or reversing its columns would more than
-            double the usable entries.
-    """
+    """Look up the dictionaries' words in the text for the anchors; a description of each language that needs them."""
     languages = sorted(sources.anchor_languages(args))
     if not languages:
         return []

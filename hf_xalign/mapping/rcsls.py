@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +17,8 @@ from tqdm.auto import tqdm
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
+from hf_xalign.mapping.vecmap import check_steps, side_of, take_steps
+from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
 from hf_xalign.search.csls import plain_float32
 from hf_xalign.search.neighbourhoods import Neighbourhoods
 
@@ -52,10 +52,8 @@ def rcsls(
 
     L is convex, and linear while the neighbourhoods stay the same. Subgradient steps over all pairs lower it from the
     Procrustes map. A step that raises L is undone and the learning rate is halved; it counts as an epoch, as in the
-    published implementation (where undoing had no effect). The search ends early when the rate falls below 1e-4.
-
-    The neighbourhoods are exact (up to rounding) and cost two searches of n queries per epoch. The precision is
-    float64 if `source` is float64, else float32, without TF32 or autocast.
+    published implementation (where undoing had no effect). The search ends early when the rate falls below 1e-4. The
+    precision is float64 if `source` is float64, else float32, without TF32 or autocast.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
@@ -87,7 +85,6 @@ def rcsls(
         1.0
     """
     _check_options(k, epochs, learning_rate, steps)
-    dtype = source.dtype
     source, target = matched(source, target, layers)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
@@ -96,27 +93,21 @@ def rcsls(
             raise InputError(
                 f"k={k}: there are only {len(pools[-1])} {name} candidates. Use a smaller k or pass more."
             )
-    precision = torch.promote_types(dtype, torch.float32)
-    weights, source_means, target_means = [], [], []
+    precision = torch.promote_types(source.dtype, torch.float32)
+    source_parts, target_parts = [], []
     with plain_float32(source.device):
         for n, layer in enumerate(layers):
-            x, near_x, means = _prepared(source[:, n], pools[0][:, n], tuple(steps), precision, k)
-            source_means.append(means)
-            y, near_y, means = _prepared(target[:, n], pools[1][:, n], tuple(steps), precision, k)
-            target_means.append(means)
+            x, near_x, source_means = _prepared(source[:, n], pools[0][:, n], tuple(steps), precision, k)
+            y, near_y, target_means = _prepared(target[:, n], pools[1][:, n], tuple(steps), precision, k)
             start = procrustes(x, y).source.weight[0]
             found = _descend(start, x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
-            weights.append(found.to(dtype))
-    weight = torch.stack(weights)
+            source_parts.append((found, *source_means))
+            target_parts.append((torch.eye(y.shape[1]).to(y), *target_means))
+    source_side, target_side = (side_of(parts, tuple(steps), source) for parts in (source_parts, target_parts))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "centre" not in steps:
         # Cosines ignore lengths and the map is linear. Without the division it can go inside a model.
-        return LanguageMap(SideMap(weight), method=method, layers=layers)
-    eye = SideMap.identity(len(weight), target.shape[2], weight).weight
-    source_side, target_side = (
-        SideMap(of, steps=tuple(steps), means=tuple(torch.stack(mean).to(weight) for mean in zip(*means)))
-        for of, means in ((weight, source_means), (eye, target_means))
-    )
+        return LanguageMap(SideMap(source_side.weight), method=method, layers=layers)
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)
 
 
@@ -126,24 +117,16 @@ def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[St
         raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
     if not _LOWEST_RATE <= learning_rate < float("inf"):
         raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
-    unknown = [step for step in steps if step not in get_args(Step)]
-    if unknown or not steps or steps[-1] != "unit":
-        raise InputError(
-            f"steps={tuple(steps)}: CSLS compares unit vectors. Use steps of {get_args(Step)} that end in 'unit'."
-        )
+    if not check_steps(steps) or steps[-1] != "unit":
+        raise InputError(f"steps={tuple(steps)}: CSLS compares unit vectors. Use steps that end in 'unit'.")
 
 
 def _prepared(
     pairs: Tensor, pool: Tensor, steps: tuple[Step, ...], precision: torch.dtype, k: int
 ) -> tuple[Tensor, Neighbourhoods, list[Tensor]]:
     """Return one layer of the pairs (pairs, dim) after the steps, the candidates' search, and each `centre` mean."""
-    pairs, pool, means = pairs.to(precision), pool.to(precision), []
-    for step in steps:
-        if step == "unit":
-            pairs, pool = unit(pairs), unit(pool)
-        else:
-            means.append(pool.mean(0, dtype=torch.float64).to(pool))
-            pairs, pool = pairs - means[-1], pool - means[-1]
+    pool, means = take_steps(pool.to(precision), steps)
+    pairs, _ = take_steps(pairs.to(precision), steps, means)
     return pairs, Neighbourhoods(pool.contiguous(), k, _CHUNK), means
 
 

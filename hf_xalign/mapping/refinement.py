@@ -72,38 +72,35 @@ def refine(
         )
     for side, name in ((source, "source vectors"), (target, "target vectors")):
         check_vectors(side, name)
+    source, target = source[:cutoff], target[:cutoff].to(source.device)
     with plain_float32(source.device):
-        return _refined(source[:cutoff], target[:cutoff].to(source.device), language_map, iterations)
+        goal = language_map.project(target, "target")
+        shift = language_map.source.offset
+        partners = goal if shift is None else goal - shift[0].to(goal)
+        mapped = language_map.project(source)
+        normal = language_map.source.normalize(source.unsqueeze(1))[:, 0]
 
-
-def _refined(source: Tensor, target: Tensor, language_map: LanguageMap, iterations: int) -> LanguageMap:
-    goal = language_map.project(target, "target")
-    shift = language_map.source.offset
-    partners = goal if shift is None else goal - shift[0].to(goal)
-    mapped = language_map.project(source)
-    normal = language_map.source.normalize(source.unsqueeze(1))[:, 0]
-
-    current = chosen = language_map
-    best = -torch.inf
-    quiet = int(os.environ.get("RANK", "0")) != 0
-    for turn in tqdm(range(iterations + 1), desc="refinement", unit="turn", disable=quiet):
-        found = nearest_neighbours(mapped, goal)
-        score = _mean_cosine(mapped, goal[found.source_to_target])
-        logger.info("refinement: turn %d, mean cosine of induced pairs %.5f", turn, score)
-        if score > best:
-            best, chosen = score, current
-        if turn == iterations:
-            break
-        here, there = found
-        mutual = (there[here] == torch.arange(len(here), device=here.device)).nonzero()[:, 0]
-        if len(mutual) < normal.shape[1]:
-            logger.warning(
-                "refinement: %d mutual pairs do not fix a rotation of %d dimensions", len(mutual), normal.shape[1]
-            )
-        weight = procrustes(normal[mutual], partners[here[mutual]]).source.weight
-        rotated = replace(language_map.source, weight=weight.to(language_map.source.weight))
-        current = replace(language_map, source=rotated, method=f"{language_map.method}, refined")
-        mapped = current.project(source)
+        current = chosen = language_map
+        best = -torch.inf
+        quiet = int(os.environ.get("RANK", "0")) != 0
+        for turn in tqdm(range(iterations + 1), desc="refinement", unit="turn", disable=quiet):
+            found = nearest_neighbours(mapped, goal)
+            score = _mean_cosine(mapped, goal[found.source_to_target])
+            logger.info("refinement: turn %d, mean cosine of induced pairs %.5f", turn, score)
+            if score > best:
+                best, chosen = score, current
+            if turn == iterations:
+                break
+            here, there = found
+            mutual = (there[here] == torch.arange(len(here), device=here.device)).nonzero()[:, 0]
+            if len(mutual) < normal.shape[1]:
+                logger.warning(
+                    "refinement: %d mutual pairs do not fix a rotation of %d dimensions", len(mutual), normal.shape[1]
+                )
+            weight = procrustes(normal[mutual], partners[here[mutual]]).source.weight
+            rotated = replace(language_map.source, weight=weight.to(language_map.source.weight))
+            current = replace(language_map, source=rotated, method=f"{language_map.method}, refined")
+            mapped = current.project(source)
     return chosen
 
 

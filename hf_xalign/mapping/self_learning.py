@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -18,8 +17,8 @@ from tqdm.auto import tqdm
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors
-from hf_xalign.mapping.vecmap import DEFAULT_STEPS, check_steps, enough_words, take_steps, vecmap
-from hf_xalign.modeling.maps import LanguageMap, Step, unit
+from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, take_steps, vecmap
+from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import Neighbours, plain_float32
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,6 @@ def self_learning(
     seed_pairs: Tensor,
     *,
     whiten: bool = True,
-    steps: Sequence[Step] = DEFAULT_STEPS,
     cutoff: int = 20_000,
     keep: float = 0.1,
     patience: int = 50,
@@ -64,19 +62,15 @@ def self_learning(
 
     Args:
         source: float (words, dim), source vectors of one layer, most frequent word first.
-        target: float (words, dim), target vectors of one layer, most frequent word first.
+        target: the same of the target language.
         seed_pairs: int64 (pairs, 2), rows of `source` and `target` that translate each other; about 25 can be enough.
         whiten: whiten in the last step, see [`~hf_xalign.mapping.vecmap.vecmap`]; the loop only rotates.
-        steps: normalisation of the vectors; `centre` subtracts the mean of the whole vocabulary.
         cutoff: number of words of each language in the search.
         keep: initial share of similarities in the search; 1 for no dropout (the loop of 2017).
         patience: turns without progress before the share doubles or the loop ends.
         max_iterations: maximum number of turns; the log warns if it ends the loop.
         seed: seed of the dropout. The same seed drops the same entries on every device.
         layers: layer number of the vectors.
-
-    Returns:
-        The map, see [`~hf_xalign.mapping.vecmap.vecmap`].
 
     Raises:
         InputError: there are no seed pairs, or a pair is out of range; there are fewer words than dimensions with
@@ -90,17 +84,33 @@ def self_learning(
         >>> found.project(source).allclose(found.project(-source, "target"), atol=1e-4)
         True
     """
-    checked = check_steps(steps)
     if not 0 < keep <= 1:
         raise InputError(f"keep={keep}: must be above 0 and at most 1.")
     at_least_one(cutoff=cutoff, patience=patience, max_iterations=max_iterations)
     if len(layers) != 1:
         raise InputError(f"layers={layers}: self-learning needs exactly one layer.")
-    _check_vectors(source, target, cutoff, whiten)
+    for name, side in (("source", source), ("target", target)):
+        check_vectors(side, f"{name} vectors")
+        if side.dim() != 2:
+            raise InputError(f"{name} vectors of shape {tuple(side.shape)}: pass one layer, (words, dim).")
+    if whiten:
+        enough_words(min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1]), "words")
     target = target.to(source.device)
-    pairs = _check_seeds(seed_pairs, len(source), len(target)).to(source.device)
+    pairs = seed_pairs.to(source.device)
+    if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or not len(pairs):
+        raise InputError(
+            f"seed pairs: expected integers of shape (pairs, 2), got {pairs.dtype} of shape {tuple(pairs.shape)}"
+        )
+    pairs = pairs.long()
+    bad = ((pairs < 0) | (pairs >= pairs.new_tensor([len(source), len(target)]))).any(1).nonzero()
+    if len(bad):
+        row = int(bad[0, 0])
+        raise InputError(
+            f"seed pairs: row {row} is {pairs[row].tolist()}, but there are {len(source)} source and {len(target)} "
+            "target words"
+        )
 
-    x, z = (take_steps(side.double(), checked)[0].float() for side in (source, target))
+    x, z = (take_steps(side.double(), DEFAULT_STEPS)[0].float() for side in (source, target))
     matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
     x, z = x[:cutoff], z[:cutoff]
     generator = torch.Generator().manual_seed(seed)
@@ -111,9 +121,10 @@ def self_learning(
         tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar,
     ):
         while turns < max_iterations and not finished:
-            onto_x, onto_z = _rotations(matched_x, matched_z)
+            # U and V of U S V^T = X^T Z, solved in float64.
+            onto_x, _, onto_z = torch.linalg.svd(matched_x.double().T @ matched_z.double(), full_matrices=False)
             dropout = Dropout(len(x), len(z), keep, generator, x.device) if keep < 1 else None
-            (here, there), objective = _search(unit(x @ onto_x), unit(z @ onto_z), dropout)
+            (here, there), objective = _search(unit(x @ onto_x.float()), unit(z @ onto_z.T.float()), dropout)
             # A pair found both ways stands twice, as VecMap weights it (ACL 2018, section 3.3).
             forward = torch.stack([torch.arange(len(here), device=here.device), here], 1)
             backward = torch.stack([there, torch.arange(len(there), device=there.device)], 1)
@@ -140,7 +151,6 @@ def self_learning(
         source[pairs[:, 0]],
         target[pairs[:, 1]],
         whiten=whiten,
-        steps=checked,
         source_candidates=source,
         target_candidates=target,
         layers=layers,
@@ -171,37 +181,6 @@ class Dropout:
         mixed ^= (mixed >> 13) & 0x7FFFF
         mixed *= 0xC2B2AE35 - 2**32
         return mixed > self.last_kept
-
-
-def _check_vectors(source: Tensor, target: Tensor, cutoff: int, whiten: bool) -> None:
-    for name, side in (("source", source), ("target", target)):
-        check_vectors(side, f"{name} vectors")
-        if side.dim() != 2:
-            raise InputError(f"{name} vectors of shape {tuple(side.shape)}: pass one layer, (words, dim).")
-    words, size = min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1])
-    if whiten:
-        enough_words(words, size, "words")
-
-
-def _check_seeds(pairs: Tensor, source: int, target: int) -> Tensor:
-    if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or not len(pairs):
-        raise InputError(
-            f"seed pairs: expected integers of shape (pairs, 2), got {pairs.dtype} of shape {tuple(pairs.shape)}"
-        )
-    pairs = pairs.long()
-    bad = ((pairs < 0) | (pairs >= pairs.new_tensor([source, target]))).any(1).nonzero()
-    if len(bad):
-        row = int(bad[0, 0])
-        raise InputError(
-            f"seed pairs: row {row} is {pairs[row].tolist()}, but there are {source} source and {target} target words"
-        )
-    return pairs
-
-
-def _rotations(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return float32 U and V of U S V^T = X^T Z, solved in float64."""
-    u, _, vh = torch.linalg.svd(x.double().T @ z.double(), full_matrices=False)
-    return u.float(), vh.T.float()
 
 
 def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, float]:

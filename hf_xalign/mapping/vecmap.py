@@ -32,14 +32,14 @@ def vecmap(
     target: Tensor,
     *,
     whiten: bool = True,
-    steps: Sequence[Step] = DEFAULT_STEPS,
     source_candidates: Tensor | None = None,
     target_candidates: Tensor | None = None,
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
     """Learn maps of both languages to a shared space in which the pairs of a dictionary are near each other.
 
-    X and Z are the matched vectors as rows after normalisation (S0). Vectors are mapped by x -> x W_x, z -> z W_z:
+    X and Z are the matched vectors as rows, of length 1, centred, and of length 1 again (S0). They are mapped
+    by x -> x W_x and z -> z W_z:
 
         S1 whitening:     A = (X^T X)^(-1/2),             B = (Z^T Z)^(-1/2)
         S2 rotation:      U S V^T = A X^T Z B
@@ -50,26 +50,25 @@ def vecmap(
     solved in float64.
 
     With `whiten=False` only S0 and the rotation remain, W = V U^T of U S V^T = Z^T X. The source is rotated to the
-    target's normalised vectors, and any number of pairs is enough. (The paper of 2016 uses steps=("unit", "centre").)
+    target's normalised vectors, and any number of pairs is enough.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
             (the target's with `whiten=False`).
         whiten: first give both languages uncorrelated dimensions of equal weight.
-        steps: normalisation of the vectors, in order.
-        source_candidates: float (words, layers, dim) or (words, dim), vectors of the source vocabulary. `centre`
-            subtracts their mean, as VecMap normalises whole vocabularies. By default `source`.
-        target_candidates: vectors of the target vocabulary for the mean of `centre`. By default `target`.
+        source_candidates: vectors of the source vocabulary. Their mean is subtracted, as VecMap normalises whole
+            vocabularies. By default `source`.
+        target_candidates: vectors of the target vocabulary. By default `target`.
         layers: layer numbers of the vectors.
 
     Returns:
         A map of both languages, on the device of `source`; each side has the dtype of its vectors. With
-        `whiten=False` the target's side has only the steps, and is None without steps.
+        `whiten=False` the target's side only normalises.
 
     Raises:
         InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;
-            an unknown step; or see [`~hf_xalign.mapping.checks.matched`].
+            or see [`~hf_xalign.mapping.checks.matched`].
 
     Example:
         >>> import torch
@@ -79,7 +78,6 @@ def vecmap(
         True
     """
     x, z = matched(source, target, layers)
-    checked = check_steps(steps)
     if whiten:
         enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
     given = []
@@ -90,8 +88,8 @@ def vecmap(
     for layer in range(x.shape[1]):
         normal = []
         for pairs, words in given:
-            means = None if words is None else take_steps(words[:, layer].double(), checked)[1]
-            normal.append(take_steps(pairs[:, layer].double(), checked, means))
+            means = None if words is None else take_steps(words[:, layer].double(), DEFAULT_STEPS)[1]
+            normal.append(take_steps(pairs[:, layer].double(), DEFAULT_STEPS, means))
         (normal_x, means_x), (normal_z, means_z) = normal
         if whiten:
             weight_x, weight_z = _whitened(normal_x, normal_z)
@@ -100,10 +98,10 @@ def vecmap(
             weight_z = torch.eye(len(weight_x)).to(weight_x)
         source_parts.append((weight_x, *means_x))
         target_parts.append((weight_z, *means_z))
-    source_side, target_side = _side(source_parts, checked, x), _side(target_parts, checked, z)
+    source_side, target_side = side_of(source_parts, DEFAULT_STEPS, x), side_of(target_parts, DEFAULT_STEPS, z)
     if whiten:
         return LanguageMap(source_side, target_side, "vecmap, re-weighted by S^0.5, de-whitened", layers)
-    return LanguageMap(source_side, target_side if checked else None, "vecmap, rotation", layers)
+    return LanguageMap(source_side, target_side, "vecmap, rotation", layers)
 
 
 def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -117,7 +115,7 @@ def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
 def take_steps(
     vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Normalise vectors, float64 (words, dim); also return the vector float64 (dim,) that each `centre` subtracts.
+    """Normalise vectors (words, dim); also return the vector (dim,) that each `centre` subtracts.
 
     That is the mean of `vectors`, or the next of `means`.
     """
@@ -127,12 +125,12 @@ def take_steps(
         if step == "unit":
             vectors = unit(vectors)
         else:
-            taken.append(vectors.mean(0) if given is None else next(given))
+            taken.append(vectors.mean(0, dtype=torch.float64).to(vectors) if given is None else next(given))
             vectors = vectors - taken[-1]
     return vectors, taken
 
 
-def _side(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
+def side_of(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
     """Build one language's side from the matrix and the means of each layer."""
     weight, *means = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
     return SideMap(weight, None, steps, tuple(means))

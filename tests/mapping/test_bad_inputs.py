@@ -131,7 +131,6 @@ def test_closed_forms_and_vecmap():
             (lambda solve=solve: solve(layered, layered), r"layers=\(-1,\): the vectors have 3 layers"),
         )
     refused(
-        ({"steps": ("unit", "scale")}, "'scale' is not known"),
         ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
         ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
@@ -171,7 +170,6 @@ def test_self_learning_and_refinement():
         ({"patience": 0}, "patience=0"),
         ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
-        ({"steps": ("norm",)}, "'norm' is not known"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),

@@ -124,14 +124,8 @@ class Anchors:
         """
         if broken := [word for word in self.words if "\n" in word]:
             raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
-        about = {
-            "layers": self.layers,
-            "pooling": self.pooling,
-            "lang": self.lang,
-            "lowercase": self.lowercase,
-            "model": self.model,
-            "cover": None if self.cover is None else self.cover._asdict(),
-        }
+        about = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
+        about["cover"] = None if self.cover is None else self.cover._asdict()
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(about)})
@@ -173,9 +167,8 @@ def make_anchors(
     A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences. Its vector in a sentence is
     the mean of its occurrences. Repeated sentences count once, and truncated words do not count.
 
-    Progress is written to a cache every few minutes. The same call resumes an interrupted pass, with the same bits on
-    a CPU, and later reads the finished result. If several processes make the same call, one computes and the others
-    wait.
+    The same call resumes an interrupted pass, with the same bits on a CPU, and later reads the finished result. If
+    several processes make the same call, one computes and the others wait.
 
     Args:
         model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of

@@ -34,9 +34,9 @@ _MARK_SECONDS = 120.0
 class Occurrences:
     """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
 
-    Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]`, and the occurrences `offsets[s]`
-    to `offsets[s + 1]`, each with its token span int32 (2,) in the sentence, its vocabulary row in `words`, and a
-    float32 weight: one over the word's occurrences in the sentence. `counts` are the sentences of each word.
+    Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]` and the occurrences `offsets[s]`
+    to `offsets[s + 1]`. Each has an int32 token span in the sentence, a vocabulary row in `words`, and a weight, one
+    over the word's occurrences in the sentence. `counts` are the sentences of each word.
     """
 
     tokens: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import os
 import unicodedata
 from array import array
@@ -18,7 +19,7 @@ from tqdm.auto import tqdm
 from hf_xalign.data.words import has_letter, split_words
 from hf_xalign.errors import InputError
 
-# Sentences read, or tried for the cover, at a time.
+# Sentences read at a time.
 _BLOCK = 1_000
 
 # Languages whose lower case has ı for I and i for İ.
@@ -80,12 +81,9 @@ class CountedText:
 
     def find(self, words: Sequence[str]) -> tuple[np.ndarray, list[str]]:
         """Return the types of distinct words, int64 in their order, and the words that do not occur."""
-        number = {word: k for k, word in enumerate(self.types)}
-        occurs = np.zeros(len(self.types), dtype=bool)
-        occurs[self.words[self.words >= 0]] = True
-        there = [word for word in words if word in number and occurs[number[word]]]
-        missing = sorted(set(words) - set(there))
-        return np.array([number[word] for word in there], dtype=np.int64), missing
+        occurring = {self.types[kind]: kind for kind in np.unique(self.words[self.words >= 0]).tolist()}
+        found = [occurring[word] for word in words if word in occurring]
+        return np.array(found, dtype=np.int64), sorted(set(words) - set(occurring))
 
 
 def lower_word(word: str, lang: str | None) -> str:
@@ -187,40 +185,25 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> t
 
 
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
-    """Take sentences until `need` int64 (words,), which is counted down, is met.
+    """Take sentences until `need` int64 (words,), which is counted down, is met; `useful` are their open words.
 
-    Sentences wait in buckets by the number of open words they have, `useful` at first. A bucket's sentences are
-    counted again when its turn comes, because that number only falls.
+    A sentence's open words only become fewer, so the largest number is right where counting again confirms it.
     """
+    heap = [(-size, sentence) for sentence, size in enumerate(useful.tolist()) if size]
+    heapq.heapify(heap)
     chosen: list[int] = []
-    later: list[list[np.ndarray]] = [[] for _ in range(int(useful.max(initial=0)) + 1)]
     missing = int(need.sum())
-    for size in range(len(later) - 1, 0, -1):
-        waiting = np.sort(np.concatenate([np.flatnonzero(useful == size), *later[size]]))
-        for start in range(0, len(waiting), _BLOCK):
-            if not missing:
-                return chosen
-            block = waiting[start : start + _BLOCK]
-            now = _count_open(offsets, words, need, block)
-            for smaller in np.unique(now[(now < size) & (now > 0)]):
-                later[smaller].append(block[now == smaller])
-            for sentence in block[now == size].tolist():
-                own = words[offsets[sentence] : offsets[sentence + 1]]
-                own = own[need[own] > 0]
-                if len(own) == size:
-                    need[own] -= 1
-                    missing -= size
-                    chosen.append(sentence)
-                else:
-                    later[len(own)].append(np.array([sentence]))
+    while missing:
+        size, sentence = heapq.heappop(heap)
+        own = words[offsets[sentence] : offsets[sentence + 1]]
+        own = own[need[own] > 0]
+        if len(own) == -size:
+            need[own] -= 1
+            missing -= len(own)
+            chosen.append(sentence)
+        elif len(own):
+            heapq.heappush(heap, (-len(own), sentence))
     return chosen
-
-
-def _count_open(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """Count the open words of each sentence: int64 (sentences,)."""
-    counts = offsets[sentences + 1] - offsets[sentences]
-    owner = np.repeat(np.arange(len(sentences)), counts)
-    return np.bincount(owner[need[words[ranges(offsets[sentences], counts)]] > 0], minlength=len(sentences))
 
 
 def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

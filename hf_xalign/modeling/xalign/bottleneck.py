@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 class Bottleneck(nn.Module):
     """up(relu(down(x))), d -> d / r -> d (Houlsby et al. 2019; Pfeiffer et al. 2020); the caller adds the residual.
 
-    With `identity` it starts from a zero up-projection, so that nothing changes; else from N(0, 0.02), as AdapterHub.
+    With `init="identity"` it starts from a zero up-projection and changes nothing; else from N(0, 0.02), as AdapterHub.
     """
 
-    def __init__(self, hidden_size: int, *, reduction_factor: int, identity: bool):
+    def __init__(self, size: int, config: XAlignConfig):
         super().__init__()
-        self.down = nn.Linear(hidden_size, hidden_size // reduction_factor)
-        self.up = nn.Linear(hidden_size // reduction_factor, hidden_size)
+        self.down = nn.Linear(size, size // config.reduction_factor)
+        self.up = nn.Linear(size // config.reduction_factor, size)
         nn.init.normal_(self.down.weight, std=0.02)
         nn.init.zeros_(self.down.bias)
-        nn.init.normal_(self.up.weight, std=0.0 if identity else 0.02)
+        nn.init.normal_(self.up.weight, std=0.0 if config.init == "identity" else 0.02)
         nn.init.zeros_(self.up.bias)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
@@ -75,10 +75,7 @@ class BottleneckLayer(XAlignLayer):
     def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
         """Add an adapter."""
         assert config.hidden_size  # filled in by now
-        module = Bottleneck(
-            config.hidden_size, reduction_factor=config.reduction_factor, identity=config.init == "identity"
-        )
-        self._register(adapter_name, module)
+        self._register(adapter_name, Bottleneck(config.hidden_size, config))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The layer's output (..., d), adapted."""

@@ -14,25 +14,20 @@ from hf_xalign.errors import InputError
 
 Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
 
-
 # The module on top is a child of this name of the backbone, beside its stack of layers and not around it, so that the
 # names of the encoder's own weights stay as they are.
 TOP_NAME = "xalign"
 
-
 # Where a layer's feed-forward block and its attention end, and the norm after the feed-forward block: BERT, RoBERTa,
 # ELECTRA and DeBERTa; DistilBERT; ALBERT; ModernBERT (which norms before the block, so it has no such norm).
 _FEEDFORWARD = r"layer\.\d+\.output\.dense|layer\.\d+\.ffn\.lin2|albert_layers\.\d+\.ffn_output|layers\.\d+\.mlp\.Wo"
-
 
 _ATTENTION = (
     r"layer\.\d+\.attention\.output\.dense|layer\.\d+\.attention\.out_lin|albert_layers\.\d+\.attention\.dense"
     r"|layers\.\d+\.attn\.Wo"
 )
 
-
 _NORM = r"layer\.\d+\.output\.LayerNorm|layer\.\d+\.output_layer_norm|albert_layers\.\d+\.full_layer_layer_norm"
-
 
 PLACES: dict[Flow, re.Pattern[str]] = {
     "pfeiffer": re.compile(rf"(?:.*\.)?(?:{_FEEDFORWARD})"),

@@ -22,7 +22,7 @@ from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
-from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of
 
 ADAPTER = "default"  # the name that transformers gives the adapter of a folder that it loads
@@ -44,19 +44,16 @@ def with_alignment(
 
     - `save_pretrained` and `Trainer`'s checkpoints write one folder. `import hf_xalign.modeling` and
       `AutoModelForSequenceClassification.from_pretrained(folder)` give the same outputs, with every weight frozen;
-      [`hf_xalign.load`] gives the model as it is here, to train on and to save again. Without that import loading ends
-      in a `KeyError: 'XALIGN'`. transformers without peft reads no adapters at all: there, it is the model without it.
-    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. Uploaded by other means (`Trainer`'s own
-      push, `upload_folder`) the folder is loaded from the Hub by [`hf_xalign.load`] only.
+      [`hf_xalign.load`] gives the model as it is here, to train on and to save again. transformers without peft reads
+      no adapters at all: there, it is the model without it.
+    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. Uploaded by other means, the folder is
+      loaded from the Hub by [`hf_xalign.load`] only.
     - A module with a map for each language takes `language=`, or [`hf_xalign.modeling.set_language`].
 
     Args:
         model: a model with a task head: sequence or token classification, question answering, ...
         adapter: folder or Hub id of a XALIGN adapter, or a `PeftModel` with one active.
         revision: branch, tag or commit of the adapter on the Hub.
-
-    Returns:
-        `model`.
 
     Raises:
         InputError: the adapter is of another kind, for another hidden size or another encoder, or has no safetensors;
@@ -123,11 +120,7 @@ def detach(model: PreTrainedModel) -> None:
 
 
 def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: Any) -> PeftConfig:
-    """`adapter_config.json` of a folder or Hub repository.
-
-    Raises:
-        InputError: there is none, or of a kind that PEFT does not know.
-    """
+    """`adapter_config.json` of a folder or Hub repository; raises InputError for one that PEFT does not know."""
     try:
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
     except (KeyError, ValueError, TypeError) as error:  # a KeyError names a kind of adapters that PEFT does not know
@@ -136,11 +129,7 @@ def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: A
 
 
 def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: Any) -> str:
-    """Path of an adapter's `adapter_model.safetensors`.
-
-    Raises:
-        InputError: there is none; a `.bin` is not read.
-    """
+    """Path of an adapter's `adapter_model.safetensors`; raises InputError where there is none."""
     missing_is_none = {"_raise_exceptions_for_missing_entries": False}
     file = cached_file(name_or_path, ADAPTER_SAFE_WEIGHTS_NAME, revision=revision, **missing_is_none, **hub)
     if file is None:
@@ -209,11 +198,9 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     # `partial` and not a closure or a bound method: both would keep copies and pickles of the model tied to this one.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
     model.push_to_hub = partial(_push_to_hub, model)  # type: ignore[assignment]
-    relay = _LanguageRelay()
     model._alignment_handles = [  # type: ignore[assignment]
         model.register_load_state_dict_pre_hook(_accept_plain_names),
-        model.register_forward_pre_hook(relay.take, with_kwargs=True),
-        backbone_of(model).register_forward_pre_hook(relay.hand_over, with_kwargs=True, prepend=True),
+        model.register_forward_pre_hook(_hand_language_on, with_kwargs=True),
     ]
 
 
@@ -223,21 +210,10 @@ def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
         parameter.requires_grad_(False)
 
 
-class _LanguageRelay:
-    """Carries `language=` past heads that hand no keywords on to their encoder (DeBERTa's)."""
-
-    def __init__(self) -> None:
-        self.language: Any = None
-
-    def take(self, model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        self.language = kwargs.pop("language", None)
-        return args, kwargs
-
-    def hand_over(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        language, self.language = self.language, None
-        if language is not None:
-            kwargs["language"] = language
-        return args, kwargs
+def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Carry `language=` past heads that hand no keywords on to their encoder (DeBERTa's)."""
+    getattr(backbone_of(model), TOP_NAME).handed_on = kwargs.pop("language", None)
+    return args, kwargs
 
 
 def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:

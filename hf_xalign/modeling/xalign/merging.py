@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -119,8 +117,7 @@ def _fold(
     model.eval()
     top.set_language(language)
     try:
-        with _recorded_inputs(model) as inputs:
-            before, states, mask = _probe(model)
+        before, states, mask, inputs = _probe(model)
         for reader in (layer for layer, given in inputs.items() if _is_pooled(given, states, mask)):
             originals.append((reader, reader.weight.data, None if reader.bias is None else reader.bias.data))
             _fold_into(reader, weight, bias, model)
@@ -129,8 +126,7 @@ def _fold(
                 f"{type(model).__name__}: no linear layer reads the last hidden state, so none can take it"
             )
         top.enable_adapters(False)
-        after, _, _ = _probe(model)
-        difference = float((after - before).abs().max() / before.abs().max())
+        difference = float((_probe(model)[0] - before).abs().max() / before.abs().max())
         if not difference <= _TOLERANCE:
             raise InputError(
                 f"{type(model).__name__} in {str(model.dtype).removeprefix('torch.')}: with the map folded in the "
@@ -169,38 +165,31 @@ def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, mode
     reader.weight.data = (old @ weight).to(reader.weight.dtype)
 
 
-@contextmanager
-def _recorded_inputs(model: nn.Module) -> Iterator[dict[nn.Linear, torch.Tensor]]:
-    """Record the input of each linear layer within the block."""
+@torch.no_grad()
+def _probe(
+    model: PreTrainedModel,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[nn.Linear, torch.Tensor]]:
+    """Run a random batch; return its outputs, last hidden state and mask (rows, width), and each layer's input."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (4, 12), generator=generator).to(model.device)
+    mask = (torch.arange(12) < torch.tensor([[12], [9], [5], [2]])).long().to(model.device)
+    states: list[torch.Tensor] = []
     inputs: dict[nn.Linear, torch.Tensor] = {}
     handles = [
         layer.register_forward_pre_hook(lambda layer, args: inputs.update({layer: args[0]}))
         for layer in model.modules()
         if isinstance(layer, nn.Linear)
     ]
-    try:
-        yield inputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@torch.no_grad()
-def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """All outputs of a random batch, flat float32; its last hidden state (rows, width, d); its mask (rows, width)."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.config.vocab_size, (4, 12), generator=generator).to(model.device)
-    mask = (torch.arange(12) < torch.tensor([[12], [9], [5], [2]])).long().to(model.device)
-    states: list[torch.Tensor] = []
-    handle = backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0]))
+    handles.append(backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0])))
     # A multiple choice between one answer each.
     view = (4, 1, 12) if type(model).__name__.endswith("ForMultipleChoice") else (4, 12)
     try:
         outputs = model(input_ids=ids.view(view), attention_mask=mask.view(view), return_dict=True)
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
     flat = [output.flatten().float() for output in outputs.values() if isinstance(output, torch.Tensor)]
-    return torch.cat(flat), states[0], mask
+    return torch.cat(flat), states[0], mask, inputs
 
 
 def _is_pooled(given: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:

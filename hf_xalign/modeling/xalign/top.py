@@ -12,7 +12,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import Language, LanguageAware, number_languages, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
-from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig
 
 _OWNER = "this module"
 
@@ -127,8 +127,9 @@ class TopLayer(XAlignLayer, LanguageAware):
         self.xalign_top = nn.ModuleDict()
         self._configs: dict[str, XAlignConfig] = {}
         self._call: dict[str, Any] = {}
+        self.handed_on: Any = None  # a `language=` given to a task model
         self._stack = (stack,)  # not as a child, which would give the encoder's weights a second name
-        self._handles = [
+        self.handles = [
             backbone.register_forward_pre_hook(self._before, with_kwargs=True),
             stack.register_forward_hook(self._after),
             backbone.register_forward_hook(self._leave),
@@ -152,12 +153,6 @@ class TopLayer(XAlignLayer, LanguageAware):
         """Delete an adapter; one that is not here is passed over."""
         self._configs.pop(adapter_name, None)
         super().delete_adapter(adapter_name)
-
-    def remove(self, backbone: nn.Module) -> None:
-        """Take the layer and its hooks off the encoder."""
-        for handle in self._handles:
-            handle.remove()
-        delattr(backbone, TOP_NAME)
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
@@ -208,7 +203,8 @@ class TopLayer(XAlignLayer, LanguageAware):
 
     def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
-        spans, language = kwargs.pop("word_spans", None), kwargs.pop("language", None)
+        language, self.handed_on = kwargs.pop("language", self.handed_on), None
+        spans = kwargs.pop("word_spans", None)
         self._call = {"mask": mask, "spans": spans, "language": language}
         return args, kwargs
 

@@ -190,8 +190,10 @@ def find_top(model: nn.Module) -> TopLayer | None:
 def remove_top(model: PreTrainedModel) -> None:
     """Take the layer on top, and its hooks, off an encoder or task model."""
     backbone = backbone_of(model)
-    if hasattr(backbone, TOP_NAME):
-        getattr(backbone, TOP_NAME).remove(backbone)
+    if (top := getattr(backbone, TOP_NAME, None)) is not None:
+        for handle in top.handles:
+            handle.remove()
+        delattr(backbone, TOP_NAME)
 
 
 def _stack_name(model: PreTrainedModel) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Bottleneck(nn.Module):
     """up(relu(down(x))), d -> d / r -> d (Houlsby et al. 2019; Pfeiffer et al. 2020); the caller adds the residual.
 
-    With `init="identity"` it starts from a zero up-projection and changes nothing; else from N(0, 0.02), as AdapterHub.
+    With `init="identity"` it starts from a zero up-projection, the identity; else from N(0, 0.02), as AdapterHub.
     """
 
     def __init__(self, size: int, config: XAlignConfig):

@@ -36,16 +36,12 @@ def test_a_derived_language(files, tmp_path):
     assert len(model.get_input_embeddings().weight) == len(tokenizer)
     natural, derived = (tokenizer(" ".join(words)).input_ids for words in (["dog"], language.words(["dog"])))
     assert len(natural) == len(derived) and natural != derived
-    assert language.words(["the", "dog", "."])[2] == language.spell(".")
     vocabulary = tokenizer.get_vocab()
     turned = {piece: language.alphabet.translate(piece) for piece in vocabulary}
     pairs = [(i, vocabulary[turned[p]]) for p, i in vocabulary.items() if turned[p] != p and turned[p] in vocabulary]
     assert {tuple(pair) for pair in entries.ids.tolist()} & set(pairs)
     assert alignment_of_model(model, entries.ids, np.array(pairs)[:, 1]).share > after
     assert "loss on held-out text, en-x-inv-trans:" in printed and "derived language:" in printed
-    card = (tmp_path / "README.md").read_text()
-    assert "alignment of word embeddings only" in card
-    assert "en-x-inv-trans" not in card.split("---")[1].split("tags")[0]
 
 
 @pytest.mark.parametrize(
@@ -77,14 +73,7 @@ def test_real_languages_and_a_dictionary(files, tmp_path):
     assert "scored   1 entries, among 5 tokens" in printed
 
 
-TWICE = ("transliteration", "inversion+transliteration")
-
-
-@pytest.mark.parametrize(
-    ("objectives", "transformations"),
-    [(("align_mlm",), TWICE[1:]), pytest.param(("mlm", "align_mlm"), TWICE, marks=pytest.mark.slow)],
-)
-def test_grid(objectives, transformations, files, tmp_path, monkeypatch):
+def test_grid(files, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     calls = []
 
@@ -95,21 +84,24 @@ def test_grid(objectives, transformations, files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
     tagged = str(files / "tagged.jsonl")
-    options = ["--objectives", *objectives, "--transformations", *transformations, "--num_train_epochs", "1"]
+    options = [
+        "--objectives",
+        "align_mlm",
+        "--transformations",
+        "inversion+transliteration",
+        "--num_train_epochs",
+        "1",
+    ]
     options += ["--train_data", tagged, "--test_data", tagged, "--label_column", "tags", "--finetune_epochs", "1"]
     words = pretraining_command(files, *options, "--finetune_max_length", "40", out=tmp_path)
     align_mlm_grid.main(words)
-    cells = len(objectives) * len(transformations)
-    assert calls.count("align_mlm.py") == cells and calls.count("finetune.py") == 2 * cells
+    assert calls == ["align_mlm.py", "finetune.py", "finetune.py"]
     table = (tmp_path / "grid.md").read_text()
-    assert f"{cells} of {cells} runs are finished" in table
-    assert ("Spearman's rho" if cells > 2 else "No correlation: ") in table
+    assert "1 of 1 runs are finished" in table and "No correlation: " in table
     assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
-    rows = [line.split("|") for line in table.splitlines() if "inversion+trans" in line]
-    assert len(rows) == len(objectives)
-    for row in rows:
-        supervised, zero_shot, delta = (float(cell) for cell in row[4:7])
-        assert abs(delta - (supervised - zero_shot)) < 0.11  # three numbers with one decimal each
+    [row] = [line.split("|") for line in table.splitlines() if "inversion+trans" in line]
+    supervised, zero_shot, delta = (float(cell) for cell in row[4:7])
+    assert abs(delta - (supervised - zero_shot)) < 0.11  # three numbers with one decimal each
     # The labels of the derived text went with their words.
     natural = [json.loads(line) for line in (files / "tagged.jsonl").read_text().splitlines()]
     folder = tmp_path / "inversion+transliteration" / "align_mlm" / "seed-0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import pytest
@@ -45,22 +44,15 @@ def test_recipes_that_train(files, fao_run, refused, tmp_path):
     refused({k: row for recipe, own in rows.items() for k, row in table(recipe.main, words, own).items()})
     (tmp_path / "late").mkdir()
     assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
-    stages = {str(given): ["--stages", *given] if given else [] for given in ([], ["embedded"], ["a=x", "a=y"])}
-    assert_refused(
-        {
-            name: (partial(distances.main, ["--output_dir", str(tmp_path / "d"), *given]), "name each once")
-            for name, given in stages.items()
-        }
-    )
+    twice = ["--output_dir", str(tmp_path / "d"), "--stages", "a=x", "a=y"]
+    assert_refused({"stages": (partial(distances.main, twice), "name each once")})
 
 
 def test_mistakes_are_one_line_for_a_user(files, capsys):
     """Status 2, no traceback, and the way to what is meant."""
-    model, text = ("--model_name_or_path", "someone/encoder"), ("--train_data", "de=someone/corpus")
     for words, said in [
         (["--lerning_rate", "1"], ["--learning_rate"]),
-        (command(files, *model), ["someone/encoder", "embedded"]),
-        (command(files, *text), ["someone/corpus", "embedded:de"]),
+        (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "embedded"]),
         (command(files, "--train_data", f"de={files / 'tain.jsonl'}"), ["did you mean"]),
     ]:
         with pytest.raises(SystemExit) as stop:
@@ -106,7 +98,6 @@ def test_pretraining(files, refused):
         ((*derive, "--model_name_or_path", "new"), "--vocabulary train"),
         ((*derive, "--layers", "9"), "layers=9"),
         ((*derive, "--eval_corpus", "fr=x.txt"), "x.txt"),
-        ((*derive, "--vocabulary", "cut"), "WordPiece pieces are made of one another"),
     ]
     grid = ("--train_data", str(files / "tagged.jsonl"), "--test_data", str(files / "tagged.jsonl"))
     shared = ((*grid, "--label_column", "tags", "--transformations", "inversion"), "inversion shares all words")
@@ -130,20 +121,15 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--supervision dictionary", "needs training dictionaries"),
         ("--method self_learning", "needs a seed dictionary"),
         ("--refine 2", "refine needs method=procrustes"),
-        ("--refine 2 --method rcsls", "refine=2 needs method=procrustes"),
         ("--spectral true", "spectral=True needs method=rcsls. Remove it for method=procrustes"),
-        ("--centre false --method vecmap", "centre=False needs method=procrustes or least"),
         ("--batch_size 0", "batch_size=0: must be at least 1"),
         ("--layers -1 -1", "each layer once"),
         ("--layers 7", r"layers \[7\]: this encoder has layers 0"),
-        ("--layers 2 -1", r"layers \[2, -1\]: name each layer once"),
         ("--device nonsense", "device=nonsense is not available"),
         ("--compare_with runs/fao", "compare_with"),
         ("--test_dictionary some.txt", "the language is missing"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),
-        ("--test_dictionary de={f}/dict.txt --text fr={f}/german.txt", "text: fr needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),
-        ("--dictionary fr={f}/dict.txt", "dictionary: train_data has no fr"),
         ("--model_name_or_path {f}/nowhere", "nowhere is neither a folder here nor"),
         ("--output_dir {f}/dict.txt/run", "dict.txt is not a writable folder"),
         ("--output_dir {f}/base --overwrite_output_dir true", "holds the encoder"),
@@ -156,14 +142,10 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
 
 def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(hf_xalign.modeling.word_vectors, "hidden_batches", None)
-    link = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
-    link |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 0]]}
-    (tmp_path / "links.jsonl").write_text(json.dumps(link) + "\n")
     known = f"de={files / 'dict.txt'}"
     both = ("--train_data", f"de={files / 'train.jsonl'}", f"fr={files / 'french.tsv'}")
     learnt = ("--dictionary", known, "--supervision", "dictionary")
     rows = [
-        (("--eval_links", tmp_path / "links.jsonl"), r"links\.jsonl, row 1: target word 0 has two links"),
         ((*learnt, *both), "dictionary: none for fr"),
         (("--direction", "from_pivot", *both), r"direction=from_pivot .* train_data has de, fr. Keep one"),
         (both, r"eval_data .*: no linked words in fr"),
@@ -172,17 +154,10 @@ def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tm
     ]
     for k, (lines, message) in enumerate(
         [
-            (None, r"d0\.txt: cannot be read"),
-            ("the\tdie\nalone\n", r"d1\.txt, row 2: 'alone' does not have two fields"),
-            ("foo\tbar\n", r"d2\.txt: none of 1 entries has its words in en and in de in the text"),
-            (
-                "die\tthe\nkatze\tcat\nhund\tdog\n",
-                r"d3\.txt: 0 of 3 entries have both .*, 3 with the columns reversed",
-            ),
+            ("foo\tbar\n", r"d0\.txt: none of 1 entries has its words in en and in de in the text"),
+            ("die\tthe\nhund\tdog\n", r"d1\.txt: 0 of 2 entries have both .*, 2 with the columns reversed"),
         ]
     ):
-        if lines:
-            (tmp_path / f"d{k}.txt").write_text(lines)
+        (tmp_path / f"d{k}.txt").write_text(lines)
         rows.append((("--test_dictionary", f"de={tmp_path}/d{k}.txt"), message))
-        rows.append((("--dictionary", f"de={tmp_path}/d{k}.txt", "--supervision", "dictionary"), message))
     refused(table(mapping.main, partial(maps, files), [(list(map(str, own)), message) for own, message in rows]))

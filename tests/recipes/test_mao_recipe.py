@@ -6,7 +6,6 @@ import json
 
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from peft import PeftModel
 from support.numeric import assert_rounding
 from support.recipe import command, record_of
@@ -28,8 +27,11 @@ def states(model, tokenizer, **kwargs):
         return model(**tokenizer("the cat", return_tensors="pt"), **kwargs).last_hidden_state
 
 
-def test_whole_run(mao_run, files):
+def test_whole_run(mao_run, fao_run, files):
     folder, record = mao_run.folder, mao_run.record
+    comparison, times = record["comparison"], fao_run.record["times"]["seconds"]
+    assert comparison["method"] == "fao" and comparison["same_hardware"]
+    assert comparison["seconds"] == pytest.approx(times["preparing"] + times["training"], abs=0.01)  # as it is shown
     before, after = (record["scores"][when]["de"] for when in ("before", "after"))
     assert before != after
     assert before["retrieval_words"] == before["retrieval_mean"]
@@ -37,11 +39,7 @@ def test_whole_run(mao_run, files):
     assert_rounding(after["retrieval_words"], after["retrieval_mean"], operations=2)
     assert record["trainable"]["parameters"] == 16 * 16
     assert record["adapter"] == {"peft_type": "XALIGN", "languages": None, "pivot": None}
-    assert {"preparing", "training"} <= set(record["times"]["seconds"])
-    assert "256" in mao_run.printed and "before" in mao_run.printed and str(folder) in mao_run.printed
     assert not list(folder.glob("model*.safetensors"))
-    card = ModelCard.load(folder / "README.md")
-    assert card.data.library_name == "peft" and "hf_xalign.load" in card.text
     tokenizer, model = AutoTokenizer.from_pretrained(folder), hf_xalign.load(folder)
     found = states(model, tokenizer)
     assert torch.equal(found, states(AutoModel.from_pretrained(folder).eval(), tokenizer))
@@ -49,13 +47,6 @@ def test_whole_run(mao_run, files):
     assert not torch.allclose(found, untouched)
     with model.disable_adapter():
         assert torch.equal(states(model, tokenizer), untouched)
-
-
-def test_time_against_a_run_of_fao(mao_run, fao_run):
-    comparison, times = mao_run.record["comparison"], fao_run.record["times"]["seconds"]
-    assert comparison["method"] == "fao" and comparison["same_hardware"]
-    assert comparison["seconds"] == pytest.approx(times["preparing"] + times["training"], abs=0.01)  # as it is shown
-    assert "of fao on the same pairs" in mao_run.printed
 
 
 def test_a_map_for_each_language_and_a_resumed_run(files, tmp_path):
@@ -73,18 +64,12 @@ def test_a_map_for_each_language_and_a_resumed_run(files, tmp_path):
     german = states(model, tokenizer)
     assert torch.equal(german, states(model, tokenizer, language="de"))
     assert not torch.allclose(german, states(model, tokenizer, language="en"))
-    one, same, other = (
-        hf_xalign.encode_words(model, tokenizer, "the cat", lang=language)[0].vectors
-        for language in ("en", "en", "de")
-    )
-    assert torch.equal(one, same) and not torch.allclose(one, other)
 
 
-def test_a_random_start_is_scored_before_training(files, tmp_path, capsys):
+def test_a_random_start_is_scored_before_training(files, tmp_path):
     module = ("--preset", "mbert_transformer", "--num_heads", "2", "--feedforward_size", "32")
     scores = run(files, tmp_path, *module, "--max_steps", "1")["scores"]
     assert scores["untrained"]["de"] != scores["before"]["de"]
-    assert "untrained" in capsys.readouterr().out
 
 
 def test_lora(files, tmp_path):

@@ -54,8 +54,6 @@ def test_parallel_supervision(mapping_run, files):
         )
     assert not torch.allclose(mapped, plain)
     assert_rounding(mapped[0], one.apply(plain[0]), operations=4 * 16, scale=plain.norm(dim=-1).max().item())
-    card = ModelCard.load(folder / "README.md")
-    assert "hf_xalign.load" in card.text and card.data.library_name == "peft"
     # Scores are those of score_retrieval, of the encoder and of the adapter.
     links, tokenizer = read_links(folder / "eval_links.jsonl"), make_tokenizer()
     base = hf_xalign.load(files / "base")
@@ -66,17 +64,9 @@ def test_parallel_supervision(mapping_run, files):
         assert_rounding(after[name], value, operations=4)  # a mean of two shares
 
 
-@pytest.mark.parametrize(
-    ("method", "supervision", "settings"),
-    [
-        ("procrustes", "dictionary", ()),
-        ("rcsls", "parallel", ()),
-        ("vecmap", "dictionary", ("--whiten", "false")),
-    ],
-)
-def test_methods_with_dictionaries(files, tmp_path, method, supervision, settings):
-    options = ("--method", method, "--supervision", supervision, *settings)
-    record, printed = run(files, tmp_path, *dictionaries(files), *options)
+@pytest.mark.parametrize(("method", "supervision"), [("procrustes", "dictionary"), ("rcsls", "parallel")])
+def test_methods_with_dictionaries(files, tmp_path, method, supervision):
+    record, printed = run(files, tmp_path, *dictionaries(files), "--method", method, "--supervision", supervision)
     after = record["scores"]["after"]["de"]
     assert 0 < after["bli_coverage"] <= 1
     assert_rounding(after["bli_p@1"], (after["bli_p@1_to_pivot"] + after["bli_p@1_from_pivot"]) / 2, operations=2)
@@ -114,29 +104,14 @@ def test_several_layers_from_the_pivot(files, tmp_path):
     assert record["scores"]["after"]["de"].keys() == expected.keys()
 
 
-def test_a_direction_is_the_other_one_turned_round(files, tmp_path):
-    """A rotation is its own inverse's inverse, so both directions are compared in the same way."""
-    scores = []
-    for direction in ("to_pivot", "from_pivot"):
-        record, _ = run(files, tmp_path / direction, "--direction", direction, "--centre", "false")
-        scores.append(record["scores"]["after"]["de"])
-    assert scores[0].keys() == scores[1].keys()
-    for name, value in scores[0].items():
-        assert_rounding(scores[1][name], value, operations=4)  # a mean of two shares
-
-
 def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch):
-    """Nothing is written before all is done, and `results.json` last; then nothing of the other run is left."""
+    """`results.json` is written last; then nothing of the other run is left."""
     shutil.copytree(mapping_run.folder, tmp_path / "out")
     folder = tmp_path / "out"
 
     def cut_off(*args):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("hf_xalign.recipes.parts.mapping.data.learn", cut_off)
-        run(files, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
     for name in ("write_card", "write_record"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(f"hf_xalign.recipes.parts.run.{name}", cut_off)
@@ -158,25 +133,19 @@ def test_what_is_not_used_is_said(files, tmp_path):
     # 24 training pairs and two lines of text.
     assert "anchors  de: of 26 sentences" in printed
     assert "6 of 6 entries of test_dictionary have both words there" in printed and "of dictionary have" not in printed
-    both = ("--test_dictionary", f"de={files / 'dict.txt'}", "--train_data", *data)
-    printed = output_of(main, [*on_files(files, tmp_path / "out"), *both, *dry])
-    assert "unscored lexicon induction in fr: no test_dictionary" in printed
 
 
-@pytest.mark.parametrize("languages", [None, ["de"]], ids=["shared", "languages"])
-def test_on_an_adapter(files, tmp_path, languages):
-    config = XAlignConfig(init="random", languages=languages, pivot="en" if languages else None)
+def test_on_an_adapter(files, tmp_path):
     base, mao = AutoModel.from_pretrained(files / "base", add_pooling_layer=False), tmp_path / "mao"
-    get_peft_model(base, config).save_pretrained(mao)
+    get_peft_model(base, XAlignConfig(init="random", languages=["de"], pivot="en")).save_pretrained(mao)
     make_tokenizer().save_pretrained(mao)
     record, printed = run(files, tmp_path / "out", "--model_name_or_path", str(mao))
     assert "adapter  none: " in printed and record["adapter"] is None and record["maps"]["files"]
     links = read_links(tmp_path / "out" / "eval_links.jsonl")
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
-    if languages:
-        french = [word for name in ("train", "eval") for word in (f"--{name}_data", f"fr={files / 'french.tsv'}")]
-        with pytest.raises(InputError, match=r"language='fr': .* has maps for de, en"):
-            run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
+    french = [word for name in ("train", "eval") for word in (f"--{name}_data", f"fr={files / 'french.tsv'}")]
+    with pytest.raises(InputError, match=r"language='fr': .* has maps for de, en"):
+        run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
 
 def test_on_a_task_model_the_encoder_is_mapped(mapping_run, files, tmp_path):

@@ -1,0 +1,134 @@
+"""The scripts of benchmarks/, each run once on the tiny encoder."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import fields
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from support.families import CONFIGS
+from support.ppa import make_pairs
+from support.tiny import make_encoder, make_links, make_tokenizer
+from transformers import AutoModelForMaskedLM
+
+from hf_xalign.config import parse
+from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.recipes.continual import ContinualArguments
+from hf_xalign.recipes.finetune import FinetuneArguments
+from hf_xalign.recipes.parts.parallel import WordCorpus
+from hf_xalign.recipes.parts.sentences import SentenceCorpus
+from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+RUNS = {"finetune.py": (FinetuneArguments, TaskConfig), "continual.py": (ContinualArguments, ContinualConfig)}
+
+
+@pytest.fixture(scope="module")
+def script():
+    """A script's module by its name; loaded once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+
+        @cache
+        def load(name):
+            spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+            return module
+
+        yield load
+
+
+@pytest.fixture
+def sentences():
+    return SentenceCorpus(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {}, {}, "cls")
+
+
+def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
+    bench, made = script("downstream"), []
+    monkeypatch.setattr(bench, "recipe", lambda name, *words: made.append((name, list(words))))
+    bench.main(["--data", "data", "--output_dir", str(tmp_path), "--tasks", "slots", "--seeds", "3", "4"])
+    tasks = [(name, options) for name, options in made if name in RUNS]
+    # Each system first with the seed whose model is kept.
+    systems = [Path(options[options.index("--output_dir") + 1]).name for _, options in tasks]
+    assert systems == [system for system in bench.SYSTEMS for _ in range(2)]
+    settings = []
+    for number, (name, options) in enumerate(tasks):
+        data, args = parse(RUNS[name], options)
+        assert data.save_models == (number % 2 == 0) and data.seeds == ([3] if number % 2 == 0 else [3, 4])
+        given = {field.name: str(getattr(args, field.name)) for field in fields(TaskConfig)}
+        settings.append({name: value for name, value in given.items() if name not in ("preset", "output_dir")})
+    assert all(one == settings[0] for one in settings)
+    assert [name for name, _ in made[-2:]] == ["compare.py", "distances.py"]
+
+
+def test_fao_step(script, tmp_path):
+    bench = script("fao_step")
+    setup = bench.Setup(make_encoder, make_tokenizer(), make_links(24), str(tmp_path), batch_size=4)
+    variants = {name: make(setup) for name, make in bench.VARIANTS.items()}
+    found = bench.measure(variants, list(islice(setup.batches(), 2)), repeats=2)  # checks that their losses agree
+    assert len(found) == 4 and all(list(times) == list(bench.VARIANTS) for times in found)
+    printed = bench.table(found, {"copy": 2**29}) + bench.aims(found)
+    assert "| 0.50 |" in printed and printed.count("met") + printed.count("missed") == 4
+
+
+def test_mao_against_fao(script):
+    bench = script("mao_against_fao")
+    record = {
+        "times": {"seconds": {"loading and linking": 50.0, "preparing": 2.0, "training": 3.0}},
+        "cpu_seconds": {"loading and linking": 70.0, "preparing": 4.0, "training": 3.0},
+        "peak_memory": {"between phases": 7, "scoring": 9, "preparing": 4, "training": 5},
+        "scores": {when: {"de": {"retrieval_mean": mean}} for when, mean in {"before": 0.5, "after": 0.6}.items()},
+        "trainable": {"parameters": 1234, "share": 0.0123},
+    }
+    run = bench.read_run(record)
+    assert (run.wall, run.cpu, run.preparing, run.peak, run.peak_total) == (5.0, 7.0, 2.0, 5, 9)
+    runs = {"fao": [run._replace(wall=50.0)], "mao": [run]}
+    assert bench.ratio(runs, "mao", lambda run: run.wall) == 0.1
+    assert "| 50.0 -> 60.0 |" in bench.table(runs) and bench.aims(runs).count("| mao |") == 4
+
+
+def test_mao_modules(script):
+    bench, linked = script("mao_modules"), make_links(16)
+    corpus = WordCorpus(make_encoder(), make_tokenizer(), linked, linked, {}, {})
+    encoder = model_fingerprint(corpus.model)
+    settings = bench.settings("linear_per_language", "l2", 0, {"max_steps": "3", "bf16": "false"})
+    result = bench.train(corpus, settings, encoder)
+    assert model_fingerprint(corpus.model) == encoder and result["parameters"] == 2 * 16 * 16
+    result |= {"module": "linear_per_language", "objective": "l2", "seed": 0}
+    assert "| linear_per_language | l2 | 1 |" in bench.table({"de": {"retrieval_mean": 0.5}}, [result])
+
+
+def test_ppa_step(script, sentences, tmp_path):
+    bench = script("ppa_step")
+    settings = {"queue_size": 12, "projection_dim": 6, "min_tokens": 2, "max_tokens": 60, "mlm_probability": 0.3}
+    settings |= {"per_device_train_batch_size": 4, "dropout": False, "freeze_embeddings": True, "use_cpu": True}
+    args = PPAConfig(output_dir=str(tmp_path), **settings)
+    step = bench.Step(sentences, args)
+    turns = bench.measure(step.actions(), step.batches(2), 2, step.clear)
+    assert len(turns) == 4 and all(list(turn) == ["query", "key", "pair", "head", "step"] for turn in turns)
+    printed = bench.step_table(turns)
+    assert printed.count("met") + printed.count("missed") == 2
+    model = AutoModelForMaskedLM.from_config(CONFIGS["bert"]())
+    heads = bench.Heads(model, freeze_embeddings=False, bf16=False, device=torch.device("cpu"))
+    batches = bench.head_batches(sentences, args, 6, 1)
+    heads.check(batches[0], 1e-3)  # both heads give one loss
+    turns = bench.measure(heads.actions(), batches, 1, heads.clear)
+    assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})
+
+
+def test_ppa_ablation(script, sentences, tmp_path):
+    bench, config = script("ppa_ablation"), tmp_path / "c.yaml"
+    config.write_text("use_cpu: true\nqueue_size: 8\nper_device_train_batch_size: 4\nmax_tokens: 60\nmin_tokens: 2\n")
+    start, tests = sentences.model, {"held out": sentences.evaluation}
+    before = model_fingerprint(start)
+    words = bench.options(config, {"learning_rate": "1e-2", **bench.VARIANTS["full"]}, seed=1, max_steps=3)
+    result = bench.train(sentences, start, words, tests)
+    assert model_fingerprint(start) == before and result["steps"] == 3
+    assert result["scores"] == bench.score(sentences, tests, 8)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from hf_xalign.data.batches.ppa import PPACollator
+from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze

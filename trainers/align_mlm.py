@@ -13,7 +13,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pretraining import PretrainingCollator
+from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model

@@ -14,8 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
-from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
-from hf_xalign.data.batches.task_and_pairs import PAIR, PairedCollator
+from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.limits import position_limit

@@ -14,7 +14,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from hf_xalign.data.batches.ppa import PPACollator
+from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.evaluation.scores import Scores

@@ -22,12 +22,10 @@ from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
-from hf_xalign.data.batches.ppa import PPACollator
-from hf_xalign.data.batches.pretraining import PretrainingCollator
+from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
 from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
-from hf_xalign.data.code_switching.words import switch_words
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.transliteration import Alphabet
@@ -479,23 +477,6 @@ def test_code_switching():
     apart = halves.select([0, 1, 2, 4, 5, 3])
     table[r"rows of group 1 stand apart \(at rows 2 and 5\)"] = partial(gather_groups, apart)
     table["no column group"] = lambda: gather_groups(halves.remove_columns("group"))
-    refused(table)
-
-
-def test_word_switching():
-    row = {"question": "the cat?", "context": "a cat", "answers": {"text": ["cat"], "answer_start": [2]}}
-    entries = [("cat", "katze")]
-    words = Dataset.from_dict({"tokens": [["dog"], []], "tags": [[1], []], "text": ["the cat", None]})
-    switch = partial(switch_words, words, entries)
-    answers = Dataset.from_list([row])
-    table = {
-        "row 0: answers has offsets into context": lambda: switch_words(answers, entries, "context", share=1.0),
-        "no column words": lambda: switch("words"),
-        "tags is neither text nor": lambda: switch("tags"),
-        "share=1.5": lambda: switch("tokens", share=1.5),
-        "no entries": lambda: switch_words(words, [], "tokens"),
-        "row 1: text is missing": lambda: switch("text"),
-    }
     refused(table)
 
 

@@ -11,11 +11,9 @@ from datasets import Dataset
 from support.batches import assert_batch
 from support.tiny import make_links
 
-from hf_xalign.data.batches.cached_vectors import CachedVectors
 from hf_xalign.data.batches.padding import pad_rows
-from hf_xalign.data.batches.pairs import SIDES, PairCollator, all_words, pair_links, spans_with_specials
-from hf_xalign.data.batches.streams import PairedRow
-from hf_xalign.data.batches.task_and_pairs import PairedCollator
+from hf_xalign.data.batches.pairs import SIDES, CachedVectors, PairCollator, all_words, pair_links, spans_with_specials
+from hf_xalign.data.batches.streams import PairedCollator, PairedRow
 from hf_xalign.data.batches.words import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.modeling.features.cache import cache_features
@@ -76,7 +74,7 @@ def test_pair_batch_by_hand():
 
 def test_pair_batch_of_special_tokens_with_a_regularized_source():
     options = {"linked_tokens": "all", "regularized_side": "source", "regularized_words": "linked"}
-    batch = PairCollator(9, "first", **options)(NUMBERED)
+    batch = PairCollator(9, pooling="first", **options)(NUMBERED)
     links = [[0, 8], [1, 7], [2, 9], [3, 10], [4, 11], [5, 12], [6, 13]]
     expected = {"input_ids": IDS, "attention_mask": MASK, "links": links, "link_pairs": [4, 4, 4, 4, 2, 2, 2]}
     expected |= {"kept_words": list(range(7)), "kept_links": list(range(7))}
@@ -150,7 +148,7 @@ def test_pair_batches_against_loops():
 
     for (tokens, half, which), pooling in itertools.product(COMBINATIONS, ("first", "last", "mean")):
         case = (tokens, half, which, pooling)
-        batch = PairCollator(9, pooling, tokens, SIDES[half], which)(ROWS)
+        batch = PairCollator(9, tokens, SIDES[half], which, pooling)(ROWS)
 
         def places(k, side, name, width=6, first=0, pooling=pooling):
             start, end = spans(ROWS[k], SIDES[side])[name]

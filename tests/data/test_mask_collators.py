@@ -10,8 +10,7 @@ from support.batches import assert_batch, slow_draws, slow_mask
 from support.tiny import make_tokenizer, make_two_separator_tokenizer
 from torch.utils.data import DataLoader
 
-from hf_xalign.data.batches.ppa import PPACollator
-from hf_xalign.data.batches.pretraining import PretrainingCollator
+from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import example_draws, mask_tokens, masking_vocabulary

@@ -10,7 +10,6 @@ from support.text import random_text
 from transformers import BertConfig
 
 from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
-from hf_xalign.data.code_switching.words import switch_words
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.transliteration import Alphabet
@@ -36,7 +35,6 @@ def test_rows_do_not_depend_on_their_processes():
         "gather_groups": lambda n: gather_groups(halves, num_proc=n),
         "derive": lambda n: derive(rows, language, ["a", "b"], num_proc=n),
         "derive_pairs": lambda n: derive_pairs(rows, language, "a", num_proc=n),
-        "switch_words": lambda n: switch_words(rows, [("cat", "katze"), ("dog", "hund")], ["a", "b"], num_proc=n),
     }.items():
         one, two = call(None), call(2)
         assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features, name

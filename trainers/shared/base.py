@@ -23,7 +23,7 @@ from transformers.trainer_utils import (
     rotate_checkpoints,
 )
 
-from hf_xalign.data.batches.epochs import EpochCollator
+from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval

@@ -11,8 +11,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.cached_vectors import CachedVectors
-from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.limits import position_limit

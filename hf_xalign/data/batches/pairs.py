@@ -2,24 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from hf_xalign.data.batches.padding import pad_rows
 from hf_xalign.data.batches.token_index import Pooling, TokenIndex, word_token_index
-
-if TYPE_CHECKING:
-    from hf_xalign.data.batches.cached_vectors import CachedVectors
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
+Sentence = tuple[dict[str, Any], Side, np.ndarray]  # the row, its side, the ascending numbers of its words in use
+
+
+class CachedVectors:
+    """Memory-mapped word vectors, one row a word; [`cache_features`] writes them, collators read them.
+
+    Args:
+        path: raw file of `rows * layers * dim` numbers.
+        shape: (rows, layers, dim).
+        dtype: float32 or bfloat16.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
+        self.path = path
+        self.shape = shape
+        self.dtype = dtype
+        self._map: np.ndarray | None = None
+
+    def read(self, rows: np.ndarray) -> torch.Tensor:
+        """Read rows as float32 (len(rows), layers, dim).
+
+        Raises:
+            IndexError: a row is -1, which marks a word that was not stored.
+        """
+        if (rows < 0).any():
+            raise IndexError(f"{self.path}: the vector of this word was not stored (row -1)")
+        if self._map is None:
+            # NumPy has no bfloat16, so its bits are read as int16.
+            kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
+            self._map = np.memmap(self.path, dtype=kind, mode="r", shape=self.shape)
+        return torch.from_numpy(self._map[rows]).view(self.dtype).float()
+
+    def __getstate__(self) -> dict:
+        # A worker process opens the file instead of receiving a copy of the array.
+        return {**self.__dict__, "_map": None}
 
 
 @dataclass
-class PairCollator:
+class LinkCollator:
+    """Base of the collators of linked words.
+
+    Args:
+        pad_token_id: id of the padding token.
+        linked_tokens: link `words`, only `cls` ([CLS]-[CLS]), `cls_sep`, or `all` three.
+        regularized_side: side whose words stay near f0, `source` or `target`.
+        regularized_words: `all` words of that side (Cao's reading) or only the `linked` ones (MAO eq. 3, ROTATE).
+    """
+
+    pad_token_id: int
+    linked_tokens: LinkedTokens = "words"
+    regularized_side: Side = "target"
+    regularized_words: Literal["all", "linked"] = "linked"
+
+    def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:
+        """Return the links of each pair, and the sentences, all sources and then all targets."""
+        links = [pair_links(row, self.linked_tokens) for row in rows]
+        sentences = []
+        for half, side in enumerate(SIDES):
+            for row, pairs in zip(rows, links, strict=True):
+                used = np.unique(pairs[:, half])
+                if side == self.regularized_side and self.regularized_words == "all":
+                    used = np.union1d(used, all_words(row, side, self.linked_tokens))
+                sentences.append((row, side, used))
+        return links, sentences
+
+    def _link_tensors(
+        self, links: list[np.ndarray], sentences: list[Sentence], places: list[np.ndarray]
+    ) -> dict[str, torch.Tensor]:
+        """Return the tensors of the links; `places[k]` maps word numbers of sentence k to those of the batch."""
+        size = len(links)
+        flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
+        link_words = np.concatenate(flat)
+        half = SIDES.index(self.regularized_side)
+        kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
+        pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
+        return {
+            "links": torch.from_numpy(link_words),
+            "link_pairs": torch.from_numpy(np.repeat(pairs, [len(part) for part in links])),
+            "kept_words": torch.from_numpy(kept),
+            "kept_links": torch.from_numpy(np.searchsorted(kept, link_words[:, half])),
+        }
+
+
+@dataclass
+class PairCollator(LinkCollator):
     """Collate rows of [`~hf_xalign.data.encoding.encode_pairs`] into the tensors of one forward pass.
 
     The batch holds (B pairs, W words in use, L links, G regularised words, T tokens in use):
@@ -37,11 +118,7 @@ class PairCollator:
       and `kept_index`, `kept_word`, `kept_counts` for its tokens.
 
     Args:
-        pad_token_id: id of the padding token.
         pooling: `first`, `last` or `mean` of a word's subwords.
-        linked_tokens: link `words`, only `cls` ([CLS]-[CLS]), `cls_sep`, or `all` three.
-        regularized_side: side whose words stay near f0, `source` or `target`.
-        regularized_words: `all` words of that side (Cao's reading) or only the `linked` ones (MAO eq. 3, ROTATE).
         needs_reference: add the input from which f0 is computed.
         reference: memory-mapped f0 vectors. Rows then need the column `{regularized_side}_rows` of
             [`~hf_xalign.modeling.features.cache.cache_features`].
@@ -56,73 +133,35 @@ class PairCollator:
         ([1, 2, 5], [2, 1])
     """
 
-    pad_token_id: int
-    pooling: Pooling = "mean"
-    linked_tokens: LinkedTokens = "words"
-    regularized_side: Side = "target"
     regularized_words: Literal["all", "linked"] = "all"
+    pooling: Pooling = "mean"
     needs_reference: bool = True
     reference: CachedVectors | None = None
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        width = max(len(row[f"{side}_ids"]) for row in rows for side in SIDES)
-        input_ids = torch.full((2 * len(rows), width), self.pad_token_id)
-        attention_mask = torch.zeros(2 * len(rows), width, dtype=torch.long)
-        spans: list[np.ndarray] = []
-        owners: list[np.ndarray] = []
-        first_word: dict[tuple[int, str], tuple[int, np.ndarray]] = {}
-        total = 0
-        links = [pair_links(row, self.linked_tokens) for row in rows]
-        for half, side in enumerate(SIDES):
-            for k, row in enumerate(rows):
-                batch_row = half * len(rows) + k
-                ids = torch.as_tensor(row[f"{side}_ids"])
-                input_ids[batch_row, : len(ids)] = ids
-                attention_mask[batch_row, : len(ids)] = 1
-                row_spans = spans_with_specials(row, side)
-                used = np.unique(links[k][:, half])
-                if side == self.regularized_side and self.regularized_words == "all":
-                    used = np.union1d(used, all_words(row, side, self.linked_tokens))
-                first_word[k, side] = (total, used)
-                spans.append(row_spans[used])
-                owners.append(np.full(len(used), batch_row))
-                total += len(used)
-        words, rows_of = np.concatenate(spans), np.concatenate(owners)
-        link_words = np.concatenate(
-            [
-                np.stack([_word_ids(first_word[k, side], pairs[:, half]) for half, side in enumerate(SIDES)], axis=1)
-                for k, pairs in enumerate(links)
-            ]
-        )
-        # The words of one side have consecutive numbers, so the kept words are a slice.
-        kept_side = SIDES.index(self.regularized_side)
-        kept_start = first_word[0, self.regularized_side][0]
-        kept_count = sum(len(first_word[k, self.regularized_side][1]) for k in range(len(rows)))
-        kept = slice(kept_start, kept_start + kept_count)
+        links, sentences = self._sentences(rows)
+        ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
+        input_ids, attention_mask = torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
+        spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in sentences])
+        owners = np.repeat(np.arange(len(sentences)), [len(used) for _, _, used in sentences])
         batch = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
-            "links": torch.from_numpy(link_words),
-            "link_pairs": torch.from_numpy(
-                np.repeat([row.get("pair", k) for k, row in enumerate(rows)], [len(pairs) for pairs in links])
-            ),
-            "kept_words": torch.arange(kept.start, kept.stop),
-            "kept_links": torch.from_numpy(link_words[:, kept_side] - kept_start),
-            **_index_tensors("token", word_token_index(words, rows_of, width, self.pooling)),
+            **self._link_tensors(links, sentences, number_used(sentences)),
+            **_index_tensors("token", word_token_index(spans, owners, ids.shape[1], self.pooling)),
         }
+        half = SIDES.index(self.regularized_side)
+        kept = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            positions = [
-                np.asarray(row[f"{self.regularized_side}_rows"])[first_word[k, self.regularized_side][1]]
-                for k, row in enumerate(rows)
-            ]
-            batch["reference"] = self.reference.read(np.concatenate(positions))
+            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in sentences[kept]]
+            batch["reference"] = self.reference.read(np.concatenate(stored))
         elif self.needs_reference:
-            side_rows = slice(kept_side * len(rows), (kept_side + 1) * len(rows))
-            kept_width = int(attention_mask[side_rows].sum(1).max())
-            batch["kept_ids"] = input_ids[side_rows, :kept_width].clone()
-            batch["kept_mask"] = attention_mask[side_rows, :kept_width].clone()
-            tokens = word_token_index(words[kept], rows_of[kept] - side_rows.start, kept_width, self.pooling)
+            width = int(mask[kept].sum(1).max())
+            batch["kept_ids"] = input_ids[kept, :width].clone()
+            batch["kept_mask"] = attention_mask[kept, :width].clone()
+            own = owners // len(rows) == half
+            tokens = word_token_index(spans[own], owners[own] - kept.start, width, self.pooling)
             batch.update(_index_tensors("kept", tokens))
         return batch
 
@@ -155,9 +194,15 @@ def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
     return np.concatenate([np.stack([starts, ends], axis=1).reshape(-1, 2), specials])
 
 
-def _word_ids(numbered: tuple[int, np.ndarray], words: np.ndarray) -> np.ndarray:
-    start, used = numbered
-    return start + np.searchsorted(used, words)
+def number_used(sentences: Sequence[Sentence]) -> list[np.ndarray]:
+    """Number the words in use of all sentences in turn; -1 stands for other words."""
+    places, total = [], 0
+    for row, side, used in sentences:
+        place = np.full(len(row[f"{side}_starts"]) + 2, -1)
+        place[used] = total + np.arange(len(used))
+        total += len(used)
+        places.append(place)
+    return places
 
 
 def _index_tensors(name: str, tokens: TokenIndex) -> dict[str, torch.Tensor]:

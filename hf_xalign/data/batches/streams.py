@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
 
+from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 
+Batch = dict[str, torch.Tensor]
+PAIR = "pair_"
+
 
 class PairedRow(NamedTuple):
-    """Example of the task with its sentence pairs.
-
-    Attributes:
-        task: a row of the task's dataset.
-        pairs: rows of the parallel corpus; the list may be empty.
-    """
+    """Row of the task's dataset with its rows of the parallel corpus, if any."""
 
     task: dict[str, Any]
     pairs: list[dict[str, Any]]
 
 
 class PairedStreams:
-    """Map-style dataset of two corpora, indexed by [`PairedSampler`].
-
-    Args:
-        task: examples of the task.
-        pairs: the parallel corpus.
-    """
+    """Map-style dataset of a task and a parallel corpus, indexed by [`PairedSampler`]."""
 
     def __init__(self, task: Dataset, pairs: Dataset):
         if not len(pairs):
@@ -97,3 +92,43 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
                     order = np.fromiter(self.stream, np.int64, len(self.stream))
                 pairs.append(int(order[drawn % len(self.stream)]))
             yield row, tuple(pairs)
+
+
+class PairedCollator:
+    """Collate rows of [`PairedStreams`], padding task and pairs separately.
+
+    The batch holds the task collator's tensors and, if there are pairs, those of `PairCollator` with the prefix
+    `pair_`. With `language_rows` it also holds `pair_token_type_ids` int64 (2P, width), the language of each sentence.
+
+    Args:
+        task: collator of the task's examples.
+        pairs: collator of encoded pairs.
+        language_rows: row of each language in the token-type embeddings; None for an encoder without them.
+        pivot: language of the pairs' target sides; needed with `language_rows`.
+    """
+
+    def __init__(
+        self,
+        task: Callable[[list[dict[str, Any]]], Batch],
+        pairs: PairCollator,
+        *,
+        language_rows: Mapping[str, int] | None = None,
+        pivot: str | None = None,
+    ):
+        self.task = task
+        self.pairs = pairs
+        self.language_rows = language_rows
+        self.pivot = pivot
+
+    def __call__(self, rows: list[PairedRow]) -> Batch:
+        """Collate `rows`."""
+        batch = dict(self.task([row.task for row in rows]))
+        drawn = [pair for row in rows for pair in row.pairs]
+        if not drawn:
+            return batch
+        pairs = self.pairs(drawn)
+        if self.language_rows is not None:
+            languages = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
+            own = torch.tensor([self.language_rows[str(language)] for language in languages])
+            pairs["token_type_ids"] = own[:, None].expand_as(pairs["input_ids"]).contiguous()
+        return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

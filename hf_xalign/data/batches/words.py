@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 
-from hf_xalign.data.batches.cached_vectors import CachedVectors
 from hf_xalign.data.batches.padding import pad_rows
-from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side, all_words, pair_links, spans_with_specials
+from hf_xalign.data.batches.pairs import (
+    SIDES,
+    CachedVectors,
+    LinkCollator,
+    Sentence,
+    Side,
+    number_used,
+    spans_with_specials,
+)
 
 
 @dataclass
-class WordCollator:
+class WordCollator(LinkCollator):
     """Collate rows of `encode_pairs` or `cache_features` for a module on top of the encoder.
 
     A sentence is the sequence of its words, then [CLS] and [SEP] if they are linked. The batch holds B pairs, so 2B
@@ -31,20 +38,12 @@ class WordCollator:
     - with `languages`: `language` int64, one number for each sentence, or for each of the N words.
 
     Args:
-        pad_token_id: id of the padding token.
-        linked_tokens: link `words`, only `cls`, `cls_sep`, or `all` three.
-        regularized_side: side whose words stay near f0, `source` or `target`.
-        regularized_words: `all` words of that side or only the `linked` ones.
         features: cached vectors of one layer; rows then need `source_rows` and `target_rows`.
         context: the module reads the other words of the sentence.
         languages: number of each language's map; None for a shared module.
         pivot: language of the target column; needed with `languages`.
     """
 
-    pad_token_id: int
-    linked_tokens: LinkedTokens = "words"
-    regularized_side: Side = "target"
-    regularized_words: Literal["all", "linked"] = "linked"
     features: CachedVectors | None = None
     context: bool = False
     languages: dict[str, int] | None = None
@@ -52,60 +51,28 @@ class WordCollator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        links = [pair_links(row, self.linked_tokens) for row in rows]
-        sentences = [
-            (row, side, self._used(row, side, pairs)) for side in SIDES for row, pairs in zip(rows, links, strict=True)
-        ]
+        links, sentences = self._sentences(rows)
         alone = self.features is not None and not self.context
-        if alone:
-            batch, places = self._lone_words(sentences)
+        if self.features is not None and alone:
+            places = number_used(sentences)
+            stored = np.concatenate([np.asarray(row[f"{side}_rows"])[used] for row, side, used in sentences])
+            batch = {"word_vectors": self.features.read(stored)[:, 0].unsqueeze(0)}
         else:
             batch, places = self._sequences(sentences)
-        # places[k] maps the word numbers of sentence k to indices among all words of the batch.
-        size = len(rows)
-        flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
-        link_words = np.concatenate(flat)
-        half = SIDES.index(self.regularized_side)
-        kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
-        batch["links"] = torch.from_numpy(link_words)
-        pairs = [row.get("pair", k) for k, row in enumerate(rows)]
-        batch["link_pairs"] = torch.from_numpy(np.repeat(pairs, [len(part) for part in links]))
-        batch["kept_words"] = torch.from_numpy(kept)
-        batch["kept_links"] = torch.from_numpy(np.searchsorted(kept, link_words[:, half]))
+        batch.update(self._link_tensors(links, sentences, places))
         if self.languages is not None:
-            numbers = [self.languages[row["source_lang"]] for row in rows] + [self.languages[str(self.pivot)]] * size
-            language = torch.tensor(numbers)
+            language = _languages(rows, self.languages, self.pivot)
             if alone:
                 counts = torch.tensor([len(used) for _, _, used in sentences])
                 language = language.repeat_interleave(counts).unsqueeze(0)
             batch["language"] = language
         return batch
 
-    def _used(self, row: dict[str, Any], side: Side, links: np.ndarray) -> np.ndarray:
-        """Return the ascending numbers of the words of one sentence that the loss uses."""
-        used = np.unique(links[:, SIDES.index(side)])
-        if side == self.regularized_side and self.regularized_words == "all":
-            used = np.union1d(used, all_words(row, side, self.linked_tokens))
-        return used
-
-    def _lone_words(self, sentences: Sequence[tuple]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
-        assert self.features is not None
-        stored, places, total = [], [], 0
-        for row, side, used in sentences:
-            numbers = np.asarray(row[f"{side}_rows"], dtype=np.int64)
-            place = np.full(len(numbers), -1)
-            place[used] = total + np.arange(len(used))
-            total += len(used)
-            stored.append(numbers[used])
-            places.append(place)
-        return {"word_vectors": self.features.read(np.concatenate(stored))[:, 0].unsqueeze(0)}, places
-
-    def _sequences(self, sentences: Sequence[tuple]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
-        specials = 0 if self.linked_tokens == "words" else 2
+    def _sequences(self, sentences: Sequence[Sentence]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
+        cut = 2 if self.linked_tokens == "words" else 0  # [CLS] and [SEP] stand at the end
         if self.features is not None:
-            rows = [np.asarray(row[f"{side}_rows"], dtype=np.int64) for row, side, _ in sentences]
-            rows = [numbers[: len(numbers) - 2 + specials] for numbers in rows]
-            stored, _ = pad_rows(rows, -1)
+            rows = [np.asarray(row[f"{side}_rows"]) for row, side, _ in sentences]
+            stored, _ = pad_rows([numbers[: len(numbers) - cut] for numbers in rows], -1)
             mask = stored >= 0
             vectors = torch.zeros(*stored.shape, self.features.shape[2])
             vectors[torch.from_numpy(mask)] = self.features.read(stored[mask])[:, 0]
@@ -113,16 +80,14 @@ class WordCollator:
             width = stored.shape[1]
         else:
             spans = [spans_with_specials(row, side) for row, side, _ in sentences]
-            spans = [part[: len(part) - 2 + specials] for part in spans]
-            ids = [np.asarray(row[f"{side}_ids"], dtype=np.int64) for row, side, _ in sentences]
-            input_ids, mask = pad_rows(ids, self.pad_token_id)
-            word_spans = np.stack([pad_rows([part[:, end] for part in spans], 0)[0] for end in (0, 1)], axis=-1)
+            ends = [pad_rows([part[: len(part) - cut, end] for part in spans], 0)[0] for end in (0, 1)]
+            input_ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
             batch = {
                 "input_ids": torch.from_numpy(input_ids),
                 "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-                "word_spans": torch.from_numpy(word_spans),
+                "word_spans": torch.from_numpy(np.stack(ends, axis=-1)),
             }
-            width = word_spans.shape[1]
+            width = ends[0].shape[1]
         return batch, [k * width + np.arange(width) for k in range(len(sentences))]
 
 
@@ -135,9 +100,7 @@ class CachedLinkCollator:
 
     Args:
         features: cached vectors of one layer.
-        regularized_side: the side whose words stay near f0.
-        languages: number of each language, as the module numbers its maps; None for a shared module.
-        pivot: language of the target column; needed with `languages`.
+        regularized_side, languages, pivot: see [`WordCollator`].
     """
 
     features: CachedVectors
@@ -158,9 +121,13 @@ class CachedLinkCollator:
             "kept_links": numbers,
         }
         if self.languages is not None:
-            language = [self.languages[row["source_lang"]] for row in rows] + [self.languages[str(self.pivot)]] * size
-            batch["language"] = torch.tensor(language).unsqueeze(0)
+            batch["language"] = _languages(rows, self.languages, self.pivot).unsqueeze(0)
         return batch
+
+
+def _languages(rows: list[dict[str, Any]], numbers: dict[str, int], pivot: str | None) -> torch.Tensor:
+    """Return the number of each sentence's language, all sources and then all targets."""
+    return torch.tensor([*(numbers[row["source_lang"]] for row in rows), *[numbers[str(pivot)]] * len(rows)])
 
 
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:

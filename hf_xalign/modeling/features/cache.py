@@ -19,8 +19,7 @@ from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.cache import cache_dir, disk_errors, locked
-from hf_xalign.data.batches.cached_vectors import CachedVectors
-from hf_xalign.data.batches.pairs import LinkedTokens, Side
+from hf_xalign.data.batches.pairs import CachedVectors, LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features.plan import FeaturePlan, Needed, plan_features

@@ -1,0 +1,210 @@
+"""Collators of hidden tokens: PPA's pairs for contrast and TLM, and the rows of MLM, XLM and DICT-MLM."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.errors import InputError
+
+WordObjective = Literal["tlm", "mlm", "none"]
+Order = Literal["random", "source", "target"]
+
+_ORDER_STREAM = 1  # random stream of the order of sides; masks use stream 0
+
+
+class EpochCollator:
+    """Collator whose masks, orders or labels depend on the epoch; trainers call `set_epoch`."""
+
+    def __init__(self) -> None:
+        # In shared memory, because persistent dataloader workers keep their first copy of the collator.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch before it begins, in every dataloader worker."""
+        self._epoch.fill_(epoch)
+
+
+class _MaskingCollator(EpochCollator):
+    translations: Translations | None = None
+    dict_probability = 0.0
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, *shares: float, hides: bool = True):
+        super().__init__()
+        check_shares(*shares)
+        self.pad_token_id = tokenizer.pad_token_id
+        self.vocabulary = masking_vocabulary(tokenizer) if hides else None
+        self.seed = seed
+        self.shares = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
+
+    def _masked(self, sentences: Sequence[Sequence[int]], examples: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
+        assert self.vocabulary is not None
+        draw: dict[str, int] = {"seed": self.seed, "epoch": int(self._epoch)}
+        input_ids, inside = pad_rows(sentences, self.pad_token_id)
+        maskable = self.vocabulary.maskable(input_ids) & inside
+        masked, labels = mask_tokens(input_ids, maskable, self.vocabulary, examples, **draw, **self.shares)
+        if self.translations is not None:
+            labels = dict_mlm_labels(labels, self.translations, examples, **draw, probability=self.dict_probability)
+        positions = np.flatnonzero(labels != IGNORED)
+        return {
+            f"{prefix}input_ids": masked,
+            f"{prefix}attention_mask": inside.astype(np.int64),
+            "mlm_positions": positions,
+            "mlm_labels": labels.reshape(-1)[positions],
+        }
+
+
+class PPACollator(_MaskingCollator):
+    """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
+
+    The batch holds (B pairs, M hidden tokens; int64 unless stated):
+
+    - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the source language;
+    - `query_is_target` bool (B,): the target side is the query, and first in TLM; otherwise the source side is;
+    - with `contrast`: `input_ids`, `attention_mask` (B, width) of the query sides, `key_input_ids`,
+      `key_attention_mask` (B, width) of the key sides, padded separately;
+    - with `words="tlm"`: `mlm_input_ids`, `mlm_attention_mask` (B, width), query side and key side as one sequence
+      in the tokenizer's format of two sentences ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), partly hidden;
+    - with `words="mlm"`: `mlm_input_ids`, `mlm_attention_mask` (2B, width), all query sides, then all key sides;
+    - with either: `mlm_positions`, `mlm_labels` (M,), see [`PretrainingCollator`].
+
+    Position ids run on over both sentences (PPA does not reset them). Token types are 0: the order is random, so they
+    would say nothing that the separator does not. Order and masks depend on the seed, the epoch and `pair`.
+
+    Args:
+        tokenizer, seed, mlm_probability, mask_share, random_share: see [`PretrainingCollator`].
+        languages: number of each `source_lang`.
+        order: query side: `random` for each pair and epoch (the paper), or always `source` or `target`.
+        contrast: add the two sides for the contrastive loss.
+        words: mask the concatenation (`tlm`), the sides separately (`mlm`, the paper's ablation), or `none`.
+
+    Raises:
+        InputError: the tokenizer has no mask token or no separator between two sentences, or a share is invalid.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        languages: dict[str, int],
+        seed: int,
+        order: Order = "random",
+        contrast: bool = True,
+        words: WordObjective = "tlm",
+        mlm_probability: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+    ):
+        super().__init__(tokenizer, seed, mlm_probability, mask_share, random_share, hides=words != "none")
+        self.frame = sentence_frame(tokenizer)
+        self.languages = languages
+        self.order = order
+        self.contrast = contrast
+        self.words = words
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
+        if self.order == "random":
+            draws = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=_ORDER_STREAM)
+            query_is_target = draws < 0.5
+        else:
+            query_is_target = np.full(len(pairs), self.order == "target")
+        queries, keys = [], []
+        for row, swapped in zip(rows, query_is_target, strict=True):
+            queries.append(row["target_ids" if swapped else "source_ids"])
+            keys.append(row["source_ids" if swapped else "target_ids"])
+        batch = {
+            "pairs": pairs,
+            "language": np.array([self.languages[row["source_lang"]] for row in rows], dtype=np.int64),
+            "query_is_target": query_is_target,
+        }
+        before, between, after = self.frame
+        framed = [[*before, *ids, *after] for ids in [*queries, *keys]]
+        if self.contrast:
+            for prefix, side in (("", framed[: len(rows)]), ("key_", framed[len(rows) :])):
+                batch[f"{prefix}input_ids"], inside = pad_rows(side, self.pad_token_id)
+                batch[f"{prefix}attention_mask"] = inside.astype(np.int64)
+        if self.words == "tlm":
+            joined = [[*before, *query, *between, *key, *after] for query, key in zip(queries, keys, strict=True)]
+            batch |= self._masked(joined, 2 * pairs, "mlm_")
+        elif self.words == "mlm":
+            sides = np.concatenate([query_is_target, ~query_is_target])
+            batch |= self._masked(framed, 2 * np.tile(pairs, 2) + sides, "mlm_")
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+class PretrainingCollator(_MaskingCollator):
+    """Collate rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
+
+    The batch holds (B rows, M hidden tokens; all int64):
+
+    - `input_ids`, `attention_mask` (B, width): some tokens hidden;
+    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding;
+    - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
+      original tokens, or with `entries` sometimes their translations.
+
+    Masks and labels depend on the seed, the epoch and the row's `example`, see
+    [`~hf_xalign.data.pretraining.masking.example_draws`].
+
+    Args:
+        tokenizer: the model's tokenizer.
+        seed: seed of the run.
+        language_ids: number of each language for an encoder with language embeddings, see
+            [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for other encoders.
+        entries: dictionary of DICT-MLM; None for plain labels.
+        dict_probability: probability that the label of a hidden token is its translation, if it has one.
+        mlm_probability: probability that a token is hidden.
+        mask_share: share of hidden tokens replaced by the mask token.
+        random_share: share of hidden tokens replaced by a random token.
+
+    Raises:
+        InputError: the tokenizer has no mask or padding token, or a share is invalid.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        seed: int,
+        language_ids: Mapping[str, int] | None = None,
+        entries: TokenEntries | None = None,
+        dict_probability: float = 0.5,
+        mlm_probability: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+    ):
+        super().__init__(tokenizer, seed, mlm_probability, mask_share, random_share)
+        if not 0 <= dict_probability <= 1:
+            raise InputError(f"dict_probability={dict_probability}: must be from 0 to 1 (0.5 in the paper)")
+        if tokenizer.pad_token_id is None:
+            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        self.language_ids = language_ids
+        self.translations = None if entries is None else Translations(entries.ids)
+        self.dict_probability = dict_probability
+
+    def for_evaluation(self) -> Self:
+        """Return a collator with fixed masks and plain labels, so that losses of all objectives are comparable."""
+        other = copy.copy(self)
+        other.translations = None
+        EpochCollator.__init__(other)
+        return other
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Collate `rows`."""
+        examples = np.array([row["example"] for row in rows], dtype=np.int64)
+        batch = self._masked([row["input_ids"] for row in rows], examples, "")
+        if self.language_ids is not None:
+            numbers = [np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows]
+            batch["token_type_ids"], _ = pad_rows(numbers, 0)
+        return {name: torch.from_numpy(array) for name, array in batch.items()}

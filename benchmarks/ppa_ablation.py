@@ -333,7 +333,7 @@ def main() -> None:
     setup = {
         "encoder": arguments.encoder,
         "weights": model_fingerprint(start),
-        "pairs": {language: (count.kept, count.total) for language, count in counts.items()},
+        "pairs": {language: (count.kept, sum(count)) for language, count in counts.items()},
         "data": corpus.sources,
         "tests": {name: test._fingerprint for name, test in tests.items()},
         "settings": {name: value for name, value in settings.items() if name != "output_dir"},

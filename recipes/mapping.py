@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "loading and linking"):
         sources = read_sources(args)
         # Check before word alignment if the arguments name the languages; otherwise the rows name them.
-        named = [parse_source(item).source_lang for item in data.train_data]
+        named = [parse_source(item)[1] for item in data.train_data]
         if None not in named:
             check_languages(sources, {str(language) for language in named}, pivot, args)
         model, tokenizer = load_any_encoder(data, args)

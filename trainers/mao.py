@@ -9,8 +9,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import SIDES, CachedVectors, Side
-from hf_xalign.data.batches.words import CachedLinkCollator, WordCollator, link_rows
+from hf_xalign.data.batches.pairs import SIDES, CachedLinkCollator, CachedVectors, Side, WordCollator, link_rows
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.features.plan import Needed

@@ -41,10 +41,7 @@ class DictionaryLinker:
     """Linker of unambiguous dictionary pairs (Gaschi et al. 2023).
 
     Two words are linked if each is the other's only dictionary partner in the sentence pair and occurs once in its
-    sentence. Entries of several words (with blanks) never match.
-
-    Args:
-        entries: (target word, source word), see [`load_dictionary`].
+    sentence. Entries of [`load_dictionary`] of several words (with blanks) never match.
     """
 
     def __init__(self, entries: Sequence[tuple[str, str]]):
@@ -53,23 +50,21 @@ class DictionaryLinker:
         for target, source in entries:
             to_target[source].add(target)
             to_source[target].add(source)
-        self._to_target = dict(to_target)
-        self._to_source = dict(to_source)
+        self._to_target, self._to_source = to_target, to_source
 
     def __call__(
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> list[list[tuple[int, int]]]:
         """Return the links (i, j) of each sentence pair, given as words."""
-        return [self._link(source, target) for source, target in zip(sources, targets, strict=True)]
-
-    def _link(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-        source_counts, target_counts = Counter(source), Counter(target)
-        place = {word: j for j, word in enumerate(target)}
         links = []
-        for i, word in enumerate(source):
-            partner = _only(word, self._to_target, source_counts, target_counts)
-            if partner is not None and _only(partner, self._to_source, target_counts, source_counts) == word:
-                links.append((i, place[partner]))
+        for source, target in zip(sources, targets, strict=True):
+            counts, others = Counter(source), Counter(target)
+            found = []
+            for i, word in enumerate(source):
+                partner = _only(word, self._to_target, counts, others)
+                if partner is not None and _only(partner, self._to_source, others, counts) == word:
+                    found.append((i, target.index(partner)))
+            links.append(found)
         return links
 
 

@@ -21,12 +21,9 @@ _BOUNDARY = "▁"
 
 
 class EncodedWords(NamedTuple):
-    """Sentences as token ids with the token span of each word.
+    """Sentences as token ids, and of each the token spans `[start, end)` of its words, int32 (words, 2).
 
-    Attributes:
-        input_ids: token ids of each sentence, with special tokens.
-        spans: for each sentence int32 (words, 2), the token span `[start, end)` of each word in `input_ids`. A word
-            without subwords, or cut by truncation even in part, has the empty span (0, 0).
+    A word without subwords, or cut by truncation even in part, has the empty span (0, 0).
     """
 
     input_ids: list[list[int]]
@@ -38,9 +35,6 @@ def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBas
 
     A byte-level tokenizer marks the start of a word by the blank before it. On split text it must add that blank, so
     this returns a copy with `add_prefix_space=True`.
-
-    Raises:
-        InputError: the tokenizer is slow, so it has no `word_ids`.
     """
     if not tokenizer.is_fast:
         raise InputError(
@@ -60,12 +54,9 @@ def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBas
 def tokenize_words(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
 ) -> EncodedWords:
-    """Encode sentences that are already split into words.
+    """Encode sentences that are already split into words, by a [`word_tokenizer`].
 
-    Args:
-        tokenizer: a fast tokenizer; pass it through [`word_tokenizer`] first if it may be byte-level.
-        sentences: the words of each sentence.
-        max_length: largest number of tokens, special ones included; the tokenizer's `model_max_length` by default.
+    `max_length` counts special tokens too; it is the tokenizer's `model_max_length` by default.
     """
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
     encoded = tokenizer(
@@ -103,11 +94,7 @@ def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[i
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
-    """Check that the tokenizer knows the text.
-
-    Raises:
-        InputError: more than half of the tokens are unknown, so the tokenizer is missing or belongs to another model.
-    """
+    """Refuse a tokenizer to which more than half of the tokens are unknown: it belongs to another model."""
     ids = [token for row in tokenizer(list(texts), add_special_tokens=False).input_ids for token in row]
     unknown = sum(token == tokenizer.unk_token_id for token in ids)
     if ids and unknown > len(ids) / 2:
@@ -120,18 +107,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], w
 def token_ids(
     tokenizer: PreTrainedTokenizerBase, batch: dict[str, list], column: str, rows: Sequence[int], where: str
 ) -> list[list[int]]:
-    """Encode a column of texts or word lists without special tokens and without truncation.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        batch: columns of a batch of rows.
-        column: name of the column.
-        rows: numbers of the rows, for messages.
-        where: name of the dataset, for messages.
-
-    Raises:
-        InputError: a cell is missing.
-    """
+    """Encode a column of texts or word lists without special tokens and without truncation; no cell may be missing."""
     cells = batch[column]
     if None in cells:
         row = rows[cells.index(None)]
@@ -227,13 +203,11 @@ def encode_pairs(
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             links.append(pairs[alive].tolist())
-        columns: dict[str, list] = {}
+        columns: dict[str, list] = {"links": links, "source_lang": batch["source_lang"]}
         for side, (ids, spans) in sides.items():
             columns[f"{side}_ids"] = ids
             columns[f"{side}_starts"] = [span[:, 0] for span in spans]
             columns[f"{side}_ends"] = [span[:, 1] for span in spans]
-        columns["links"] = links
-        columns["source_lang"] = batch["source_lang"]
         columns["length"] = [
             max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
         ]

@@ -23,7 +23,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
@@ -42,8 +42,6 @@ Pair = tuple[str, str, str, str]
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
-EMBEDDED_LANGUAGES = ("bn", "de")
-EMBEDDED_SPLITS = ("test", "train")
 
 _READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
@@ -54,19 +52,12 @@ _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 _EMBEDDED = "embedded:"
 
 
-class Source(NamedTuple):
-    """A source and the language of its source side, or None if its rows name it."""
-
-    source: str
-    source_lang: str | None
-
-
-def parse_source(text: str) -> Source:
-    """Split `de=pairs.tsv` into source and language; `embedded:de` names its language itself."""
-    if match := _PREFIXED.fullmatch(text.strip()):
-        return Source(match[2], match[1])
+def parse_source(text: str) -> tuple[str, str | None]:
+    """Split `de=pairs.tsv` into source and language, which is None if the rows name it; `embedded:de` holds both."""
     source = text.strip()
-    return Source(source, source.removeprefix(_EMBEDDED) if source.startswith(_EMBEDDED) else None)
+    if match := _PREFIXED.fullmatch(source):
+        return match[2], match[1]
+    return source, source.removeprefix(_EMBEDDED) if source.startswith(_EMBEDDED) else None
 
 
 def load_sources(
@@ -151,7 +142,8 @@ def load_parallel(
         content, rows = [file_format(files[0]), _hash(files[0])], read_file(files[0], columns)
     else:
         hub = load_hub(name, split, revision)
-        content, rows = ["hub", hub._fingerprint], _hub_rows(hub, columns, name)
+        content = ["hub", hub._fingerprint]
+        rows = enumerate(hub.select_columns(columns.select(hub.column_names, name)), 1)
         info.download_checksums = hub.info.download_checksums
     asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
@@ -165,15 +157,12 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """Concatenate parallel datasets (language pairs, sources) without copying their text.
 
     Raises:
-        InputError: there is no dataset, or their columns differ.
+        InputError: there is no dataset, one is not parallel text, or their columns differ.
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
     for number, part in enumerate(parts, 1):
-        if missing := [column for column in COLUMNS if column not in part.column_names]:
-            raise InputError(
-                f"dataset {number} of {len(parts)} lacks the columns {missing}; it has {part.column_names}"
-            )
+        check_parallel(part, f"dataset {number} of {len(parts)}")
         if set(part.column_names) != set(parts[0].column_names):
             raise InputError(
                 f"dataset {number} of {len(parts)} has the columns {part.column_names}, the first has "
@@ -183,11 +172,7 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
 
 
 def check_parallel(dataset: Dataset, name: str) -> None:
-    """Check that a dataset is parallel text with rows.
-
-    Raises:
-        InputError: a column is missing, or there are no rows.
-    """
+    """Refuse a dataset that lacks one of the columns or has no rows."""
     if missing := [column for column in COLUMNS if column not in dataset.column_names]:
         raise InputError(
             f"{name} has no column {', '.join(missing)} (there are {', '.join(dataset.column_names)}). Load it by "
@@ -222,11 +207,10 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
 
 def _embedded_file(name: str, split: str) -> Path:
     language = name.removeprefix(_EMBEDDED)
-    if language not in EMBEDDED_LANGUAGES:
-        there = ", ".join(_EMBEDDED + known for known in EMBEDDED_LANGUAGES)
-        raise InputError(f"there is no {name}; the package holds {there}")
-    if split not in EMBEDDED_SPLITS:
-        raise InputError(f"{name} has no split {split!r}; its splits are {', '.join(EMBEDDED_SPLITS)}")
+    if language not in ("bn", "de"):
+        raise InputError(f"there is no {name}; the package holds embedded:bn, embedded:de")
+    if split not in ("test", "train"):
+        raise InputError(f"{name} has no split {split!r}; its splits are test, train")
     return Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))
 
 
@@ -241,11 +225,7 @@ def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub data
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    """Load a split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] returns its commit.
-
-    Raises:
-        InputError: there is no such dataset, configuration or split, or the Hub cannot be reached.
-    """
+    """Load a split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] returns its commit."""
     match = HUB_ID.fullmatch(name)
     assert match is not None  # callers have checked the name
     repository, config = match.groups()
@@ -272,11 +252,6 @@ def hub_commit(dataset: Dataset) -> str | None:
     """Return the commit of a dataset that [`load_hub`] or [`load_parallel`] read from the Hub; None for others."""
     matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
     return next((match[1] for match in matches if match), None)
-
-
-def _hub_rows(hub: Dataset, columns: Columns, name: str) -> Rows:
-    chosen = hub.select_columns(columns.select(hub.column_names, name))
-    yield from enumerate(chosen, 1)
 
 
 def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:

@@ -8,6 +8,7 @@ yields rows or raises an InputError that names the file and the row.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import unicodedata
 import zlib
@@ -39,11 +40,7 @@ def file_format(path: Path) -> str:
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file as bytes, decompressed if its name ends in `.gz`.
-
-    Raises:
-        InputError: the file cannot be read, or its gzip data is damaged.
-    """
+    """Open a file as bytes, decompressed if its name ends in `.gz`."""
     packed = Path(path).name.lower().endswith(".gz")
     try:
         with gzip.open(path) if packed else open(path, "rb") as stream:
@@ -58,9 +55,6 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield `(row, line)` of a UTF-8 file, without line ends or a byte order mark.
 
     Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment.
-
-    Raises:
-        InputError: the file cannot be read or is not UTF-8.
     """
     row, offset = 0, 0
     with open_bytes(path) as stream:
@@ -76,11 +70,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def read_jsonl(path: str | Path) -> Rows:
-    """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None.
-
-    Raises:
-        InputError: the file cannot be read, or a line is not a JSON object.
-    """
+    """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
     for row, line in read_lines(path):
         if not line.strip():
             yield row, None
@@ -113,9 +103,6 @@ def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict
         The line of the first word and the columns, one value a word. CoNLL-U has `tokens` (FORM), `id`, `lemma`,
         `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`. CoNLL has `tokens` (the first column), `labels`
         (the last), and every column by its number, `1`, `2`, and so on.
-
-    Raises:
-        InputError: the file cannot be read, or a line has the wrong number of columns.
     """
     rows: list[list[str]] = []
     first = 0
@@ -155,14 +142,7 @@ def _conll_columns(rows: list[list[str]], universal: bool) -> dict[str, list[str
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that hold the two sides, and their languages.
-
-    Attributes:
-        source_lang: language of the source side; None reads each row's own `source_lang` column.
-        target_lang: language of the target side; a row's own `target_lang` column must agree.
-        source, target: names of the text columns. None looks for columns named after the languages, then for `source`
-            and `target`, at the top of the record or in its `translation` dict.
-    """
+    """Columns and languages of the two sides, see [`~hf_xalign.data.parallel.load_parallel`]."""
 
     source_lang: str | None
     target_lang: str
@@ -177,11 +157,7 @@ class Columns:
         return [*by_language, ("source", "target")]
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
-        """Return the columns worth reading.
-
-        Raises:
-            InputError: there is neither a pair of text columns nor `translation`.
-        """
+        """Return the columns worth reading."""
         there = list(columns)
         if "translation" not in there and not any(s in there and t in there for s, t in self.pairs()):
             raise self.missing(there, name)
@@ -198,11 +174,7 @@ class Columns:
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
-        """Return `(source, target, source_lang, target_lang)`, NFC-normalised and stripped; null becomes "".
-
-        Raises:
-            InputError: a column is missing or not text, or the row names another language.
-        """
+        """Return `(source, target, source_lang, target_lang)`, NFC-normalised and stripped; null becomes ""."""
         translation = record.get("translation")
         flat = {**record, **translation} if isinstance(translation, Mapping) else record
         for source, target in self.pairs():
@@ -235,11 +207,7 @@ def _text(value: Any, column: str, where: str) -> str:
 
 
 def read_file(path: Path, columns: Columns) -> Rows:
-    """Yield the rows of a file that holds both sides.
-
-    Raises:
-        InputError: the suffix is unknown, or the content is bad (raised while iterating, with the row).
-    """
+    """Yield the rows of a file that holds both sides."""
     match file_format(path):
         case ".tsv":
             return _tsv(path, columns)
@@ -257,25 +225,16 @@ def read_file(path: Path, columns: Columns) -> Rows:
 
 
 def read_aligned(source: Path, target: Path) -> Rows:
-    """Yield the rows of two plain text files whose lines translate each other.
-
-    Raises:
-        InputError: the files have different numbers of lines, or a line is not UTF-8.
-    """
+    """Yield the rows of two plain text files whose lines translate each other."""
     sources, targets = read_lines(source), read_lines(target)
-    row = 0
-    while True:
-        left, right = next(sources, None), next(targets, None)
-        if left is None and right is None:
-            return
+    for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
-            longer = row + 1 + sum(1 for _ in (targets if left is None else sources))
-            counts = (row, longer) if left is None else (longer, row)
+            longer = row + sum(1 for _ in (targets if left is None else sources))
+            counts = (row - 1, longer) if left is None else (longer, row - 1)
             raise InputError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row + 1} has no partner. "
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
                 "Line-aligned files need one line a pair."
             )
-        row += 1
         yield row, {"source": left[1], "target": right[1]}
 
 

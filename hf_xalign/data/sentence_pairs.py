@@ -21,48 +21,26 @@ _CHECKED_ROWS = 1000  # whose text must be known to the tokenizer
 
 
 class PairCounts(NamedTuple):
-    """Counts of one language's pairs.
-
-    Attributes:
-        kept: pairs left after the filters.
-        short: pairs dropped because a side has too few tokens.
-        long: other pairs dropped because both sides together have too many tokens.
-    """
+    """One language's pairs: kept, dropped because a side is too short, and dropped because both are too long."""
 
     kept: int
     short: int
     long: int
 
-    @property
-    def total(self) -> int:
-        """Pairs before the filters."""
-        return self.kept + self.short + self.long
-
 
 class SentencePairs(NamedTuple):
-    """Encoded pairs with their counts.
-
-    Attributes:
-        dataset: the pairs, see [`encode_sentence_pairs`].
-        counts: counts by `source_lang`.
-    """
+    """Encoded pairs with their counts by `source_lang`."""
 
     dataset: Dataset
     counts: dict[str, PairCounts]
 
 
 class SentenceFrame(NamedTuple):
-    """Special tokens that the tokenizer puts around one sentence and two.
+    """Special tokens that the tokenizer puts around one sentence and two."""
 
-    Attributes:
-        before: at the start, `[CLS]` or `<s>`.
-        between: between two sentences, `[SEP]` or `</s></s>`.
-        after: at the end, `[SEP]` or `</s>`.
-    """
-
-    before: list[int]
-    between: list[int]
-    after: list[int]
+    before: list[int]  # [CLS] or <s>
+    between: list[int]  # [SEP] or </s></s>
+    after: list[int]  # [SEP] or </s>
 
     @property
     def pair_specials(self) -> int:
@@ -71,11 +49,7 @@ class SentenceFrame(NamedTuple):
 
 
 def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
-    """Return the tokenizer's special tokens for one sentence and two.
-
-    Raises:
-        InputError: the tokenizer has no separator between two sentences, or starts or ends two differently from one.
-    """
+    """Return the tokenizer's special tokens for one sentence and two, which must start and end alike."""
     before, after = special_frame(tokenizer)
     text = tokenizer("a", add_special_tokens=False).input_ids
     pair = tokenizer("a", "a").input_ids
@@ -105,16 +79,15 @@ def encode_sentence_pairs(
     Nothing is truncated. A smaller `model_max_length` of the tokenizer lowers the limit.
 
     Args:
-        dataset: columns `source`, `target`, `source_lang`, `target_lang`.
+        dataset: parallel text, see [`~hf_xalign.data.parallel.load_parallel`].
         tokenizer: the model's tokenizer.
         min_tokens: drop a pair if a side has fewer tokens.
         max_tokens: drop a pair if both sides together have more tokens.
         num_proc: processes of `datasets.map`.
 
     Returns:
-        The counts by language, and a dataset with `source_ids`, `target_ids` (token ids without special tokens),
-        `length` (tokens of both sides), `source_lang`, `target_lang`, and `pair`: the row's number in `dataset`,
-        whatever the filters drop.
+        The counts, and a dataset with `source_ids`, `target_ids` (token ids without special tokens), `length` (tokens
+        of both sides), `source_lang`, `target_lang`, and `pair`: the row's number in `dataset`.
 
     Raises:
         InputError: a column is missing or has an empty cell, the limits exclude each other, the tokenizer does not
@@ -135,14 +108,10 @@ def encode_sentence_pairs(
         check_vocabulary(tokenizer, [text for text in first[side] if text], f"the {side} column")
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        columns: dict[str, list] = {}
-        for side in ("source", "target"):
-            columns[f"{side}_ids"] = token_ids(tokenizer, batch, side, rows, "the dataset")
-        sizes = list(zip(*(map(len, columns[f"{side}_ids"]) for side in ("source", "target")), strict=True))
-        columns["length"] = [sum(pair) for pair in sizes]
-        columns["shorter"] = [min(pair) for pair in sizes]
-        columns["pair"] = rows
-        return columns
+        source, target = (token_ids(tokenizer, batch, side, rows, "the dataset") for side in ("source", "target"))
+        sizes = [(len(one), len(other)) for one, other in zip(source, target, strict=True)]
+        lengths = {"length": [sum(pair) for pair in sizes], "shorter": [min(pair) for pair in sizes]}
+        return {"source_ids": source, "target_ids": target, **lengths, "pair": rows}
 
     encoded = dataset.select_columns(list(COLUMNS)).map(
         encode_batch,
@@ -153,7 +122,7 @@ def encode_sentence_pairs(
         desc="Encoding sentence pairs",
     )
     kept, counts = _filtered(encoded, min_tokens, limit)
-    summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {n.total}" for name, n in counts.items())
+    summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
     rules = f"short: a side under {min_tokens} tokens, long: over {limit} on both sides together"
     if not len(kept):
         raise InputError(
@@ -167,15 +136,7 @@ def encode_sentence_pairs(
 
 
 def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
-    """Count the occurrences of each token in encoded pairs.
-
-    Args:
-        dataset: result of [`encode_sentence_pairs`].
-        vocabulary: size of the vocabulary.
-
-    Returns:
-        int64 (vocabulary,).
-    """
+    """Count each token of encoded pairs: int64 (vocabulary,), of a vocabulary of that size."""
     counts = np.zeros(vocabulary, dtype=np.int64)
     for table in dataset.select_columns(["source_ids", "target_ids"]).with_format("arrow").iter(100_000):
         for column in table.columns:

@@ -20,9 +20,6 @@ def read_tmx(stream: IO[bytes], path: Path, source_lang: str, target_lang: str) 
     """Yield `(unit, source, target)` of every unit that has both languages, counting units from 1.
 
     A language matches its whole tag first, then its primary subtag: `de` matches `de-AT` if there is no plain `de`.
-
-    Raises:
-        InputError: the XML is not well-formed or declares entities, or no unit has both languages.
     """
     unit, found = 0, False
     seen: set[str] = set()

@@ -68,11 +68,9 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the source and target words of a batch of parallel text.
+    """Return the words of both sides of a batch of parallel text: its own `*_words`, or else its text is split.
 
-    Args:
-        batch: columns `source_words` and `target_words`, or else `source`, `target`, `source_lang`, `target_lang`.
-        blanks: split text at white space only, like the maker of a Pharaoh file.
+    `blanks` splits at white space only, like the maker of a Pharaoh file.
     """
     if "source_words" in batch and "target_words" in batch:
         return batch["source_words"], batch["target_words"]

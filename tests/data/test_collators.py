@@ -12,9 +12,18 @@ from support.batches import assert_batch
 from support.tiny import make_links
 
 from hf_xalign.data.batches.padding import pad_rows
-from hf_xalign.data.batches.pairs import SIDES, CachedVectors, PairCollator, all_words, pair_links, spans_with_specials
+from hf_xalign.data.batches.pairs import (
+    SIDES,
+    CachedLinkCollator,
+    CachedVectors,
+    PairCollator,
+    WordCollator,
+    all_words,
+    link_rows,
+    pair_links,
+    spans_with_specials,
+)
 from hf_xalign.data.batches.streams import PairedCollator, PairedRow
-from hf_xalign.data.batches.words import CachedLinkCollator, WordCollator, link_rows
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.modeling.features.cache import cache_features
 

@@ -45,11 +45,11 @@ class _MaskingCollator(EpochCollator):
         self.pad_token_id = tokenizer.pad_token_id
         self.vocabulary = masking_vocabulary(tokenizer) if hides else None
         self.seed = seed
-        self.shares = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
+        self.shares: dict[str, Any] = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
 
     def _masked(self, sentences: Sequence[Sequence[int]], examples: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
         assert self.vocabulary is not None
-        draw: dict[str, int] = {"seed": self.seed, "epoch": int(self._epoch)}
+        draw: dict[str, Any] = {"seed": self.seed, "epoch": int(self._epoch)}
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
         masked, labels = mask_tokens(input_ids, maskable, self.vocabulary, examples, **draw, **self.shares)

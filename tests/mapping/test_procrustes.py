@@ -92,36 +92,14 @@ def test_is_the_nearest_rotation():
 
 @pytest.mark.parametrize("solve", [procrustes, least_squares])
 @pytest.mark.parametrize("centre", [False, True])
-def test_each_layer_is_solved_alone_in_float64(solve, centre):
-    source, target = pairs(layers=3)
-    together = solve(source, target, centre=centre, layers=(-3, -2, -1))
-    for k, layer in enumerate((-3, -2, -1)):
-        x, z = source[:, k], target[:, k]
-        alone = solve(x, z, centre=centre, layers=(layer,))
-        condition = (
-            max(of_cross(x, z), of_regression(x, z)) if not centre else of_cross(*(s - s.mean(0) for s in (x, z)))
-        )
-        close(together.of([layer]).apply(x), alone.apply(x), condition)
-    source, target = source[:, :1].float(), target[:, :1].float()
+def test_solved_in_float64(solve, centre):
+    source, target = (side.float() for side in pairs(layers=1))
     narrow, wide = solve(source, target, centre=centre), solve(source.double(), target.double(), centre=centre)
     assert narrow.source.weight.dtype is torch.float32 and wide.source.weight.dtype is torch.float64
     assert torch.equal(narrow.source.weight, wide.source.weight.float())
     if centre:
         assert torch.equal(narrow.source.means[0], wide.source.means[0].float())
         assert torch.equal(narrow.source.offset, wide.source.offset.float())
-
-
-def test_the_order_of_pairs_and_repeated_runs_change_nothing():
-    source, target = pairs()
-    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    for solve, condition in ((procrustes, of_cross), (least_squares, of_regression)):
-        one, *again = (solve(source, target, layers=(0, 1)).source.weight for _ in range(20))
-        assert all(torch.equal(one, other) for other in again)
-        close(
-            solve(source[order], target[order], layers=(0, 1)).source.weight,
-            one,
-            max(condition(source[:, k], target[:, k]) for k in range(2)),
-        )
 
 
 def test_least_squares():

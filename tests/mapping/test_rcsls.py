@@ -187,16 +187,6 @@ def test_what_is_learnt():
     alone = rcsls(x[:20], y[:20], k=3).source.weight
     for name, pool in (("source_candidates", x), ("target_candidates", y)):
         assert (rcsls(x[:20], y[:20], k=3, **{name: pool}).source.weight - alone).abs().max() > 1e-3
-    # On its own measure it beats Procrustes.
-    x, y = languages(400, 16, noise=0.6, mean=1.5)
-    options = {"source_candidates": x, "target_candidates": y, "k": 5, "learning_rate": 5}
-    scores = []
-    for found in (procrustes(x[:200], y[:200]), rcsls(x[:200], y[:200], **options)):
-        mapped, rest = unit(found.project(x)), found.project(y, "target")
-        cosine = mapped @ rest.T
-        csls = 2 * cosine - cosine.topk(5).values.mean(1)[:, None] - cosine.topk(5, 0).values.mean(0)
-        scores.append(float((csls[:200].argmax(1) == torch.arange(200)).double().mean()))
-    assert scores[1] > scores[0] + 0.01
 
 
 # Maps learnt in two ways: each of four epochs is a gradient of 2 (n + k) + dim operations at a rate of 1. The start is
@@ -206,7 +196,7 @@ LEARNT = {"operations": 4 * (2 * (60 + 10) + 40) + CONDITION * (60 + 8**2), "sca
 
 
 @pytest.mark.numeric
-def test_layouts_layers_and_steps_change_nothing():
+def test_layouts_and_steps_change_nothing():
     x, y = languages(60)
     assert max(torch.linalg.cond(y[:n].T @ x[:n]) for n in (30, 60)) < CONDITION
     wanted = rcsls(x, y, k=3, epochs=4).source.weight
@@ -217,13 +207,6 @@ def test_layouts_layers_and_steps_change_nothing():
     other_layout = rcsls(x.T.contiguous().T, y.repeat(1, 2)[:, :8], k=3, epochs=4)
     for found in (scaled, other_layout):
         assert_rounding(found.source.weight, wanted, **LEARNT)
-
-    sides = [torch.stack(pair, 1) for pair in zip(languages(60, 8, 10), languages(60, 8, 10, seed=5))]
-    both = rcsls(*(side[:30] for side in sides), source_candidates=sides[0], k=3, epochs=4, layers=(7, 12))
-    assert both.layers == (7, 12) and both.source.weight.shape == (2, 10, 8)
-    for n in range(2):
-        one = rcsls(*(side[:30, n] for side in sides), source_candidates=sides[0][:, n], k=3, epochs=4)
-        assert_rounding(one.source.weight[0], both.source.weight[n], **LEARNT)
 
     # `centre` takes off the means of the candidates.
     options = {"k": 3, "epochs": 4, "steps": ("unit", "centre", "unit")}

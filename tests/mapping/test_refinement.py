@@ -68,20 +68,6 @@ def test_each_turn_is_procrustes_on_mutual_neighbours_and_the_best_is_returned(m
     same_rotation(best, x, z)
 
 
-def test_reduced_precision_around_it_is_suspended(monkeypatch):
-    source, target, _ = languages(noise=0.5)
-    seen, before = [], torch.get_float32_matmul_precision()
-    backend = torch.backends.cuda.matmul
-    monkeypatch.setattr(refinement, "_mean_cosine", lambda *_: seen.append(backend.fp32_precision) or 0.0)
-    torch.set_float32_matmul_precision("medium")
-    try:
-        refine(source, target, procrustes(source, target), iterations=1)
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert seen == ["ieee", "ieee"]
-
-
 def test_few_mutual_pairs_are_warned_about(caplog):
     source, target, _ = languages()
     with caplog.at_level(logging.WARNING):

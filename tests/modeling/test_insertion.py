@@ -13,7 +13,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from safetensors.torch import load_file
-from support.families import CONFIGS, PASS
+from support.families import PASS
 from support.launch import SMALL, STEADY
 from support.numeric import assert_rounding
 from support.task_models import (
@@ -22,7 +22,6 @@ from support.task_models import (
     OTHERS,
     PAIRS,
     batch,
-    in_a_fresh_process,
     make_aligned,
     make_module,
     make_task,
@@ -79,7 +78,6 @@ def test_every_family_and_head_round_trips_as_one_folder(family, head, tmp_path)
         {"top": "linear"},
         {"top": "linear", "orthogonal": True, "linear_bias": False},
         {"top": None, "adapters": "houlsby"},
-        {"top": "linear", "adapters": "adapterhub"},
         {"top": "transformer", "num_heads": 2, "context": False},
     ],
     ids=str,
@@ -96,32 +94,6 @@ def test_every_kind_of_module_round_trips(settings, tmp_path):
     assert torch.equal(outputs(load(tmp_path / "third")), outputs(model))
 
 
-@pytest.mark.slow
-def test_fresh_process(tmp_path):
-    expected = {}
-    for family in ("bert", "distilbert", "modernbert"):
-        model = make_aligned(family, **FULL)
-        model.save_pretrained(tmp_path / family)
-        expected[family] = outputs(model)
-    torch.save({"batch": batch(), "expected": expected}, tmp_path / "expected.pt")
-    script = f"""
-import sys, torch
-from transformers import AutoModelForSequenceClassification
-if sys.argv[2] == 'import': import hf_xalign.modeling
-known = torch.load(f'{{sys.argv[1]}}/expected.pt')
-for family, expected in known['expected'].items():
-    model = AutoModelForSequenceClassification.from_pretrained(f'{{sys.argv[1]}}/{{family}}')
-    with torch.no_grad():
-        difference = (model(**known['batch']).logits - expected).abs().max()
-    assert difference <= {2 * PASS} * torch.finfo(torch.float32).eps * expected.abs().max()
-"""
-    with_import = in_a_fresh_process(script, tmp_path, "import")
-    assert with_import.returncode == 0, with_import.stderr
-    without = in_a_fresh_process(script, tmp_path, "no")
-    assert without.returncode == 1
-    assert "XALIGN" in without.stderr.splitlines()[-1]
-
-
 def train(model, folder, resume=None, **settings):
     generator = torch.Generator().manual_seed(4)
     ids = torch.randint(5, 150, (32, 9), generator=generator)
@@ -134,9 +106,8 @@ def train(model, folder, resume=None, **settings):
     return trainer
 
 
-@pytest.mark.parametrize("settings", [FULL, {"adapters": "adapterhub", "reduction_factor": 4}], ids=["full", "linear"])
-def test_trainer_moves_all_but_the_module_and_resumes_and_loads_the_best(settings, tmp_path):
-    adapter = save_module(tmp_path / "adapter", **settings)
+def test_trainer_moves_all_but_the_module_and_resumes_and_loads_the_best(tmp_path):
+    adapter = save_module(tmp_path / "adapter", **FULL)
     through = with_alignment(make_task(), adapter)
     before = state(through)
     # The worst as the best: one that is sure not to be the last.
@@ -186,15 +157,12 @@ def test_the_module_stays_frozen_and_the_rest_as_trainable_as_it_was():
 
 
 @pytest.mark.numeric
-def test_maps_for_single_languages(subtests, tmp_path, float64):
-    for family in CONFIGS:
+def test_maps_for_single_languages(subtests, float64):
+    for family in ("bert", "deberta-v2"):
         with subtests.test(family):
-            folder = tmp_path / family
             model = make_task(family)
             untouched = outputs(model)
-            with_alignment(model, make_module(family, languages=["de", "bn"], pivot="en")).save_pretrained(
-                folder / "one"
-            )
+            with_alignment(model, make_module(family, languages=["de", "bn"], pivot="en"))
             set_language(model, "en")
             assert torch.equal(outputs(model), untouched)
             set_language(model, "de")
@@ -204,10 +172,6 @@ def test_maps_for_single_languages(subtests, tmp_path, float64):
             mixed = outputs(model, language=["en", "de", "en"])
             assert_rounding(mixed[:2], torch.stack([untouched[0], german[1]]), PASS)
             assert torch.equal(outputs(model), german)  # what was said in one call holds for that call
-            loaded = load(folder / "one")
-            set_language(loaded, "de")
-            # The same weights at other places in memory may be added up in another order.
-            assert_rounding(outputs(loaded), german, PASS)
 
 
 def test_an_adapter_in_memory_and_one_of_a_task_model(tmp_path):

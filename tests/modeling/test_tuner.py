@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import get_peft_model
 from support.adapters import KINDS, SPANS, TEXT, adapt, make_base, make_config, states
-from support.families import BACKWARD, CONFIGS, PASS
+from support.families import CONFIGS, PASS
 from support.numeric import assert_rounding
 from transformers import BertModel
 
@@ -58,7 +58,7 @@ def test_start_off_and_training(family, kind, float64):
 
 
 @pytest.mark.numeric
-def test_what_comes_after_the_layers_sees_aligned_states(subtests, float64):
+def test_what_comes_after_the_layers_sees_aligned_states(subtests):
     for family in CONFIGS:
         with subtests.test(family):
             model = adapt(make_base(family), "linear", "random")
@@ -66,20 +66,12 @@ def test_what_comes_after_the_layers_sees_aligned_states(subtests, float64):
             with torch.no_grad():
                 output = model(**TEXT, output_hidden_states=True)
                 assert torch.equal(output.hidden_states[-1], aligned)
-                selected = model(**TEXT, output_hidden_states=[0])
-                assert torch.equal(selected.last_hidden_state, aligned)
-                assert torch.equal(selected.hidden_states[0], output.hidden_states[0])
                 plain = model(**TEXT, return_dict=False, output_hidden_states=True)
                 assert torch.equal(plain[0], aligned)
                 assert torch.equal(next(part for part in plain if isinstance(part, tuple))[-1], aligned)
                 assert torch.equal(model.base_model(TEXT["input_ids"], TEXT["attention_mask"])[0], aligned)
-                embeds = model.get_input_embeddings()(TEXT["input_ids"])
-                given = model(inputs_embeds=embeds, attention_mask=TEXT["attention_mask"]).last_hidden_state
-                assert_rounding(given, aligned, PASS)
                 if family == "bert":
                     assert torch.equal(output.pooler_output, model.base_model.model.pooler(output.last_hidden_state))
-            with torch.inference_mode():
-                assert torch.equal(model(**TEXT).last_hidden_state, aligned)
 
 
 def bert_layer(layer, hidden, mask, inside):
@@ -149,31 +141,6 @@ def test_two_active_adapters_add_up_in_adapterhubs_flow(float64):
     assert_rounding(norm(x), norm.base_layer(once + second(norm.base_layer(once))), PASS)
 
 
-@pytest.mark.numeric
-def test_gradient_checkpointing_changes_no_gradient(subtests, float64):
-    for family in [name for name in CONFIGS if name != "albert"]:
-        with subtests.test(family):
-            found = []
-            for checkpointed in (False, True):
-                model = adapt(make_base(family), "pfeiffer transformer", "random").train()
-                torch.manual_seed(5)
-                for module in model.modules():
-                    if isinstance(module, torch.nn.Dropout):
-                        module.p = 0.0
-                if checkpointed:
-                    model.base_model.model.activation_checkpointing_enable()
-                    model.enable_input_require_grads()
-                model(**TEXT).last_hidden_state.square().sum().backward()
-                found.append(
-                    {name: parameter.grad for name, parameter in model.named_parameters() if parameter.requires_grad}
-                )
-            plain, again = found
-            assert plain and plain.keys() == again.keys()
-            scale = max(gradient.abs().max().item() for gradient in plain.values())
-            for name in plain:
-                assert_rounding(again[name], plain[name], 2 * BACKWARD, scale)
-
-
 def test_precisions_and_modes_of_new_modules():
     for kind in KINDS:
         model = adapt(make_base("bert").to(torch.bfloat16), kind, "random")
@@ -186,12 +153,6 @@ def test_precisions_and_modes_of_new_modules():
         assert not any(module.training for module in model.base_model.model.modules()), kind
         assert (find_top(model) is None) == (kind == "houlsby"), kind
     assert find_top(BertModel(CONFIGS["bert"]())) is None
-    model = adapt(make_base("bert"), "transformer", "random")
-    vectors = torch.randn(2, 3, 16)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        cast = model(word_vectors=vectors).last_hidden_state
-    with torch.no_grad():
-        assert torch.equal(cast, model(word_vectors=vectors).last_hidden_state)
 
 
 def test_switching_back_on_leaves_frozen_modules_frozen():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import torch
 from peft import get_peft_model
 from transformers import (
@@ -76,7 +73,3 @@ def state(model):
 
 def same_state(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def in_a_fresh_process(script, *arguments):
-    return subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True)

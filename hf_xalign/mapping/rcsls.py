@@ -1,8 +1,4 @@
-"""RCSLS (relaxed CSLS): maps learnt for retrieval.
-
-Joulin, Bojanowski, Mikolov, Jégou and Grave, "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval
-Criterion" (EMNLP 2018).
-"""
+"""RCSLS (relaxed CSLS): maps learnt for retrieval (Joulin et al. 2018, "Loss in Translation", EMNLP)."""
 
 from __future__ import annotations
 

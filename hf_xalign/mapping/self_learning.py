@@ -1,8 +1,6 @@
 """VecMap's self-learning: from a small seed dictionary to a map (Artetxe, Labaka and Agirre 2017, 2018b).
 
-Loop: "Learning bilingual word embeddings with (almost) no bilingual data" (ACL 2017).
-Stochastic induction, frequency cutoff, CSLS and both directions: "A robust self-learning method for fully
-unsupervised cross-lingual mappings of word embeddings" (ACL 2018, section 3.3).
+The loop is of the first paper (ACL 2017), the rest of "A robust self-learning method" (ACL 2018, section 3.3).
 """
 
 from __future__ import annotations

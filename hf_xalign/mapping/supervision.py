@@ -64,8 +64,7 @@ def linked_vectors(
         desc: label of the progress bar, or None.
 
     Raises:
-        InputError: a column is missing; there are several languages; a link points outside the sentence; or there
-            are no links.
+        InputError: a column or all links are missing, there are several languages, or a link is outside its sentence.
     """
     missing = [name for name in ("source_words", "target_words", "links") if name not in dataset.column_names]
     if missing:

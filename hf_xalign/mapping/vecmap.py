@@ -1,10 +1,7 @@
 """VecMap with a dictionary: normalise, whiten, rotate, re-weight, de-whiten (Artetxe, Labaka and Agirre).
 
-Steps: "Generalizing and improving bilingual word embedding mappings with a multi-step framework of linear
-transformations" (AAAI 2018).
-Symmetric re-weighting: "A robust self-learning method for fully unsupervised cross-lingual mappings of word
-embeddings" (ACL 2018, section 3.4).
-Without whitening: "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance"
+The steps are of "Generalizing and improving bilingual word embedding mappings" (AAAI 2018), re-weighting by 1/2 of "A
+robust self-learning method" (ACL 2018, section 3.4), and `whiten=False` of "Learning principled bilingual mappings"
 (EMNLP 2016).
 """
 
@@ -46,11 +43,9 @@ def vecmap(
         S3 re-weighting:  A U S^(1/2),                    B V S^(1/2)
         S4 de-whitening:  W_x = A U S^(1/2) U^T A^(-1) U, W_z = B V S^(1/2) V^T B^(-1) V
 
-    S are the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. Each layer is
-    solved in float64.
-
-    With `whiten=False` only S0 and the rotation remain, W = V U^T of U S V^T = Z^T X. The source is rotated to the
-    target's normalised vectors, and any number of pairs is enough.
+    S are the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. With
+    `whiten=False` only S0 and a rotation of the source remain, W = V U^T of U S V^T = Z^T X, and any number of pairs
+    is enough. Each layer is solved in float64.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
@@ -61,10 +56,6 @@ def vecmap(
             vocabularies. By default `source`.
         target_candidates: vectors of the target vocabulary. By default `target`.
         layers: layer numbers of the vectors.
-
-    Returns:
-        A map of both languages, on the device of `source`; each side has the dtype of its vectors. With
-        `whiten=False` the target's side only normalises.
 
     Raises:
         InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;

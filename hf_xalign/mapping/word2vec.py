@@ -58,14 +58,13 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
             file.writelines(row % (word, *numbers) for word, numbers in block)
 
 
-def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: str | None = None) -> Anchors:
+def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
     """Read word vectors, with or without (GloVe) a first line `N D`.
 
     Words are NFC-normalised. The first row of a repeated word is used, and the number of ignored rows is logged.
 
     Args:
         path: UTF-8 file with single spaces between fields; `.gz` is decompressed.
-        max_words: maximum number of words to read.
         lang: language code of the words.
 
     Returns:
@@ -85,7 +84,7 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
     """
     words: dict[str, int] = {}
     blocks: list[np.ndarray] = []
-    repeated = rows = 0
+    rows = 0
     try:
         with _open(Path(path), "r", compressed=Path(path).suffix == ".gz") as file:
             first = file.readline()
@@ -96,28 +95,20 @@ def read_word2vec(path: str | os.PathLike, max_words: int | None = None, lang: s
                 promised, size, lines, start = None, len(fields) - 1, chain([first], file), 1
             if size < 1:
                 raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
-            while (max_words is None or len(words) < max_words) and (block := list(islice(lines, _ROWS))):
+            while block := list(islice(lines, _ROWS)):
                 names, vectors = _parse(block, size, path, start + rows)
+                blocks.append(vectors[[words.setdefault(word, rows + k) == rows + k for k, word in enumerate(names)]])
                 rows += len(block)
-                fresh = []
-                for k, word in enumerate(names):
-                    if word in words:
-                        repeated += 1
-                    elif max_words is None or len(words) < max_words:
-                        words[word] = len(words)
-                        fresh.append(k)
-                blocks.append(vectors[fresh])
-            whole = next(lines, None) is None
     except (EOFError, zlib.error, OSError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 after row {rows} ({error.reason}). Save it as UTF-8.") from error
     if not words:
         raise InputError(f"{path}: no words.")
-    if promised is not None and (rows > promised or (whole and rows < promised)):
+    if promised not in (None, rows):
         raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Is the file complete?")
-    if repeated:
-        logger.warning("%s: %d rows of repeated words are ignored", path, repeated)
+    if len(words) < rows:
+        logger.warning("%s: %d rows of repeated words are ignored", path, rows - len(words))
     found = torch.from_numpy(np.concatenate(blocks)).unsqueeze(1)
     return Anchors(list(words), found, torch.zeros(len(words), dtype=torch.int64), lang=lang)
 

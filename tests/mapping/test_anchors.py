@@ -15,7 +15,7 @@ from support.text import random_text, slow_cover
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors import averaging
+from hf_xalign.mapping.anchors import anchors as averaging
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import word_spans

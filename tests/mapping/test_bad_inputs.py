@@ -246,7 +246,7 @@ def test_reading_word2vec(tmp_path, monkeypatch):
         ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
         ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
-        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but [34] rows"),
+        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but 4 rows"),
         ("", "row 1, '', is neither"),
         ("0 3\n", "no words"),
     )

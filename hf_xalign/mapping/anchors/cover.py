@@ -9,6 +9,7 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -104,7 +105,11 @@ def count_words(
         InputError: a row is not a string, or the text has no words.
     """
     types: dict[str, int] = {}
-    numbers = _Numbers(types, lang, lowercase)
+
+    @cache
+    def number(word: str) -> int:
+        return types.setdefault(lower_word(word, lang) if lowercase else word, len(types))
+
     seen: set[bytes] = set()
     rows, words, lengths = array("q"), array("i"), array("q")
     with tqdm(
@@ -127,7 +132,7 @@ def count_words(
                     split.append(split_words(text, lang))
             cut = find_cut(split) if find_cut else {}
             for k, sentence in enumerate(split):
-                found = [numbers[word] for word in sentence]
+                found = [number(word) for word in sentence]
                 if k in cut:
                     found = np.where(cut[k], -1, found).tolist()
                 words.extend(found)
@@ -145,26 +150,13 @@ def count_words(
     )
 
 
-class _Numbers(dict[str, int]):
-    """Map words as written to the numbers of their types; new types get the next number."""
-
-    def __init__(self, types: dict[str, int], lang: str, lowercase: bool):
-        self.types, self.lang, self.lowercase = types, lang, lowercase
-
-    def __missing__(self, word: str) -> int:
-        kind = lower_word(word, self.lang) if self.lowercase else word
-        self[word] = self.types.setdefault(kind, len(self.types))
-        return self[word]
-
-
 def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:
     """Greedily choose few sentences in which every word occurs `per_word` times, or as often as it occurs at all.
 
     Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. After that,
-    the sentence with the most words that still lack sentences is taken; of equal ones, the first in the text.
-
-    The lower bound counts the forced sentences. It adds the larger of two numbers: the sentences that the word with
-    the largest lack needs, and the fewest sentences whose open words could add up to everything lacking.
+    the sentence with the most words that still lack sentences is taken; of equal ones, the first in the text. The
+    lower bound adds to the forced sentences the larger of two numbers: the sentences that the word with the largest
+    lack needs, and the fewest sentences whose open words could add up to everything lacking.
 
     Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. The chosen sentences,
     int64, are ascending; the bound comes second.

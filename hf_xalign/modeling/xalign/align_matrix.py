@@ -14,7 +14,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.rotated import check_bare, common_pivot, place
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.modeling.xalign.top import LinearTop
+from hf_xalign.modeling.xalign.top import LinearTop, TopLayer
 from hf_xalign.modeling.xalign.tuner import find_top
 
 
@@ -53,10 +53,7 @@ def map_adapter(
         inference_mode=True,
     )
     model = get_peft_model(encoder, config)
-    top = find_top(model)
-    assert top is not None
-    module = top.xalign_top[model.active_adapter]
-    assert isinstance(module, LinearTop)
+    module = cast(LinearTop, cast(TopLayer, find_top(model)).xalign_top[model.active_adapter])
     with torch.no_grad():
         for name, (weight, offset) in zip(module.names, pairs, strict=True):
             linear = cast(nn.Linear, module.get_submodule(name))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
-if TYPE_CHECKING:
-    from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig
 
 
 class Bottleneck(nn.Module):

@@ -24,10 +24,8 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     """Merge adapters into a plain transformers model that loads without PEFT and hf_xalign.
 
     - A linear map on top (W, b) of a task model goes into the layers that read the last hidden state: with R, c such a
-      layer's weights, R (W h + b) + c = (R W) h + (R b + c). The layers are found by what they are given in a forward
-      pass, and the outputs before and after are compared. This is exact in evaluation mode. A dropout between the map
-      and the layer (most heads have one) drops elements of W h + b before and of h after, so training goes on
-      differently.
+      layer's weights, R (W h + b) + c = (R W) h + (R b + c). The outputs before and after are compared. This is exact
+      in evaluation mode; a dropout between map and layer drops elements of W h + b before and of h after.
     - LoRA, and the other methods that PEFT can merge, go into the weights that they change.
 
     Nothing else is exact: a transformer layer or a bottleneck is no linear map, and a bare encoder ends in a layer

@@ -1,8 +1,7 @@
 """MAO's modules as a PEFT method, `XALIGN`: bottleneck adapters in the layers, and a module on top of them.
 
-`import hf_xalign.modeling` registers it; from then on `PeftModel.from_pretrained`,
-`AutoPeftModelForFeatureExtraction` and `AutoModel.from_pretrained` load its folders (`adapter_config.json`,
-`adapter_model.safetensors`) as they load LoRA's. Without the import PEFT knows no such type: KeyError('XALIGN').
+`import hf_xalign.modeling` registers it; then PEFT and transformers load its folders as they load LoRA's. Without the
+import PEFT knows no such type: KeyError('XALIGN').
 """
 
 from __future__ import annotations

@@ -29,21 +29,14 @@ DERIVED_FILE = "derived_language.json"
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-    from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-
-    data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
-    pretrain(data, args)
-
-
-def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
-    """Pre-train, score and save; returns the record, or None after a dry run."""
     from hf_xalign.recipes.parts.pretraining import load_pretraining
+    from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
     from hf_xalign.recipes.parts.run import print_corpus, start_run
     from hf_xalign.record import phase
-    from hf_xalign.trainers.align_mlm import AlignMLMTrainer
+    from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
     from hf_xalign.trainers.shared.tracking import track_record
 
+    data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
     resume, record = start_run("align_mlm", data, args, AlignMLMTrainer)
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
         corpus = load_pretraining(data, args)
@@ -67,7 +60,7 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
         print(
             f"steps    {steps:,.0f} batches of {args.per_device_train_batch_size} rows; dry run: nothing was trained"
         )
-        return None
+        return
     with phase(record, "scoring"):
         _score(record, "before", trainer)
     with phase(record, "training"):
@@ -81,7 +74,6 @@ def pretrain(data: Any, args: Any) -> dict[str, Any] | None:
     if args.push_to_hub:
         # Only now are there a record and a card.
         trainer.push_to_hub()
-    return record
 
 
 def _score(record: dict[str, Any], when: str, trainer: Any) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.recipes.parts.common import ParallelText, option, run, settle_cpu
+from hf_xalign.tables import table
 
 
 @dataclass
@@ -64,16 +65,13 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def format_grid(grid: dict[str, Any]) -> str:
-    """Format the means and the AUC of every cell as a Markdown table."""
-    lines = [
-        "| stage | language | layer | measure | linked | random | AUC |",
-        "| --- | --- | ---: | --- | ---: | ---: | ---: |",
-    ]
+    """Format the means and the AUC of every cell as a table."""
+    rows = [("stage", "language", "layer", "measure", "linked", "random", "AUC")]
     for cell in grid["cells"]:
-        names = " | ".join(str(cell[name]) for name in ("stage", "language", "layer", "measure"))
-        means = " | ".join(f"{cell[kind]['mean']:.3f}" for kind in ("linked", "random"))
-        lines.append(f"| {names} | {means} | {cell['auc']:.4f} |")
-    return "\n".join(lines)
+        names = (str(cell[name]) for name in ("stage", "language", "layer", "measure"))
+        means = (f"{cell[kind]['mean']:.3f}" for kind in ("linked", "random"))
+        rows.append((*names, *means, f"{cell['auc']:.4f}"))
+    return table(rows, numbers=3)
 
 
 if __name__ == "__main__":

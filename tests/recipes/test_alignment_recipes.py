@@ -1,0 +1,231 @@
+"""The recipes of FAO, MAO and PPA from configuration to folder, on a tiny encoder; and what all recipes do alike."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from peft import PeftModel
+from support.numeric import assert_rounding
+from support.recipe import command, on_files, output_of, record_of, task_command
+from support.tiny import SENTENCES
+from transformers import AutoModel, AutoTokenizer
+
+import hf_xalign
+from hf_xalign.errors import InputError
+from hf_xalign.modeling import set_language
+from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
+from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.sentences import SentenceCorpus
+
+RECIPES = Path(fao.__file__).parent
+
+
+def test_fao(fao_run):
+    record = fao_run.record
+    for when in ("before", "after"):
+        scores = record["scores"][when]["de"]
+        assert 0 <= scores["retrieval_mean"] <= 1
+        assert {"retrieval_last", "retrieval_mean_all", "retrieval_mean_types", "pool", "pool_all"} <= set(scores)
+    assert record["scores"]["before"] != record["scores"]["after"]
+    assert record["drift"]["cosine"] < 1
+    assert record["links"]["de-en"]["links"] > 0
+    assert record["languages"] == {"pivot": "en", "others": ["de"]}
+    assert record["data"]["train"][0]["fingerprint"]
+    assert record["settings"]["learning_rate"] == 0.01
+    assert {"training", "scoring"} <= set(record["times"]["seconds"])
+    assert "before" in fao_run.printed and "after" in fao_run.printed and str(fao_run.folder) in fao_run.printed
+    assert "de" in ModelCard.load(fao_run.folder / "README.md").data.language
+    assert (fao_run.folder / "eval_links.jsonl").read_text().count("\n") == len(SENTENCES)
+    ids = AutoTokenizer.from_pretrained(fao_run.folder)("the cat", return_tensors="pt").input_ids
+    assert AutoModel.from_pretrained(fao_run.folder)(input_ids=ids).last_hidden_state.isfinite().all()
+
+
+def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
+    def run(steps, *options):
+        options = ("--save_steps", "1", "--max_steps", steps, "--report_to", "none", *options)
+        fao.main(command(files, "--subword_links", "true", *options, out=tmp_path))
+
+    run("2")
+    assert record_of(tmp_path)["links"]["de-en"]["links"] > fao_run.record["links"]["de-en"]["links"]
+    (tmp_path / "results.json").unlink()
+    run("3", "--resume_from_checkpoint", "true")
+    state = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
+    assert state["global_step"] == 3
+    assert record_of(tmp_path)["settings"]["max_steps"] == 3
+
+
+def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
+    """A run without a learning rate has the scores that it began with; it may take the place of another run."""
+    links = str(fao_run.folder / "eval_links.jsonl")
+    options = ["--aligner", "encoder", "--eval_links", links, "--learning_rate", "0", "--max_steps", "1"]
+    options += ["--report_to", "none"]
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(InputError, match="holds another run"):
+        fao.main(command(files, *options, out=tmp_path))
+    fao.main(command(files, *options, "--overwrite_output_dir", "true", out=tmp_path))
+    record = record_of(tmp_path)
+    assert fao_run.record["scores"]["before"] == record["scores"]["before"] == record["scores"]["after"]
+    assert record["links"]["de-en"]["links"] > 0
+
+
+@pytest.mark.slow
+def test_help_of_the_script_shows_our_fields_first(tmp_path):
+    recipe = [sys.executable, str(RECIPES / "fao.py"), "--help"]
+    text = subprocess.run(recipe, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert 0 < text.index("--train_data") < text.index("--preset") < text.index("--seed")
+    assert "hub_token" not in text
+
+
+def mao_on(files, folder, *options):
+    mao.main(command(files, *options, "--report_to", "none", out=folder))
+    return record_of(folder)
+
+
+def states(model, tokenizer, **kwargs):
+    with torch.no_grad():
+        return model(**tokenizer("the cat", return_tensors="pt"), **kwargs).last_hidden_state
+
+
+def test_mao(mao_run, fao_run, files):
+    folder, record = mao_run.folder, mao_run.record
+    comparison, times = record["comparison"], fao_run.record["times"]["seconds"]
+    assert comparison["method"] == "fao" and comparison["same_hardware"]
+    assert comparison["seconds"] == pytest.approx(times["preparing"] + times["training"], abs=0.01)  # as it is shown
+    before, after = (record["scores"][when]["de"] for when in ("before", "after"))
+    assert before != after
+    assert before["retrieval_words"] == before["retrieval_mean"]
+    # A linear map of a mean is the mean of the linear maps. Both scores are a share of the pool.
+    assert_rounding(after["retrieval_words"], after["retrieval_mean"], operations=2)
+    assert record["trainable"]["parameters"] == 16 * 16
+    assert record["adapter"] == {"peft_type": "XALIGN", "languages": None, "pivot": None}
+    assert not list(folder.glob("model*.safetensors"))
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), hf_xalign.load(folder)
+    found = states(model, tokenizer)
+    assert torch.equal(found, states(AutoModel.from_pretrained(folder).eval(), tokenizer))
+    untouched = states(AutoModel.from_pretrained(files / "base").eval(), tokenizer)
+    assert not torch.allclose(found, untouched)
+    with model.disable_adapter():
+        assert torch.equal(states(model, tokenizer), untouched)
+
+
+def test_a_map_for_each_language_and_a_resumed_mao_on(files, tmp_path):
+    mao_on(files, tmp_path, "--per_language", "all", "--save_steps", "2", "--max_steps", "4")
+    (tmp_path / "results.json").unlink()
+    options = ("--save_steps", "2", "--max_steps", "6", "--resume_from_checkpoint", "true")
+    record = mao_on(files, tmp_path, "--per_language", "all", *options)
+    state = json.loads((tmp_path / "checkpoint-6" / "trainer_state.json").read_text())
+    assert state["global_step"] == 6 and not (tmp_path / "checkpoint-6" / "model.safetensors").exists()
+    assert record["adapter"]["languages"] == ["de", "en"]
+    model, tokenizer = hf_xalign.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    with pytest.raises(InputError, match="set_language"):
+        states(model, tokenizer)
+    set_language(model, "de")
+    german = states(model, tokenizer)
+    assert torch.equal(german, states(model, tokenizer, language="de"))
+    assert not torch.allclose(german, states(model, tokenizer, language="en"))
+
+
+def test_a_random_start_is_scored_before_training(files, tmp_path):
+    module = ("--preset", "mbert_transformer", "--num_heads", "2", "--feedforward_size", "32")
+    scores = mao_on(files, tmp_path, *module, "--max_steps", "1")["scores"]
+    assert scores["untrained"]["de"] != scores["before"]["de"]
+
+
+def test_lora(files, tmp_path):
+    record = mao_on(
+        files, tmp_path, "--peft_type", "lora", "--peft_options", '{"r": 2}', "--batch_of", "pairs", "--max_steps", "1"
+    )
+    assert record["adapter"]["peft_type"] == "LORA"
+    assert "retrieval_words" not in record["scores"]["after"]["de"]
+    assert isinstance(hf_xalign.load(tmp_path), PeftModel)
+
+
+def test_ppa(ppa_run, files):
+    folder, record = ppa_run.folder, ppa_run.record
+    before, after = (record["scores"][when]["de"] for when in ("before", "after"))
+    assert before.keys() == after.keys() >= {"sentence_mean", "sentence_cls_to_pivot", "pool_sentences"}
+    assert before != after and record["links"] == {} and record["drift"]["cosine"] < 1
+    assert record["paper"]["id"] == "2021.naacl-main.20"
+    for text in ("text     de: 24 pairs", "sentence_mean", str(folder)):
+        assert text in ppa_run.printed
+    assert not (folder / "eval_links.jsonl").exists()
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
+    assert (files / "sentences" / "modules.json").is_file()
+    assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
+    assert SentenceCorpus(None, None, None, None, {}, {}, "cls").export(folder) == {}  # where no such folder is named
+    inputs = AutoTokenizer.from_pretrained(folder)("the cat", return_tensors="pt")
+    with torch.no_grad():
+        found, untouched = (AutoModel.from_pretrained(name)(**inputs)[0] for name in (folder, files / "base"))
+    assert not torch.allclose(found, untouched)
+
+
+def test_dry_run_trains_and_writes_nothing(files, tmp_path):
+    out = tmp_path / "out"
+    sentences = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16")
+    dry = {
+        "fao": (fao, command(files, "--reference", "cache", out=out), ("links", "minutes", "MB of word vectors")),
+        "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
+        "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
+        "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
+        "finetune": (
+            finetune,
+            task_command(files, "--seeds", "0", "1", out=out),
+            ("nothing was trained", "seeds    2: "),
+        ),
+    }
+    for name, (recipe, words, said) in dry.items():
+        report = [] if recipe is mapping else ["--report_to", "none"]
+        text = output_of(recipe.main, [*words, "--dry_run", "true", *report])
+        assert all(part in text for part in said), f"{name}: {text}"
+        assert not out.exists(), name
+
+
+def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
+    def full():
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+        finally:
+            raise ValueError("I/O operation on closed file")
+
+    with pytest.raises(SystemExit) as stop:
+        run(full)
+    assert stop.value.code == 1
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
+
+    def broken():
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        run(broken)
+
+
+# Far more than scores move by rounding; a third of the text gained 5 to 10 points.
+GAIN = 0.03
+CONFIGS = {"fao_embedded": fao, "mao_linear_embedded": mao}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", CONFIGS)
+def test_alignment_helps_the_embedded_encoder(config, tmp_path):
+    recipe = CONFIGS[config]
+    path = Path(recipe.__file__).parent / "configs" / f"{config}.yaml"
+    # A third of the text: a few minutes where the whole takes a quarter of an hour.
+    fewer = ["--max_train_pairs", "700", "--max_eval_pairs", "200", "--eval_strategy", "no"]
+    recipe.main(["--config", str(path), "--output_dir", str(tmp_path), *fewer])
+    record = record_of(tmp_path)
+    for language in ("de", "bn"):
+        before, after = (record["scores"][when][language]["retrieval_mean"] for when in ("before", "after"))
+        assert after - before >= GAIN, language
+    if recipe is mao:
+        assert record["trainable"]["share"] < 0.05
+    else:
+        assert AutoModel.from_pretrained(tmp_path).dtype == torch.float32

@@ -65,14 +65,12 @@ def test_maps():
     flat, lengths = side(seed=7), side(("unit",))
     flat.weight[1, 2] = 2 * flat.weight[1, 1]
     shapes = r"source vectors .* needs floats of shape \(n, 2, 4\), layers \(-2, -1\)"
-    wrong = (normal(5, 2, 3), normal(5, 3, 4), normal(5, 4), ones(5, 2, 4, dtype=torch.long))
     refused(
-        *((partial(one.project, vectors), shapes) for vectors in wrong),
-        (lambda: one.project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 5\)"),
+        (lambda: one.project(normal(5, 2, 3)), shapes),
+        (lambda: one.project(ones(5, 2, 4, dtype=torch.long)), shapes),
         (lambda: replace(one, target=None).project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 3\)"),
         (lambda: LanguageMap(side()), "2 matrices need as many layers"),
         (lambda: pair(side(), side(layers=1, seed=7)), "both sides need as many layers"),
-        (lambda: pair(side(), side(out=3, seed=7)), "both sides need as many layers"),
         (pair(side(out=3)).inverse, "from 4 to 3 dimensions has no inverse"),
         (pair(flat).inverse, "singular"),
         (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
@@ -86,56 +84,37 @@ def test_files(kind, tmp_path):
     good, name = {"maps": (maps, "hf_xalign.map"), "anchors": (some_anchors(), "hf_xalign.anchors")}[kind]
     good.save(tmp_path / "cut")
     (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-8])
-    (tmp_path / "text").write_text("de 0.1 0.2")
-    metadata = {"foreign": {"format": "pt"}, "other": None, "newer": {"format": name, "version": "2"}}
+    metadata = {"other": None, "newer": {"format": name, "version": "2"}}
     for file, about in metadata.items():
         save_file({"source.weight": normal(1, 4, 4)}, tmp_path / file, about)
     foreign = rf"not {kind} of this library. Use a file written by {type(good).__name__}\.save"
     refused(
-        *((partial(good.load, tmp_path / n), f"{tmp_path / n}: cannot read {kind}") for n in ("cut", "text")),
+        (lambda: good.load(tmp_path / "cut"), f"cut: cannot read {kind}"),
         (lambda: good.load(tmp_path / "none"), f"none: cannot read {kind}"),
-        (lambda: good.load(tmp_path), f"cannot read {kind}"),
-        *((partial(good.load, tmp_path / n), f"{n}: {foreign}") for n in ("foreign", "other")),
+        (lambda: good.load(tmp_path / "other"), f"other: {foreign}"),
         (lambda: good.load(tmp_path / "newer"), f"newer: {kind} in format version 2"),
     )
 
 
 def test_vectors_of_one_language_and_of_two():
-    check = partial(check_vectors, name="some", pairs=normal(9, 1, 4))
-    bad = [holding(v, holding(v, normal(5, 2, 4, dtype=d), 4), 3) for v, d in ((nan, None), (-inf, torch.bfloat16))]
+    paired = partial(check_vectors, pairs=normal(9, 1, 4), name="some")
     refused(
         (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
-        (lambda: matched(normal(5, 2, 4), normal(5, 4), (0, 1)), "2 layers for 5 target vectors of 1"),
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
-        ({"vectors": normal(4)}, "some: expected floats"),
-        ({"vectors": ones(5, 4).long()}, "some: .*got torch.int64"),
-        ({"vectors": normal(0, 4)}, "some: .*is empty"),
+        ({"vectors": ones(5, 4).long()}, "some: expected floats .*got torch.int64"),
         ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
-        ({"vectors": normal(5, 2, 4)}, "some: .*for matched vectors of 1 layers"),
-        *(
-            (partial(check_vectors, v, "some words"), r"some words: row 3 \(of 5\) holds NaN or inf.*model")
-            for v in bad
-        ),
-        call=check,
+        ({"vectors": holding(-inf, normal(5, 4), 3)}, r"some: row 3 \(of 5\) holds NaN or inf.*model"),
+        call=paired,
     )
 
 
 def test_closed_forms_and_vecmap():
     source, target, few = normal(40, 6), normal(40, 6, seed=1), torch.arange(40) % 5
-    broken, layered = holding(nan, source, 17), normal(40, 3, 6)
-    for solve in (procrustes, least_squares):
-        refused(
-            (lambda solve=solve: solve(broken, target), "source vectors: row 17"),
-            (lambda solve=solve: solve(source[1:], target), "each source vector needs one"),
-            (lambda solve=solve: solve(layered, layered), r"layers=\(-1,\): the vectors have 3 layers"),
-        )
+    broken = holding(nan, source, 17)
     refused(
-        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
+        *((partial(solve, broken, target), "source vectors: row 17") for solve in (procrustes, least_squares)),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
-        ({"target_candidates": ones(9, 2, 6)}, r"target candidates: shape \(9, 2, 6\) for matched .* of 1 layers"),
-        ({"source_candidates": torch.full((9, 6), nan)}, r"source candidates: row 0 \(of 9\)"),
-        (lambda: vecmap(source, broken), r"target vectors: row 17 \(of 40\)"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
         call=partial(vecmap, source, target),
@@ -151,11 +130,7 @@ def test_rcsls():
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
         ({"steps": ("unit", "centre")}, "end in 'unit'"),
-        ({"steps": ()}, "end in 'unit'"),
         ({"steps": ("whiten", "unit")}, "whiten"),
-        ({"source_candidates": ones(0, 8)}, r"source candidates: shape \(0, 8\) is empty"),
-        ({"target_candidates": ones(20, 9)}, r"target candidates: .*\(20, 9\).* 8 dimensions"),
-        ({"layers": (1, 2)}, r"layers=\(1, 2\): the vectors have 1 layers"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
     )
@@ -302,7 +277,6 @@ def test_mapped_encoders():
     onto = LanguageMap(SideMap(normal(1, 8, 16)), SideMap(normal(1, 8, 16, seed=1)))
     to_german, to_spanish = make_map(target_lang="de"), make_map(target_lang="es")
     refused(
-        ({"en": make_map(size=8)}, r"maps\['en'\] maps 8 dimensions to 8, but BertModel has 16"),
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: this encoder has layers 0 .* to 2"),
@@ -313,8 +287,6 @@ def test_mapped_encoders():
         ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] maps de to en.*inverse\(\)"),
         ({"en": to_german, "fr": to_spanish}, "target languages de and es"),
         ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en stays unmapped"),
-        (lambda: RotatedModel.from_maps(make_base(), {"en": to_german}, pivot="bn"), "target languages bn and de"),
-        (lambda: RotatedModel.from_maps(make_base(), make_maps(), pivot="en"), "pivot=en stays unmapped"),
         (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
         *((partial(RotatedModel.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
         call=lambda **maps: RotatedModel.from_maps(make_base(), maps),
@@ -323,43 +295,27 @@ def test_mapped_encoders():
 
 def test_languages_of_a_mapped_encoder():
     known = RotatedModel.from_maps(make_base(), {"en": make_map(source_lang="en", target_lang="de")})
-    forgotten = make_rotated()
-    set_language(forgotten, "to")
-    set_language(forgotten, None)
     refused(
         ({"language": "fr"}, "language='fr': this encoder has maps for en, de"),
-        ({"language": ["en", "de", "fr"]}, "language='fr'"),
         ({"language": ["en", "de"]}, "2 languages for 3 rows"),
         ({"language": torch.tensor([0, 1, 2])}, "number 2; the numbers are {'en': 1, 'de': 0}"),
-        ({"language": torch.tensor([0, 1, -1])}, "number -1"),
         ({"language": torch.tensor([[0, 1, 1]])}, r"shape \(1, 3\) for 3 rows"),
         (lambda: set_language(known, "fr"), "language='fr'"),
         (lambda: run(make_rotated(pivot=None), language=torch.tensor([1, 2, 0])), "number 0"),
         (lambda: run(make_rotated()), r"set_language\(model, 'en'\) or language=... \(en, to, de\)"),
-        (lambda: run(forgotten), "name the language of the text"),
         (lambda: set_language(make_base(), "en"), "no maps for single languages"),
         call=partial(run, known),
     )
 
 
 def test_align_matrix():
-    bases = [make_base() for _ in range(7)]
-    spoken = map_adapter(make_base(), {"en": make_map()}, pivot="de")
-    tables = (
+    base, (adapted, *_) = make_base(), encoders()
+    refused(
         ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but a head reads the last"),
-        ({"maps": {"en": make_map(layers=(5,))}}, r"maps\['en'\]: layers \[5\]"),
         ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, but BertModel has 16"),
-        ({"maps": LENGTHS}, "divides vectors by their length"),
         ({"maps": make_map(), "pivot": "de"}, "One map alone is for all text"),
         ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),
-        ({"maps": {}}, "no maps"),
+        (partial(map_adapter, adapted[0], make_map()), adapted[1]),
+        call=partial(map_adapter, base),
     )
-    refused(
-        *(
-            (partial(map_adapter, encoder, **given), says)
-            for encoder, (given, says) in zip(bases, tables, strict=True)
-        ),
-        *((partial(map_adapter, encoder, make_map()), says) for encoder, says in encoders()),
-        (lambda: set_language(spoken, "fr"), "language='fr'"),
-    )
-    assert not [name for encoder in bases for name in encoder.state_dict() if "xalign" in name]
+    assert not [name for name in base.state_dict() if "xalign" in name]

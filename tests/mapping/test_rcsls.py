@@ -152,16 +152,6 @@ def test_steps_go_down_the_gradient_and_a_rise_is_taken_back(caplog):
         # A step is a sum of n rows and of k neighbours, times the rate.
         assert_rounding(after, moved if kept else before, operations=2 * (40 + 3), scale=8 * rate)
         assert next_rate == (rate if kept else rate / 2) and (following < loss) == kept
-    for learning_rate in (1.0, 1e6, 1e30):
-        for spectral in (False, True):
-            found, history = recorded(caplog, x, y, k=3, epochs=8, learning_rate=learning_rate, spectral=spectral)
-            losses, rates = zip(*history)
-            assert all(after <= before for before, after in pairwise(losses))
-            # The rate is halved exactly where the loss stays.
-            for epoch in range(1, 9):
-                assert rates[epoch] == rates[epoch - 1] / (2 if losses[epoch] == losses[epoch - 1] else 1)
-            same_loss(losses[-1], loop_loss(found, *given), found, 40, 3)
-            taken_back.append(rates[-1] < learning_rate)
     assert any(taken_back) and not all(taken_back)
 
 

@@ -51,14 +51,10 @@ def test_loading_in_all_ways(tmp_path):
             if kind == "languages":
                 set_language(loaded, "de")
             assert torch.equal(states(loaded), states(model)), (kind, way)
-    for auto_class in (AutoPeftModelForFeatureExtraction, AutoModel):
-        model = auto_class.from_pretrained(tmp_path / "pfeiffer transformer" / "adapter", dtype=torch.bfloat16)
-        output = states(model)
-        assert output.dtype == torch.bfloat16 and output.isfinite().all()
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("name", ["second", "shared", "down"])  # the last two are also names of parts of modules
+@pytest.mark.parametrize("name", ["shared", "down"])  # names of parts of modules
 def test_two_adapters_on_one_encoder(tmp_path, name, float64):
     first = save_pair(tmp_path / "one", kind="pfeiffer transformer")
     second = save_pair(tmp_path / "two", kind="adapterhub linear")

@@ -13,8 +13,7 @@ from hf_xalign.errors import InputError
 def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return matched vectors as (pairs, layers, dim), on the device of `source`.
 
-    Raises:
-        InputError: the numbers of pairs or layers differ; or see [`check_vectors`].
+    The numbers of pairs or layers must not differ; [`check_vectors`] says what else is an InputError.
     """
     one, other = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
     if one.shape[:2] != other.shape[:2]:
@@ -30,9 +29,8 @@ def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tens
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
     """Return the vectors of one language as (words, layers, dim), on the device of matched vectors `pairs`, if given.
 
-    Raises:
-        InputError: wrong type or shape, no vectors, a row with NaN or infinity, or other layers or dimensions than
-            those of `pairs`.
+    InputErrors are a wrong type or shape, no vectors, a row with NaN or infinity, and layers or dimensions that `pairs`
+    do not have.
     """
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(

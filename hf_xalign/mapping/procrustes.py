@@ -18,16 +18,14 @@ def procrustes(
     """Learn the rotation that takes source vectors nearest to their targets: min ||X_s W^T - X_t||, W^T W = 1.
 
     W = U V^T with the singular value decomposition U S V^T = X_t^T X_s, in float64 (ROTATE's RotateAlign). With
-    `centre` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign).
+    `centre` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign). The map has the
+    dtype and device of `source`.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector. If its dimension differs, W has orthonormal rows or columns.
         centre: subtract the means before, and add the target's mean after.
         layers: layer numbers of the vectors.
-
-    Returns:
-        The map, with the dtype and device of `source`.
 
     Raises:
         InputError: see [`~hf_xalign.mapping.checks.matched`].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.mapping.vecmap import check_steps, side_of, take_steps
+from hf_xalign.mapping.vecmap import side_of, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
 from hf_xalign.search.csls import plain_float32
 from hf_xalign.search.neighbourhoods import Neighbourhoods
@@ -36,7 +36,7 @@ def rcsls(
     epochs: int = 10,
     learning_rate: float = 1.0,
     spectral: bool = False,
-    steps: Sequence[Step] = ("unit",),
+    steps: tuple[Step, ...] = ("unit",),
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
     """Learn the linear map that minimises relaxed CSLS, so that translations rank before other neighbours.
@@ -63,11 +63,9 @@ def rcsls(
             a minimum. Without it L, which is homogeneous in W, has none once it is negative; then W grows with every
             step, and only the number of epochs regularises it.
         steps: normalisation of the vectors, ending in `unit`. Use `("unit", "centre", "unit")` for spaces whose
-            vectors share a large mean. `centre` subtracts the candidates' mean.
+            vectors share a large mean: `centre` subtracts the candidates' mean, on both sides of the map. Without it
+            the map is linear and can go inside a model.
         layers: layer numbers of the vectors; each layer has its own map.
-
-    Returns:
-        The map. With `steps=("unit",)` it is linear and can go inside a model; otherwise both sides have steps.
 
     Raises:
         InputError: an option is out of range, there are fewer than k candidates, candidates have another size or hold
@@ -80,7 +78,14 @@ def rcsls(
         >>> round(torch.cosine_similarity(found.project(source), -source).min().item(), 2)
         1.0
     """
-    _check_options(k, epochs, learning_rate, steps)
+    steps = tuple(steps)
+    at_least_one(k=k)
+    if epochs < 0:
+        raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
+    if not _LOWEST_RATE <= learning_rate < float("inf"):
+        raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
+    if set(steps) - set(get_args(Step)) or steps[-1:] != ("unit",):
+        raise InputError(f"steps={steps}: CSLS compares unit vectors. Use 'unit' and 'centre', and end in 'unit'.")
     source, target = matched(source, target, layers)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
@@ -93,28 +98,18 @@ def rcsls(
     source_parts, target_parts = [], []
     with plain_float32(source.device):
         for n, layer in enumerate(layers):
-            x, near_x, source_means = _prepared(source[:, n], pools[0][:, n], tuple(steps), precision, k)
-            y, near_y, target_means = _prepared(target[:, n], pools[1][:, n], tuple(steps), precision, k)
+            x, near_x, source_means = _prepared(source[:, n], pools[0][:, n], steps, precision, k)
+            y, near_y, target_means = _prepared(target[:, n], pools[1][:, n], steps, precision, k)
             start = procrustes(x, y).source.weight[0]
             found = _descend(start, x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
             source_parts.append((found, *source_means))
             target_parts.append((torch.eye(y.shape[1]).to(y), *target_means))
-    source_side, target_side = (side_of(parts, tuple(steps), source) for parts in (source_parts, target_parts))
+    source_side, target_side = (side_of(parts, steps, source) for parts in (source_parts, target_parts))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "centre" not in steps:
         # Cosines ignore lengths and the map is linear. Without the division it can go inside a model.
         return LanguageMap(SideMap(source_side.weight), method=method, layers=layers)
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)
-
-
-def _check_options(k: int, epochs: int, learning_rate: float, steps: Sequence[Step]) -> None:
-    at_least_one(k=k)
-    if epochs < 0:
-        raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
-    if not _LOWEST_RATE <= learning_rate < float("inf"):
-        raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
-    if not check_steps(steps) or steps[-1] != "unit":
-        raise InputError(f"steps={tuple(steps)}: CSLS compares unit vectors. Use steps that end in 'unit'.")
 
 
 def _prepared(
@@ -140,23 +135,23 @@ def _descend(
     """Take subgradient steps from `weight` (out, in) and return the W of the lowest loss."""
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with tqdm(total=epochs, desc=f"RCSLS, layer {layer}", unit="epoch", disable=quiet, leave=False, delay=5) as bar:
-        for epoch in range(epochs + 1):
-            if epoch:
-                # Undoing a step keeps W, loss and gradient, so each epoch needs one search.
-                moved = weight - rate * gradient
-                after = float("inf")
-                if bool(moved.isfinite().all()):
-                    moved = _clipped(moved) if spectral else moved
-                    after, slope = _loss_and_gradient(moved, x, y, near_x, near_y)
-                if after <= loss:
-                    weight, loss, gradient = moved, after, slope
-                else:
-                    rate /= 2
-                bar.update()
-            logger.info("RCSLS, layer %d, epoch %d: loss %.6f, learning rate %g", layer, epoch, loss, rate)
-            if rate < _LOWEST_RATE:
-                break
+    for epoch in tqdm(
+        range(epochs + 1), desc=f"RCSLS, layer {layer}", unit="epoch", disable=quiet, leave=False, delay=5
+    ):
+        if epoch:
+            # Undoing a step keeps W, loss and gradient, so each epoch needs one search.
+            moved = weight - rate * gradient
+            after = float("inf")
+            if bool(moved.isfinite().all()):
+                moved = _clipped(moved) if spectral else moved
+                after, slope = _loss_and_gradient(moved, x, y, near_x, near_y)
+            if after <= loss:
+                weight, loss, gradient = moved, after, slope
+            else:
+                rate /= 2
+        logger.info("RCSLS, layer %d, epoch %d: loss %.6f, learning rate %g", layer, epoch, loss, rate)
+        if rate < _LOWEST_RATE:
+            break
     return weight
 
 

@@ -40,9 +40,6 @@ def refine(
         iterations: number of rotations to learn.
         cutoff: number of words of each language in the search.
 
-    Returns:
-        The best map.
-
     Raises:
         InputError: the map has several layers or stretches the target's space (VecMap with whitening); vectors do not
             fit the map or hold NaN; or an option is out of range.

@@ -55,9 +55,6 @@ def self_learning(
     cosine without dropout, over the words of both languages. (The paper sets a dropped similarity to 0. CSLS
     can be negative, so here dropped entries leave the search.)
 
-    For 5,000 words of 384 dimensions a turn takes one to three seconds on one processor core; about three hundred
-    turns are usual. Lower `cutoff` or `patience` for a faster run. Use a GPU for 20,000 words.
-
     Args:
         source: float (words, dim), source vectors of one layer, most frequent word first.
         target: the same of the target language.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,7 +74,7 @@ def linked_vectors(
         )
     lang: dict[str, str | None] = {}
     for side in SIDES:
-        codes = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]
+        codes: list[Any] = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]
         if len(codes) > 1:
             raise InputError(f"{side}_lang is {', '.join(codes)}: a map has one language pair. Select one.")
         lang[side] = codes[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import get_args
 
 import torch
 from torch import Tensor
@@ -93,14 +92,6 @@ def vecmap(
     if whiten:
         return LanguageMap(source_side, target_side, "vecmap, re-weighted by S^0.5, de-whitened", layers)
     return LanguageMap(source_side, target_side, "vecmap, rotation", layers)
-
-
-def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps as a tuple; raise InputError for an unknown step."""
-    for step in steps:
-        if step not in get_args(Step):
-            raise InputError(f"steps={tuple(steps)}: {step!r} is not known. Use 'unit' and 'centre'.")
-    return tuple(steps)
 
 
 def take_steps(

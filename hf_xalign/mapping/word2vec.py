@@ -61,14 +61,12 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
     """Read word vectors, with or without (GloVe) a first line `N D`.
 
-    Words are NFC-normalised. The first row of a repeated word is used, and the number of ignored rows is logged.
+    Words are NFC-normalised. The first row of a repeated word is used, and the number of ignored rows is logged. The
+    anchors have one layer, -1, and counts of 0.
 
     Args:
         path: UTF-8 file with single spaces between fields; `.gz` is decompressed.
         lang: language code of the words.
-
-    Returns:
-        Anchors of one layer, -1, with counts of 0.
 
     Raises:
         InputError: the file cannot be read; a row has a wrong number of fields or a field that is not a finite number;

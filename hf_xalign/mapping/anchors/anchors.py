@@ -201,9 +201,6 @@ def make_anchors(
             dictionaries need. The encoder always reads the text as written.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
 
-    Returns:
-        The anchors, with the numbers of sentences in `cover`.
-
     Raises:
         InputError: the text has no words, or none of the given words; or a row is not a string. Also for an unknown
             layer, a slow tokenizer or one that does not know the text, no map for `lang`, or a full disk.
@@ -370,24 +367,18 @@ def find_occurrences(
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
     tokens, sizes, owners, words, spans = [], [], [], [], []
-    with tqdm(
-        total=len(sentences),
-        desc=f"Encoding sentences ({counted.lang})",
-        unit="sentence",
-        disable=int(os.environ.get("RANK", "0")) != 0,
-    ) as bar:
-        for start in range(0, len(sentences), _BLOCK):
-            block = sentences[start : start + _BLOCK]
-            ids, parts = word_spans(model, tokenizer, counted.split(block), max_length=max_length, specials=False)
-            tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
-            sizes.append(np.array([len(row) for row in ids]))
-            begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
-            rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
-            here = (rows >= 0) & (span[:, 1] > 0)
-            owners.append(np.repeat(np.arange(start, start + len(block)), counts)[here])
-            words.append(rows[here])
-            spans.append(span[here])
-            bar.update(len(block))
+    hidden = int(os.environ.get("RANK", "0")) != 0
+    for start in tqdm(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})", disable=hidden):
+        block = sentences[start : start + _BLOCK]
+        ids, parts = word_spans(model, tokenizer, counted.split(block), max_length=max_length, specials=False)
+        tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
+        sizes.append(np.array([len(row) for row in ids]))
+        begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
+        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
+        here = (rows >= 0) & (span[:, 1] > 0)
+        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[here])
+        words.append(rows[here])
+        spans.append(span[here])
     # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
     token, lengths, owner, word = (np.concatenate(parts) for parts in (tokens, sizes, owners, words))
     pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
@@ -428,9 +419,6 @@ def sum_vectors(
     A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`. With
     `progress`, a file of the partial sums written every few minutes and removed by the caller, an interrupted run
     resumes; on a CPU with the same batches, to the same bits.
-
-    Raises:
-        InputError: the disk is full, or the progress file cannot be read.
     """
     device = next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)

@@ -100,9 +100,6 @@ def count_words(
     """Split texts in any Unicode normal form into words and number them. Repeated sentences are left out.
 
     `find_cut` finds words cut off by a length limit; by default no word is.
-
-    Raises:
-        InputError: a row is not a string, or the text has no words.
     """
     types: dict[str, int] = {}
 
@@ -112,32 +109,26 @@ def count_words(
 
     seen: set[bytes] = set()
     rows, words, lengths = array("q"), array("i"), array("q")
-    with tqdm(
-        total=len(texts),
-        desc=f"Counting words ({lang})",
-        unit="sentence",
-        disable=int(os.environ.get("RANK", "0")) != 0,
-    ) as bar:
-        for start in range(0, len(texts), _BLOCK):
-            block = texts[start : start + _BLOCK]
-            split = []
-            for row, text in enumerate(block, start=start):
-                if not isinstance(text, str):
-                    raise InputError(f"text in {lang}, row {row}: {text!r} is not a string. Pass strings.")
-                text = unicodedata.normalize("NFC", text)
-                key = hashlib.blake2b(text.encode(), digest_size=16).digest()
-                if key not in seen:
-                    seen.add(key)
-                    rows.append(row)
-                    split.append(split_words(text, lang))
-            cut = find_cut(split) if find_cut else {}
-            for k, sentence in enumerate(split):
-                found = [number(word) for word in sentence]
-                if k in cut:
-                    found = np.where(cut[k], -1, found).tolist()
-                words.extend(found)
-                lengths.append(len(found))
-            bar.update(len(block))
+    hidden = int(os.environ.get("RANK", "0")) != 0
+    for start in tqdm(range(0, len(texts), _BLOCK), desc=f"Counting words ({lang})", disable=hidden):
+        block = texts[start : start + _BLOCK]
+        split = []
+        for row, text in enumerate(block, start=start):
+            if not isinstance(text, str):
+                raise InputError(f"text in {lang}, row {row}: {text!r} is not a string. Pass strings.")
+            text = unicodedata.normalize("NFC", text)
+            key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            if key not in seen:
+                seen.add(key)
+                rows.append(row)
+                split.append(split_words(text, lang))
+        cut = find_cut(split) if find_cut else {}
+        for k, sentence in enumerate(split):
+            found = [number(word) for word in sentence]
+            if k in cut:
+                found = np.where(cut[k], -1, found).tolist()
+            words.extend(found)
+            lengths.append(len(found))
     if not words:
         raise InputError(f"text in {lang}: no words in its {len(texts)} rows. Pass one sentence per row.")
     return CountedText(

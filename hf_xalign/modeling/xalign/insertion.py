@@ -97,9 +97,6 @@ def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
     """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns.
 
     The module's weights are read from the folder again, and every one of them must be there.
-
-    Raises:
-        InputError: the folder's adapter does not fit its model.
     """
     config, weights = _read_files(str(folder), None)
     _fill(model, config, weights)

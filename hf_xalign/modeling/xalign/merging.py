@@ -50,7 +50,10 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
         'BertModel'
     """
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
-        return _merge_by_peft(model)
+        try:
+            return model.merge_and_unload(safe_merge=True)
+        except (AttributeError, NotImplementedError) as error:
+            raise InputError(f"PEFT cannot merge {model.peft_type} adapters: keep the adapter ({error})") from error
     task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     top, weight, bias = _linear_map(task, language)
     _fold(task, top, weight, bias, language)
@@ -59,15 +62,6 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     remove_top(task)
     detach(task)
     return task
-
-
-def _merge_by_peft(model: PeftModel) -> PreTrainedModel:
-    try:
-        return model.merge_and_unload(safe_merge=True)
-    except (AttributeError, NotImplementedError) as error:
-        raise InputError(
-            f"PEFT cannot merge adapters of kind {model.peft_type}: keep the adapter ({error})"
-        ) from error
 
 
 def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer, torch.Tensor, torch.Tensor]:

@@ -27,11 +27,7 @@ _STACKS = ("encoder", "transformer", "final_norm")
 
 
 class XAlignModel(BaseTuner):
-    """PEFT's tuner: finds the places in the encoder and puts the modules there.
-
-    Raises:
-        InputError: the config is of another hidden size, or the encoder's layout is not known.
-    """
+    """PEFT's tuner: finds the places in the encoder and puts the modules there."""
 
     prefix = _PREFIX
     tuner_layer_cls = XAlignLayer
@@ -116,10 +112,7 @@ class XAlignModel(BaseTuner):
         target.update_layer(adapter_name, peft_config)
 
     def delete_adapter(self, adapter_name: str) -> None:
-        """Delete an adapter.
-
-        PEFT lets each layer choose what is active next; where adapters sit in different places, they would disagree.
-        """
+        """Delete an adapter; PEFT lets each layer choose what is active next, and they could disagree."""
         was_active = adapter_name in self.active_adapters
         others = [name for name in self.active_adapters if name != adapter_name]
         super().delete_adapter(adapter_name)
@@ -156,8 +149,7 @@ class XAlignModel(BaseTuner):
     ) -> dict[str, torch.Tensor]:
         """Find the place of every saved tensor, in an encoder and in a task model around one alike.
 
-        Raises:
-            InputError: tensors are missing or have no place; PEFT would leave those at their start and only warn.
+        Tensors that are missing or have no place are an error; PEFT would leave them at their start and only warn.
         """
 
         def plain(key: str) -> str:

@@ -29,8 +29,8 @@ def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tens
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
     """Return the vectors of one language as (words, layers, dim), on the device of matched vectors `pairs`, if given.
 
-    InputErrors are a wrong type or shape, no vectors, a row with NaN or infinity, and layers or dimensions that `pairs`
-    do not have.
+    InputErrors are a wrong type or shape, no vectors, a row with NaN or infinity, and layers or dimensions that
+    `pairs` do not have.
     """
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(

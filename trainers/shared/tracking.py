@@ -48,16 +48,12 @@ class WandbTracker(WandbCallback):
     If word retrieval scores the run, the first and the last step log the distances between linked and between random
     words of the evaluation set as `distances/<language>_<measure>_<linked or random>`.
 
-    Attributes:
-        distances: the distances by step, as [`linked_distances`] returns them.
-
     Args:
         trainer: trainer that reports.
     """
 
     def __init__(self, trainer: AlignmentTrainer):
         super().__init__()
-        self.distances: dict[int, dict[str, dict[int, dict[str, Distances]]]] = {}
         self._trainer = trainer
 
     def on_train_begin(
@@ -99,7 +95,6 @@ class WandbTracker(WandbCallback):
         found = linked_distances(self._trainer) if state.is_world_process_zero else None
         if found is None:
             return
-        self.distances[state.global_step] = found
         logs: dict[str, Any] = {"train/global_step": state.global_step}
         for language, layers in found.items():
             for measure, distances in layers[-1].items():

@@ -18,7 +18,6 @@ the others read.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -32,11 +31,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from datasets import disable_progress_bars
+from kept import open_runs, write_runs
 from transformers import set_seed
 
-from hf_xalign import environment, record
 from hf_xalign.config import parse
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
@@ -137,30 +135,6 @@ def score(corpus: WordCorpus, *, word_view: bool) -> Scores:
 
 
 # ---- The file of runs ----
-
-
-def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
-    """Load the results file, or start a new one.
-
-    Args:
-        path: the JSON file.
-        setup: all that must be the same for runs to compare.
-
-    Raises:
-        InputError: it is of another setup.
-    """
-    setup = record.to_plain(setup)
-    if not path.exists():
-        return {"setup": setup, "hardware": environment.hardware(), "versions": environment.versions(), "runs": []}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if differing := [name for name in setup if found["setup"].get(name) != setup[name]]:
-        raise InputError(f"{path}: holds runs of another setup ({', '.join(differing)}); give another --output")
-    return found
-
-
-def write_runs(path: Path, found: dict[str, Any]) -> None:
-    """Write the file, whole or not at all."""
-    record.write_text(path, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
 
 
 def missing(found: dict[str, Any], wanted: list[Key]) -> list[Key]:

@@ -42,9 +42,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from datasets import Dataset, disable_progress_bars
+from kept import open_runs, write_runs
 from transformers import AutoModel, PreTrainedModel, set_seed
 
-from hf_xalign import environment, record
 from hf_xalign.config import non_default_fields, parse
 from hf_xalign.data import concatenate, load_parallel
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
@@ -157,21 +157,6 @@ def train(
 # ---- The file of runs ----
 
 
-def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
-    """Load the results file, or start a new one.
-
-    Raises:
-        InputError: it is of another setup.
-    """
-    setup = record.to_plain(setup)
-    if not path.exists():
-        return {"setup": setup, "hardware": environment.hardware(), "versions": environment.versions(), "runs": []}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if differing := [name for name in setup if found["setup"].get(name) != setup[name]]:
-        raise InputError(f"{path}: holds runs of another setup ({', '.join(differing)}); give another --output")
-    return found
-
-
 def settle_steps(found: dict[str, Any], max_steps: int | None, path: Path) -> int | None:
     """The number of steps of a run, as asked for or as the file has it; None where it is to be measured.
 
@@ -182,11 +167,6 @@ def settle_steps(found: dict[str, Any], max_steps: int | None, path: Path) -> in
     if kept is not None and max_steps is not None and kept != max_steps:
         raise InputError(f"{path}: holds runs of {kept} steps, not of {max_steps}; give another --output")
     return max_steps if kept is None else kept
-
-
-def write_runs(path: Path, found: dict[str, Any]) -> None:
-    """Write the file, whole or not at all."""
-    record.write_text(path, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
 
 
 def missing(found: dict[str, Any], wanted: list[Key]) -> list[Key]:

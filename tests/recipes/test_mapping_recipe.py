@@ -77,17 +77,10 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
     assert used == ({} if supervision == "parallel" else {"de": used["de"]})
     card = ModelCard.load(tmp_path / "README.md").text
     assert record["paper"]["title"] in card and "95% intervals" in card and "lexicon induction" in card
-    # Where lengths are divided by, no adapter can be the map; the card shows how maps are used, and its code runs.
+    # Where lengths are divided by, no adapter can be the map.
     alone = method != "procrustes"
     assert ("adapter  none: " in printed) == alone
     assert (record["adapter"] is None) == alone == (not list(tmp_path.glob("adapter*")))
-    if alone:
-        code = card.split("```python\n")[1].split("```")[0]
-        code = code.replace('"path/to/this/folder"', repr(str(tmp_path)))
-        code = code.replace('"path/to/the/base/model"', repr(str(files / "base")))
-        found: dict = {}
-        exec(compile(code, "card", "exec"), found)
-        assert found["vectors"].shape == found["words"].vectors.shape
 
 
 def test_several_layers_from_the_pivot(files, tmp_path):

@@ -111,11 +111,9 @@ PAIR = '{"source": "a", "target": "b"}\n'
 CODES = '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n'
 FILES = {
     r"p\.tsv, row 2: empty source side.*on_empty='drop'": ("p.tsv", "a\tb\n \tc\n"),
-    r"p\.tsv, row 2: empty line": ("p.tsv", "a\tb\n\nc\td\n"),
     r"p\.jsonl, row 1: empty target side": ("p.jsonl", '{"source": "a", "target": null}\n'),
     r"p\.tsv: no sentence pairs": ("p.tsv", ""),
     r"p\.tsv, row 2: 3 tab-separated columns, expected 2": ("p.tsv", "a\tb\na\tb\tc\n"),
-    r"p\.tsv, row 2: 2 tab-separated columns, expected 3": ("p.tsv", "de\ten\tid\na\tb\n"),
     r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
     r"p\.jsonl, row 2: JSON that Python cannot hold \(Exc": ("p.jsonl", PAIR + '{"n": ' + "1" * 5000),
     r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
@@ -129,7 +127,6 @@ FILES = {
     r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx(("de", "a"), ("en", "b"))[:-20]),
     r"m\.tmx: declares XML entities": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
     r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
-    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx(("de", "<hi>" * 3000 + "</hi>" * 3000))),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
     r"p\.docx: cannot tell its format.*\.tsv, \.jsonl, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
@@ -157,15 +154,12 @@ def test_parallel_files(tmp_path):
     (tmp_path / "others").mkdir()
     table = {
         r"t\.de has 2 lines but .*t\.en has 4: row 3": aligned("a\nb\n", b"a\nb\nc\nd\n"),
-        r"t\.de has 4 lines but .*t\.en has 2: row 3": aligned("a\nb\nc\nd\n", b"a\nb\n"),
         r"t\.en, row 2: empty target side": aligned("a\nb\n", b"a\n\n"),
-        r"t\.en, line 2: not UTF-8 at byte 2 ": aligned("a\nb\n", b"a\n\xff\n"),
         r"p\.parquet: no columns 'de' and 'en'.*'id', 'deutsch', 'englisch'": columns,
         r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
         r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),
         r"corpsu\.jsonl: no such file; did you mean .*corpus\.jsonl\?": in_file("corpus.jsonl", "{}", misspelt),
-        "nor a folder": lambda folder: german(folder / "nowhere" / "corpus.jsonl"),
         "is a folder": german,
     }
     refused(table, tmp_path / "others")
@@ -187,7 +181,6 @@ def test_parallel_sources(monkeypatch):
         r"\A[^\n]*Hub cannot be reached[^\n]*embedded:de\Z": lambda: german("owner/name:de-en"),
         "dataset 2 of 2 has the columns": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
         "dataset 1 of 1 has no column target_lang": lambda: concatenate([lacking]),
-        "no datasets": lambda: concatenate([]),
     }
     refused(table)
     for message, found in {
@@ -219,17 +212,12 @@ def test_dictionaries_treebanks_and_text(tmp_path):
     columns = [partial(load_monolingual, text_column=column) for column in ("text", "n")]
     table = {
         r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"good\tgut\n{line}\n", load_dictionary) for line in words],
-        r"none\.txt": lambda folder: load_dictionary(folder / "none.txt"),
-        r"en-xx\.txt.*UTF-8": in_file("en-xx.txt", "oil\tÖl\n".encode("latin1"), load_dictionary),
         "no entries": in_file("en-xx.txt", "\n\n", load_dictionary),
         "line 5: 9 tab-separated columns": conllu("\troot\t_\t_\n", "\troot\t_\n"),
         "line 3: word 1 has the head 9, in a sentence of 3": conllu("\t_\t3\tcase", "\t_\t9\tcase"),
-        "line 3: word 1 has the head '_'": conllu("\t_\t3\tcase", "\t_\t_\tcase"),
         "line 3: the heads of word 1 lead back": conllu("\t_\t0\troot", "\t_\t1\troot"),
         "line 3: the words of the sentence are not numbered": [conllu("2\tle", "4\tle"), conllu("\n\n", "\n")],
         "no sentences": in_file("a.conllu", "# nothing\n", load_treebank),
-        r"none: cannot be read": lambda folder: load_treebank(folder / "none"),
-        "not UTF-8": in_file("a.conllu", b"\xe9", load_treebank),
         "2 words, but 1 upos": lambda folder: Tree(["a", "b"], ["X"], [0, 1], ["root", "x"]).check(),
         "format 'word_order' of version 1": lambda folder: WordOrder.from_json({"format": "else"}),
         "counts for the heads NOUN, VERB": lambda folder: WordOrder.from_json(ORDER.to_json() | {"counts": {}}),
@@ -242,11 +230,8 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         r"cannot be read as \.jsonl, .*\(its first row is null\)": in_file(
             "a.jsonl.gz", "\n null\n", load_monolingual
         ),
-        r"a\.jsonl\.gz: cannot be read": in_file("a.jsonl.gz", "", load_monolingual),
         r"b\.txt: cannot be read as \.txt, in UTF-8": in_file("b.txt", b"gr\xf6\xdfer", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
-        r"a\.jsonl: no column 'text' with text": in_file("a.jsonl", '{"text": {"de": "a"}}\n', load_monolingual),
-        "is a folder; name a file in it": load_monolingual,
         r"a\.jsonl: no column .* the columns there are satz, n\. Name one": [
             in_file("a.jsonl", '{"satz": "a", "n": 1}\n', read) for read in columns
         ],
@@ -264,24 +249,18 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     mixed = datasets.concatenate_datasets([data, bitext(("a", "b"), lang="bn")])
     table = {
         r"given.links.*row 2: '1:1'": pharaoh("0-0\n0-0 1:1\n"),
-        r"given.links.*row 2: '0-11": pharaoh("0-0\n0-" + "1" * 5000),
         r"given.links.*row 2: link 1-2 is out of range.*2 words.*2": pharaoh("0-0\n1-2\n"),
         r"given.links.*1 lines for 2 sentence pairs": pharaoh("0-0\n"),
-        r"given.links, line 2: not UTF-8": pharaoh(b"0-0\n\xff\n"),
         "bn": in_file("de", "", lambda path: align_words(mixed, "pharaoh", files={"de": path})),
     }
     options = {
         "fast_align.*encoder": {"aligner": "giza"},
-        "pharaoh:PATH": {"aligner": "pharaoh"},
         "^none.txt: cannot be read": {"aligner": "pharaoh:none.txt"},
-        "none.txt": {"aligner": "dictionary:none.txt"},
         "reads no files": {"aligner": "fast_align:x"},
         "model= and tokenizer=": {"aligner": "encoder"},
         "grow-diag": {"symmetrization": "och"},
         "extra_data": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
         "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
-        "extra_data has no column target": {"extra_data": data.remove_columns("target")},
-        "no rows": {"dataset": data.select([])},
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
@@ -314,9 +293,7 @@ def test_encoding(tokenizer):
         "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),
         r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
         "let no pair pass": [partial(encode, few, **own) for own in limits],
-        "no column source_lang": lambda: encode(letters((9, 9)).remove_columns("source_lang")),
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
-        "the dataset has no rows": lambda: encode(letters((9, 9)).select([])),
         "the source column: the tokenizer": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
     refused(table)
@@ -335,21 +312,15 @@ def test_pretraining(tokenizer):
     roberta = RobertaConfig(max_position_embeddings=64, pad_token_id=1)
     table = {
         "the corpus of de has no text in its 2 rows": encode({"en": text, "de": blank}),
-        "the corpus of de has no rows": encode({"en": text, "de": text.select([])}),
         "at least one corpus": encode({}),
         "no column words or text": encode({"en": text.rename_column("text", "line")}),
-        "no column source_lang": encode({"en": text}, pairs=letters((3, 3)).remove_columns("source_lang")),
         "the corpus of en, row 1: the column text is empty": encode({"en": Dataset.from_dict({"text": ["a", None]})}),
         "none of the 2 sentence pairs fits: each side may have 1 to 8": encode({"en": text}, pairs=unfit),
-        "the dataset of sentence pairs has no rows": encode({"en": text}, pairs=letters((9, 3)).select([])),
         "pair_share=0": encode({"en": text}, pairs=letters((3, 3)), pair_share=0),
         "the corpus of ru: the tokenizer": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),
         r"block_size=65.*\(bert\) takes 64": size(65, CONFIG),
         r"\(roberta\) takes 62": size(64, roberta),
         "at least 5 are needed": size(4, CONFIG),
-        "pair template": size(20, CONFIG, without_separator()),
-        "no mask token": encode({"en": text}, without("mask")),
-        "no padding token": encode({"en": text}, without("pad")),
     }
     refused(table)
     check_block_size(62, tokenizer, roberta, pairs=True)
@@ -373,7 +344,6 @@ def test_masks_and_samplers(tokenizer):
         ],
         no_padding: lambda: mlm(without("pad")),
         r"dict_probability=1\.5": partial(mlm, tokenizer, dict_probability=1.5),
-        "pair template": lambda: ppa(without_separator()),
         "share": lambda: PairedSampler(task, stream(3), share=-1),
         "at least one pair": lambda: PairedSampler(task, stream(0), share=1),
         "empty": lambda: PairedStreams(Dataset.from_dict({"a": [1]}), Dataset.from_dict({"a": []})),
@@ -460,9 +430,7 @@ def test_code_switching():
         "English set has no column hypothesis": (nli("de"), nli("en").remove_columns("hypothesis"), nli_columns),
         "row 3: label is 0, and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
         "row 2: the premise is missing": (change(nli("de"), 2, premise=None), nli("en"), nli_columns),
-        "row 2: the English hypothesis is missing": (nli("de"), change(nli("en"), 2, hypothesis=None), nli_columns),
         "each once": (nli("de"), nli("en"), {"first": "premise", "second": "premise"}),
-        "at least one": (nli("de"), nli("en"), {"first": "premise", "second": ()}),
         "column label is not text": (nli("de"), nli("en"), {"first": "label", "second": "premise"}),
         "already has a column group": (nli("de").rename_column("number", "group"), nli("en"), nli_columns),
         "answers has offsets into one of the texts": (qa("de"), qa("en"), {"first": "question", "second": "context"}),
@@ -492,11 +460,9 @@ def test_derived_languages(tmp_path):
         "each once": {"operations": ("inversion", "inversion")},
         "syntax comes first": {"operations": ("inversion", "syntax"), "word_order": ORDER},
         "transliteration comes last": {"operations": ("transliteration", "inversion"), "alphabet": alphabet},
-        "alphabet=.* goes with transliteration": {"operations": ("transliteration",)},
         "give both or none": {"operations": ("inversion",), "alphabet": alphabet},
         "word_order=.* goes with syntax": {"operations": ("syntax",)},
         "shared=0.5": {"shared": 0.5},
-        "shared=-1": {"shared": -1},
         "no language code": {"base": "English"},
         "on_unknown='drop'": {"on_unknown": "drop"},
     }

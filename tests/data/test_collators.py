@@ -11,17 +11,13 @@ from datasets import Dataset
 from support.batches import assert_batch
 from support.tiny import make_links
 
-from hf_xalign.data.batches.padding import pad_rows
 from hf_xalign.data.batches.pairs import (
     SIDES,
     CachedLinkCollator,
     CachedVectors,
     PairCollator,
     WordCollator,
-    all_words,
     link_rows,
-    pair_links,
-    spans_with_specials,
 )
 from hf_xalign.data.batches.streams import PairedCollator, PairedRow
 from hf_xalign.data.encoding import encode_pairs
@@ -77,23 +73,11 @@ def test_pair_batch_by_hand():
     bare |= {"token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7], "token_counts": [1, 2, 1, 1, 1, 1, 2, 1]}
     expected = {**bare, "kept_ids": IDS[2:], "kept_mask": MASK[2:], "kept_index": [1, 2, 7, 8, 9, 10]}
     expected |= {"kept_word": [0, 1, 2, 3, 3, 4], "kept_counts": [1, 1, 1, 2, 1]}
-    assert_batch(PairCollator(9)(ROWS), expected)
-    assert_batch(PairCollator(9, needs_reference=False)(ROWS), bare)
-
-
-def test_pair_batch_of_special_tokens_with_a_regularized_source():
-    options = {"linked_tokens": "all", "regularized_side": "source", "regularized_words": "linked"}
-    batch = PairCollator(9, pooling="first", **options)(NUMBERED)
-    links = [[0, 8], [1, 7], [2, 9], [3, 10], [4, 11], [5, 12], [6, 13]]
-    expected = {"input_ids": IDS, "attention_mask": MASK, "links": links, "link_pairs": [4, 4, 4, 4, 2, 2, 2]}
-    expected |= {"kept_words": list(range(7)), "kept_links": list(range(7))}
-    expected |= {"token_index": [1, 2, 0, 4, 7, 6, 8, 13, 14, 12, 15, 22, 18, 23]}
-    expected |= {"kept_ids": [row[:5] for row in IDS[:2]], "kept_mask": [row[:5] for row in MASK[:2]]}
-    expected |= {"kept_index": [1, 2, 0, 4, 6, 5, 7]}
+    batch = PairCollator(9)(ROWS)
     assert_batch(batch, expected)
-    assert batch["kept_ids"].is_contiguous() and batch["kept_mask"].is_contiguous()
     batch["kept_ids"].fill_(7)  # a copy: the trained encoder's input must not change with it
-    assert batch["input_ids"].tolist() == IDS
+    assert batch["input_ids"].tolist() == IDS and batch["kept_mask"].is_contiguous()
+    assert_batch(PairCollator(9, needs_reference=False)(ROWS), bare)
 
 
 def test_reference_vectors_are_read_for_the_kept_words(features):
@@ -102,23 +86,6 @@ def test_reference_vectors_are_read_for_the_kept_words(features):
         assert batch["reference"].dtype == torch.float32
         assert batch["reference"].tolist() == [[vector] for vector in vectors(*rows)]
         assert not {"kept_ids", "kept_mask", "kept_index", "kept_word", "kept_counts"} & set(batch)
-
-
-def test_words_of_a_row():
-    found = {name: (pair_links(ROWS[0], name), all_words(ROWS[0], "source", name)) for name in SPECIAL}
-    assert all(array.dtype == np.int64 for pair in found.values() for array in pair)
-    words, cls, sep = [[0, 1], [1, 0]], [[3, 2]], [[4, 3]]
-    links = {"words": words, "cls": cls, "cls_sep": cls + sep, "all": words + cls + sep}
-    numbers = {"words": [0, 1], "cls": [0, 1, 3], "cls_sep": [0, 1, 3, 4], "all": [0, 1, 3, 4]}
-    expected = {name: [links[name], numbers[name]] for name in SPECIAL}
-    assert {name: [array.tolist() for array in pair] for name, pair in found.items()} == expected
-    assert spans_with_specials(ROWS[1], "target").tolist() == [[1, 2], [2, 4], [0, 0], [4, 5], [0, 1], [5, 6]]
-    empty = {"links": [], "source_starts": [], "source_ends": [], "target_starts": [], "source_ids": [2, 3]}
-    assert pair_links(empty, "words").shape == (0, 2) and pair_links(empty, "cls").tolist() == [[0, 0]]
-    assert spans_with_specials(empty, "source").tolist() == [[0, 1], [1, 2]]
-    padded, inside = pad_rows([[1, 2, 3], np.array([], dtype=np.int32), [4]], -7)
-    assert padded.dtype == np.int64 and padded.tolist() == [[1, 2, 3], [-7] * 3, [4, -7, -7]]
-    assert inside.dtype == bool and inside.tolist() == [[True] * 3, [False] * 3, [True, False, False]]
 
 
 # ---- Every combination of options ----
@@ -225,26 +192,6 @@ def test_word_batch_of_tokens_by_hand():
     assert_batch(WordCollator(9)(ROWS), expected)
     numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}
     assert_batch(WordCollator(9, languages=NUMBERS, pivot="en")(NUMBERED), numbered)
-    special = WordCollator(9, "cls_sep")(ROWS[:1])
-    assert special["word_spans"][0].tolist() == [[1, 2], [2, 4], [0, 0], [0, 1], [4, 5]]
-    assert special["word_spans"][1].tolist() == [[1, 2], [2, 3], [0, 1], [3, 4], [0, 0]]
-
-
-def test_word_batches_of_stored_vectors_by_hand(features):
-    mask = [[word in own for word in range(4)] for own in ((0, 1), (0,), (0, 1), (0, 1, 3))]
-    stored = iter(vectors(10, 11, 18, 14, 15, 21, 22, 23))
-    sentences = [[next(stored) if inside else [0.0, 0.0] for inside in row] for row in mask]
-    batch = WordCollator(9, features=features, context=True)(ROWS)
-    assert_batch(batch, {"word_vectors": sentences, "word_mask": mask, **FLAT})
-    special = WordCollator(9, "all", features=features, context=True)(ROWS)
-    assert special["word_mask"].sum(1).tolist() == [4, 3, 4, 5] and special["word_mask"].shape == (4, 6)
-
-    expected = {"word_vectors": [vectors(10, 11, 18, 14, 15, 23)], "links": [[0, 4], [1, 3], [2, 5]]}
-    expected |= {"link_pairs": [0, 0, 1], "kept_words": [3, 4, 5], "kept_links": [1, 0, 2]}
-    expected["language"] = [[1, 1, 2, 0, 0, 0]]
-    assert_batch(WordCollator(9, features=features, languages=NUMBERS, pivot="en")(ROWS), expected)
-    del expected["language"]
-    assert_batch(WordCollator(9, features=features)(ROWS), expected)
 
 
 def test_an_encoders_cache_holds_the_words_that_tokens_give(encoder, tokenizer):
@@ -282,13 +229,10 @@ def test_rows_of_links():
     assert many["pair"][-3:] == [1000, 1000, 1001]
 
 
-def test_links_alone_by_hand_and_as_the_word_collator_has_them(features):
+def test_links_alone_as_the_word_collator_has_them(features):
     dataset = Dataset.from_list(ROWS)
     lone, whole = (link_rows(dataset, alone=alone) for alone in (True, False))
     drawn = (2, 0, 1)
-    expected = {"word_vectors": [vectors(18, 10, 11, 23, 15, 14)], "links": [[0, 3], [1, 4], [2, 5]]}
-    expected |= {"link_pairs": [1, 0, 0], "kept_words": [3, 4, 5], "kept_links": [0, 1, 2]}
-    assert_batch(CachedLinkCollator(features)([lone[k] for k in drawn]), expected)
     for side, languages in itertools.product(SIDES, (None, NUMBERS)):
         fast = CachedLinkCollator(features, side, languages, "en")([lone[k] for k in drawn])
         loop = WordCollator(9, "words", side, "linked", features, languages=languages, pivot="en")

@@ -113,12 +113,6 @@ def test_charsmap_of_every_compatibility_character():
     assert not [c for c, mapped in (table | others).items() if normalise(f"x {c}") != f"x {mapped}"]
 
 
-def test_composed_keys_are_short_and_compose():
-    keys = composed_keys()
-    assert keys["e\u0301"] == "é" and keys["И\u0306"] == "Й" and "ক" not in keys and "\u09c7\u09be" not in keys
-    assert all(len(key.encode()) < 6 and unicodedata.normalize("NFC", key) == value for key, value in keys.items())
-
-
 def test_encoder_is_made_once_and_again_when_damaged(source, tmp_path, monkeypatch):
     folder = embedded_encoder(tmp_path / "cache")
     record = json.loads((folder / "conversion.json").read_text())

@@ -31,14 +31,6 @@ def unigram():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def test_spans_are_the_words_tokens(tokenizer):
-    words = ["die", "katze", "öffnen", "the"]
-    encoded = tokenize_words(tokenizer, [words])
-    alone = [tokenizer(word, add_special_tokens=False).input_ids for word in words]
-    assert [encoded.input_ids[0][start:end] for start, end in encoded.spans[0]] == alone
-    assert encoded.spans[0][0, 0] == 1
-
-
 def test_a_lone_boundary_mark_is_not_the_word():
     tokenizer = unigram()
     encoded = tokenize_words(tokenizer, [["the", ".", "▁"]])
@@ -117,11 +109,6 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
         assert counts == ([(str(dropped), str(len(rows)))] if dropped else [])
 
     check()
-
-
-def test_a_word_cut_in_half_has_no_span(tokenizer):
-    encoded = tokenize_words(tokenizer, [["die", "öffnen"]], max_length=6)
-    assert encoded.spans[0].tolist() == [[1, 4], [0, 0]] and len(encoded.input_ids[0]) == 6
 
 
 def test_subword_links_are_links_of_tokens(tokenizer):

@@ -138,16 +138,7 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
     monkeypatch.setattr(parallel, "_write", lambda *_: pytest.fail("read again"))
     again = load_parallel(write(tmp_path / "copy.tsv", "eins\tone\n"), source_lang="de")
     assert again["source"] == ["eins"] and again._fingerprint == first._fingerprint
-
-
-def test_the_table_lies_in_the_cache_memory_mapped_and_arguments_matter(tmp_path):
-    path = write(tmp_path / "p.tsv", "eins\tone\nzwei\ttwo\n")
-    whole, part = load_parallel(path, source_lang="de"), load_parallel(path, source_lang="de", max_pairs=1)
-    assert (len(whole), len(part)) == (2, 1)
-    tables = {loaded.cache_files[0]["filename"] for loaded in (whole, part)}
-    assert len(tables) == 2 and all(table.startswith(str(cache_dir("parallel"))) for table in tables)
-    assert load_parallel(path, source_lang="nl")["source_lang"] == ["nl", "nl"]
-    assert not [name for name in cache_dir("parallel").iterdir() if name.name.startswith(".")]
+    assert again.cache_files[0]["filename"].startswith(str(cache_dir("parallel")))
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):

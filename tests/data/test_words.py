@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hf_xalign.data.words import batch_words, split_words, splitter_version
+from hf_xalign.data.words import split_words, splitter_version
 
 
 def test_words_of_each_script():
@@ -36,13 +36,3 @@ def test_thai_is_segmented_and_other_scripts_in_it_are_left():
     assert split_words("ฉันรักแมว Chrome 2.0", "tha_Thai") == ["ฉัน", "รัก", "แมว", "Chrome", "2.0"]
     assert "pythainlp" in splitter_version(["de", "th"])
     assert "pythainlp" not in splitter_version(["de", "en"])
-
-
-def test_batch_uses_each_rows_language_and_given_words():
-    batch = {"source": ["我 喜", "a-b"], "target": ["I like", "it's"]}
-    batch |= {"source_lang": ["zh", "de"], "target_lang": ["en"] * 2}
-    target = [["I", "like"], ["it's"]]
-    assert batch_words(batch) == ([["我", "喜"], ["a", "-", "b"]], target)
-    assert batch_words(batch, blanks=True) == ([["我", "喜"], ["a-b"]], target)
-    given = {**batch, "source_words": [["x"], ["y"]], "target_words": [["z"], []]}
-    assert batch_words(given, blanks=True) == ([["x"], ["y"]], [["z"], []])

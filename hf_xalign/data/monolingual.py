@@ -32,21 +32,17 @@ _DAMAGED = (
 def load_monolingual(
     source: str | Path,
     *,
-    split: str = "train",
     text_column: str = "text",
     max_sentences: int | None = None,
-    revision: str | None = None,
     words: bool = False,
 ) -> Dataset:
     """Load sentences of one language as a dataset with the column `text`; empty sentences stay.
 
     Args:
         source: a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
-            owner/name or owner/name:config.
-        split: split of a Hub dataset; a file has none and is read whole.
+            owner/name or owner/name:config, of which the split `train` is read.
         text_column: name of the text column in .jsonl, .parquet and Hub datasets.
         max_sentences: keep only this many sentences from the start.
-        revision: branch, tag or commit of a Hub dataset.
         words: also accept a column of word lists, which is then called `words`.
 
     Raises:
@@ -59,7 +55,7 @@ def load_monolingual(
     elif path.is_dir():
         raise InputError(f"{source} is a folder; name a file in it")
     elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
-        found = load_hub(str(source), split, revision)
+        found = load_hub(str(source), "train", None)
     else:
         raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
     column = "text" if file_format(path) == ".txt" else text_column

@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
+from xml.etree.ElementTree import Element
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import ParseError, iterparse
 
-from hf_xalign.data.tmx import read_tmx
 from hf_xalign.errors import InputError
 
 Record = Mapping[str, Any]
@@ -31,6 +33,8 @@ FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _DOCUMENT = "-DOCSTART-"
+_LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
+_CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements of a segment that hold a format's markup, not text
 
 
 def file_format(path: Path) -> str:
@@ -106,10 +110,13 @@ def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict
     """
     rows: list[list[str]] = []
     first = 0
-    for number, line in read_lines(path):
+    for number, line in itertools.chain(read_lines(path), [(0, "")]):
         if not line.strip():
             if rows:
-                yield first, _conll_columns(rows, universal)
+                columns = [list(column) for column in zip(*rows, strict=True)]
+                names = _CONLLU if universal else tuple(map(str, range(1, len(columns) + 1)))
+                ends = {} if universal else {"tokens": columns[0], "labels": columns[-1]}
+                yield first, ends | dict(zip(names, columns, strict=True))
             rows = []
             continue
         if universal and line.startswith("#"):
@@ -125,19 +132,8 @@ def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict
             )
         if len(cells) < 2:
             raise InputError(f"{path}, line {number}: one column, so a word without a label")
-        if not rows:
-            first = number
+        first = first if rows else number
         rows.append(cells)
-    if rows:
-        yield first, _conll_columns(rows, universal)
-
-
-def _conll_columns(rows: list[list[str]], universal: bool) -> dict[str, list[str]]:
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    if universal:
-        return dict(zip(_CONLLU, columns, strict=True))
-    by_number = {str(number): column for number, column in enumerate(columns, 1)}
-    return {"tokens": columns[0], "labels": columns[-1], **by_number}
 
 
 @dataclass(frozen=True)
@@ -272,8 +268,70 @@ def _parquet(path: Path, columns: Columns) -> Rows:
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:
-    if columns.source_lang is None:
+    """Yield the units of a translation memory (TMX 1.1 to 1.4) that have both languages, as a stream.
+
+    A language matches its whole tag first, then its primary subtag: `de` matches `de-AT` if there is no plain `de`.
+    """
+    source_lang, target_lang = columns.source_lang, columns.target_lang
+    if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Give source_lang=, or write de={path}.")
+    unit, found = 0, False
+    seen: set[str] = set()
     with open_bytes(path) as stream:
-        for row, source, target in read_tmx(stream, path, columns.source_lang, columns.target_lang):
-            yield row, {"source": source, "target": target}
+        try:
+            events = iterparse(stream, events=("start", "end"))
+            _, root = next(events)
+            for event, element in events:
+                if event != "end" or element.tag != "tu":
+                    continue
+                unit += 1
+                segments = _segments(element)
+                seen |= segments.keys()
+                source, target = _pick(segments, source_lang), _pick(segments, target_lang)
+                if source is not None and target is not None:
+                    found = True
+                    yield unit, {"source": source, "target": target}
+                element.clear()
+                for body in root:
+                    body.clear()  # finished units, though empty, would pile up
+        except ParseError as error:
+            raise InputError(f"{path}: not well-formed XML ({error})") from error
+        except DefusedXmlException as error:
+            raise InputError(
+                f"{path}: declares XML entities, which could exhaust memory. Remove its DTD ({error})."
+            ) from error
+        except (LookupError, ValueError) as error:
+            raise InputError(f"{path}: its encoding cannot be read ({error}). Save it as UTF-8.") from error
+        except RecursionError as error:
+            raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
+    if not found:
+        there = ", ".join(sorted(seen)) or "none"
+        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}; its languages: {there}")
+
+
+def _segments(unit: Element) -> dict[str, str]:
+    """Return `{language tag in lower case: text}` of one unit; the first variant of a tag counts."""
+    segments: dict[str, str] = {}
+    for variant in unit.iter("tuv"):
+        tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
+        segment = variant.find("seg")
+        if segment is not None:
+            segments.setdefault(tag.lower().replace("_", "-"), _segment_text(segment))
+    return segments
+
+
+def _segment_text(segment: Element) -> str:
+    """Return the segment's text without the markup of its original format."""
+    parts = [segment.text or ""]
+    for child in segment:
+        if child.tag not in _CODES:
+            parts.append(_segment_text(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _pick(segments: dict[str, str], language: str) -> str | None:
+    wanted = language.lower().replace("_", "-")
+    if wanted in segments:
+        return segments[wanted]
+    return next((text for tag, text in segments.items() if tag.split("-")[0] == wanted.split("-")[0]), None)

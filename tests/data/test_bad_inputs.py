@@ -17,14 +17,12 @@ from support.examples import change, nli, qa
 from support.refusals import assert_refused
 from support.tiny import make_links, make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from torch.utils.data import SequentialSampler
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
-from hf_xalign.data.batches.sampling import PairSampler
-from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
+from hf_xalign.data.batches.streams import PairedStreams
 from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
@@ -329,12 +327,8 @@ def test_pretraining(tokenizer):
 
 def test_masks_and_samplers(tokenizer):
     vocabulary, ids = masking_vocabulary(tokenizer), np.full((1, 5), 7)
-    task = SequentialSampler(range(3))
     no_mask = r"\A\w+: the tokenizer has no mask token, .*add_special_tokens.*switch the TLM/MLM term off\Z"
     no_padding = r"\Athe tokenizer has no padding token: set tokenizer.pad_token to one of its tokens\Z"
-
-    def stream(n):
-        return PairSampler([5] * n, ["de"] * n, step_pairs=2, seed=0)
 
     ppa, mlm = partial(PPACollator, languages={"de": 0}, seed=0), partial(PretrainingCollator, seed=0)
     mask = partial(mask_tokens, ids, ids > 0, vocabulary, np.arange(1), seed=0, epoch=0)
@@ -344,8 +338,6 @@ def test_masks_and_samplers(tokenizer):
         ],
         no_padding: lambda: mlm(without("pad")),
         r"dict_probability=1\.5": partial(mlm, tokenizer, dict_probability=1.5),
-        "share": lambda: PairedSampler(task, stream(3), share=-1),
-        "at least one pair": lambda: PairedSampler(task, stream(0), share=1),
         "empty": lambda: PairedStreams(Dataset.from_dict({"a": [1]}), Dataset.from_dict({"a": []})),
     }
     for shares in ((0, 0.8, 0.1), (1.1, 0.8, 0.1), (0.15, 0.8, 0.3), (0.15, -0.1, 0.1)):

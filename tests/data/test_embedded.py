@@ -113,33 +113,33 @@ def test_charsmap_of_every_compatibility_character():
     assert not [c for c, mapped in (table | others).items() if normalise(f"x {c}") != f"x {mapped}"]
 
 
-def test_encoder_is_made_once_and_again_when_damaged(source, tmp_path, monkeypatch):
-    folder = embedded_encoder(tmp_path / "cache")
+def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):
+    folder = embedded_encoder()
     record = json.loads((folder / "conversion.json").read_text())
     files = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
     assert set(record["sha256"]) == files
     assert "4-bit dequantised multilingual-e5-small, MIT" in (folder / "README.md").read_text()
     made = []
     monkeypatch.setattr(embedded, "convert", lambda *where, convert=convert: (made.append(1), convert(*where)))
-    assert embedded_encoder(tmp_path / "cache") == folder and not made
+    assert embedded_encoder() == folder and not made
 
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    assert embedded_encoder(tmp_path / "cache") == folder and len(made) == 1
+    assert embedded_encoder() == folder and len(made) == 1
     assert (folder / "model.safetensors").read_bytes() == weights
     (folder / "tokenizer.json").unlink()
-    assert embedded_encoder(tmp_path / "cache") == folder and len(made) == 2
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
+    assert embedded_encoder() == folder and len(made) == 2
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, tmp_path, monkeypatch):
+def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, monkeypatch):
     def convert_while_another_finishes(weights, folder):
         convert(weights, folder)
-        convert(weights, tmp_path / "cache" / FOLDER)
+        convert(weights, folder.parent / FOLDER)
 
     monkeypatch.setattr(embedded, "convert", convert_while_another_finishes)
-    folder = embedded_encoder(tmp_path / "cache")
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name] == [FOLDER]
+    folder = embedded_encoder()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name] == [FOLDER]
     assert embedded._is_intact(folder)
 
 

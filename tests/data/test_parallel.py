@@ -164,9 +164,9 @@ def test_datasets_of_the_hub(monkeypatch):
     assert rows(load_parallel("owner/name", source_lang="de", max_pairs=2, **named)) == EXPECTED[:2]
 
     calls = put_on_hub(monkeypatch, Dataset.from_dict({"text": TEXT, "url": TEXT}))
-    found = load_monolingual("owner/wiki:20251101.de", revision="r", max_sentences=2)
+    found = load_monolingual("owner/wiki:20251101.de", max_sentences=2)
     assert found["text"][:] == TEXT[:2]
-    assert calls == [("owner/wiki", "20251101.de", "r", "train")]
+    assert calls == [("owner/wiki", "20251101.de", None, "train")]
     assert hub_commit(found) == COMMIT
 
 

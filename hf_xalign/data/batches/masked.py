@@ -158,15 +158,13 @@ class PretrainingCollator(_MaskingCollator):
     [`~hf_xalign.data.pretraining.masking.example_draws`].
 
     Args:
-        tokenizer: the model's tokenizer.
-        seed: seed of the run.
+        tokenizer, seed: the model's tokenizer and the run's seed.
         language_ids: number of each language for an encoder with language embeddings, see
             [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for other encoders.
         entries: dictionary of DICT-MLM; None for plain labels.
         dict_probability: probability that the label of a hidden token is its translation, if it has one.
         mlm_probability: probability that a token is hidden.
-        mask_share: share of hidden tokens replaced by the mask token.
-        random_share: share of hidden tokens replaced by a random token.
+        mask_share, random_share: shares of hidden tokens replaced by the mask token and by a random token.
 
     Raises:
         InputError: the tokenizer has no mask or padding token, or a share is invalid.

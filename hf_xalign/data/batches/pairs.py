@@ -17,17 +17,12 @@ from hf_xalign.data.batches.token_index import Pooling, TokenIndex, word_token_i
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
+_SPECIALS: dict[LinkedTokens, int] = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}  # linked special tokens
 Sentence = tuple[dict[str, Any], Side, np.ndarray]  # the row, its side, the ascending numbers of its words in use
 
 
 class CachedVectors:
-    """Memory-mapped word vectors, one row a word; [`cache_features`] writes them, collators read them.
-
-    Args:
-        path: raw file of `rows * layers * dim` numbers.
-        shape: (rows, layers, dim).
-        dtype: float32 or bfloat16.
-    """
+    """Memory-mapped (rows, layers, dim) vectors of words in float32 or bfloat16, in a raw file by `cache_features`."""
 
     def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
         self.path = path
@@ -36,11 +31,7 @@ class CachedVectors:
         self._map: np.ndarray | None = None
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
-        """Read rows as float32 (len(rows), layers, dim).
-
-        Raises:
-            IndexError: a row is -1, which marks a word that was not stored.
-        """
+        """Read rows as float32 (len(rows), layers, dim); -1 marks a word that was not stored."""
         if (rows < 0).any():
             raise IndexError(f"{self.path}: the vector of this word was not stored (row -1)")
         if self._map is None:
@@ -170,21 +161,15 @@ class PairCollator(LinkCollator):
 def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
     """Return the links of one pair, int64 (links, 2); [CLS] and [SEP] are numbered after the words."""
     words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
-    cls_word = np.array([[len(row["source_starts"]), len(row["target_starts"])]])
-    parts = {
-        "words": [words],
-        "cls": [cls_word],
-        "cls_sep": [cls_word, cls_word + 1],
-        "all": [words, cls_word, cls_word + 1],
-    }
-    return np.concatenate(parts[linked_tokens])
+    own = words if linked_tokens in ("words", "all") else words[:0]
+    size = np.array([len(row["source_starts"]), len(row["target_starts"])])
+    return np.concatenate([own, *(size[None] + special for special in range(_SPECIALS[linked_tokens]))])
 
 
 def all_words(row: dict[str, Any], side: Side, linked_tokens: LinkedTokens) -> np.ndarray:
     """Return the ascending numbers of one side's words with a token, and of linked special tokens."""
     ends = np.asarray(row[f"{side}_ends"])
-    specials = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}[linked_tokens]
-    return np.concatenate([np.flatnonzero(ends), len(ends) + np.arange(specials)])
+    return np.concatenate([np.flatnonzero(ends), len(ends) + np.arange(_SPECIALS[linked_tokens])])
 
 
 def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
@@ -324,13 +309,10 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
 
     Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval.
 
-    Args:
-        dataset: a result of `encode_pairs`, or of `cache_features` on both sides.
-        alone: keep only the cached vector rows of the two words, for [`CachedLinkCollator`].
-
     Returns:
         `pair`, the number of the pair; `length`, always 1, so that links are not grouped by sentence length;
-        `source_lang`; and `source_row` and `target_row`, or the whole pair with this link only.
+        `source_lang`; and the whole pair with this link only, or if `alone` the cached vector rows of its two words,
+        `source_row` and `target_row`, for [`CachedLinkCollator`].
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:

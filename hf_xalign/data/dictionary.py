@@ -16,9 +16,6 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
 
     A tab separates the two fields, which may then contain blanks (Vietnamese); without a tab, a blank does. Several
     translations are several lines. Text is NFC-normalised; empty lines are skipped.
-
-    Raises:
-        InputError: the file cannot be read, is not UTF-8 or has no entry, or a line does not have two fields.
     """
     entries = []
     for row, line in read_lines(path):

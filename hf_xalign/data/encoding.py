@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from datasets import Dataset
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
 
@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 # XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
 _BOUNDARY = "▁"
+# Model types whose position numbers begin after the padding token's id.
+_OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
 
 
 class EncodedWords(NamedTuple):
@@ -83,14 +85,18 @@ def tokenize_words(
     return EncodedWords(encoded["input_ids"], spans)
 
 
+def position_limit(config: PretrainedConfig) -> int:
+    """Return the most tokens of a sentence; the tokenizer's own `model_max_length` is missing in many folders."""
+    positions = config.max_position_embeddings
+    return positions - config.pad_token_id - 1 if config.model_type in _OFFSET else positions
+
+
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """Return the special tokens before and after a sentence, such as [CLS] and [SEP]."""
     ids = tokenizer("a").input_ids
     special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
     text = [k for k, is_special in enumerate(special) if not is_special]
-    if not text:
-        return ids, []
-    return ids[: text[0]], ids[text[-1] + 1 :]
+    return (ids[: text[0]], ids[text[-1] + 1 :]) if text else (ids, [])
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
@@ -150,8 +156,8 @@ def encode_pairs(
 ) -> Dataset:
     """Encode a word-aligned dataset for training.
 
-    A link is dropped, never clamped, if either word has no subword or was cut by truncation. A pair without links left
-    is dropped, and the log counts these.
+    A link is dropped, never clamped, if either word has no subword or was cut by truncation, and so is a pair without
+    links; the log counts these.
 
     Args:
         dataset: columns `source_words`, `target_words`, `links` and `source_lang`, see [`align_words`].

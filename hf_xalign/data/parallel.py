@@ -68,11 +68,7 @@ def load_sources(
     max_pairs: int | None = None,
     on_empty: OnEmpty = "error",
 ) -> Dataset:
-    """Load several sources into one corpus; `max_pairs` limits each of them.
-
-    Raises:
-        InputError: there is no source, or [`load_parallel`] refuses one.
-    """
+    """Load several sources into one corpus; `max_pairs` limits each of them."""
     if not items:
         raise InputError("no parallel text is named. Write for example embedded:de, or de=PATH for your own file.")
     return concatenate(
@@ -154,11 +150,7 @@ def load_parallel(
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
-    """Concatenate parallel datasets (language pairs, sources) without copying their text.
-
-    Raises:
-        InputError: there is no dataset, one is not parallel text, or their columns differ.
-    """
+    """Concatenate parallel datasets with the same columns (language pairs, sources) without copying their text."""
     if not parts:
         raise InputError("there are no datasets to concatenate")
     for number, part in enumerate(parts, 1):

@@ -1,8 +1,7 @@
 """Read sentence pairs, labelled sentences and plain lines from files, one row at a time.
 
-Readers of sentence pairs yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line).
-[`Columns`] turns a record into `(source, target, source_lang, target_lang)`. Whatever bytes a file holds, a reader
-yields rows or raises an InputError that names the file and the row.
+Readers of pairs yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line). Whatever
+bytes a file holds, a reader yields rows or raises an InputError that names the file and the row.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, save_encoder
 from hf_xalign.modeling.languages import LanguageAware

@@ -14,8 +14,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
-from hf_xalign.data.encoding import tokenize_words, word_tokenizer
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
 from hf_xalign.modeling.pooling import layer_index, pool_words
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedConfig
 
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 
 
 class WrappedConfig:

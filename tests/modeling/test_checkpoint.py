@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, save_base
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
 
 

@@ -20,7 +20,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel
 
 import hf_xalign
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.languages import language_context

@@ -14,7 +14,7 @@ from support.tagger import BIO, INPUTS, LABELS, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling import set_language, with_alignment
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
 

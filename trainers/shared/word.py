@@ -13,8 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
-from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.losses import word_distance, word_infonce
 from hf_xalign.modeling.pooling import pool_words

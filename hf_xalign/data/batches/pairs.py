@@ -214,8 +214,7 @@ class WordCollator(LinkCollator):
     Args:
         features: cached vectors of one layer; rows then need `source_rows` and `target_rows`.
         context: the module reads the other words of the sentence.
-        languages: number of each language's map; None for a shared module.
-        pivot: language of the target column; needed with `languages`.
+        languages, pivot: number of each language's map, None for a shared module, and the target column's language.
     """
 
     features: CachedVectors | None = None
@@ -271,10 +270,6 @@ class CachedLinkCollator:
 
     The batch is that of [`WordCollator`] without `context`, made without a loop over rows: with hundreds of links a
     step, the loop would take longer than the step.
-
-    Args:
-        features: cached vectors of one layer.
-        regularized_side, languages, pivot: see [`WordCollator`].
     """
 
     features: CachedVectors

@@ -21,10 +21,9 @@ class PairSampler(Sampler[int]):
     processes draw the same pairs.
 
     Args:
-        lengths: tokens of the longer side of each pair.
-        languages: source language of each pair.
+        lengths, languages: see [`lengths_and_languages`].
         step_pairs: pairs in an optimizer step.
-        seed: seed of the order; the epoch is added by `set_epoch`.
+        seed: seed of the order.
         group_by_length: sort each language by length within windows of 50 steps and merge the languages, so that a
             step pads little and has its share of each language. The steps of a window are shuffled.
         language_sampling: `proportional` draws each language as often as it has pairs. `each` gives each language an

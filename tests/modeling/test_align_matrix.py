@@ -13,7 +13,6 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
 from hf_xalign.modeling import merge, set_language, with_alignment
-from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.xalign.align_matrix import map_adapter
 
 FAMILIES = ("bert", "xlm-roberta", "modernbert")
@@ -68,9 +67,6 @@ def test_one_map_for_all_text_or_for_each_language(family):
 def test_a_map_of_several_layers_gives_its_last():
     one, raw = make_map(layers=(0, 2, 1), **WIDE), states(wide_base())
     assert_rounding(states(map_adapter(wide_base(), one)), by_hand(one, 2, raw), MAP)
-    two_sides = LanguageMap(one.of([2]).source, make_map(3, **WIDE).source, layers=(2,))
-    # Two rotations, and an inverse by elimination.
-    assert_rounding(states(map_adapter(wide_base(), two_sides)), by_hand(two_sides, 2, raw), 2 * MAP + 16**2)
 
 
 @pytest.fixture(params=FAMILIES)
@@ -119,23 +115,10 @@ def test_between_encoder_and_head(base, tmp_path):
         assert_rounding(logits(model, language=language), expected, HEAD, scale=wanted.abs().max().item())
     assert (logits(model, language="en") - logits(plain)).abs().max() > 1e-3
 
-    frozen, before = map_weights(model), logits(model, language="en")
-    head = {name: p.clone() for name, p in model.named_parameters() if name.startswith(("classifier", "head"))}
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    set_language(model, "en")
-    model.train()
-    model(**TEXT, labels=torch.tensor([0, 1, 2])).loss.backward()
-    optimizer.step()
-    model.eval()
-    assert map_weights(model).keys() == frozen.keys()
-    assert all(torch.equal(frozen[name], value) for name, value in map_weights(model).items())
-    assert all(not torch.equal(value, dict(model.named_parameters())[name]) for name, value in head.items())
-    trained = {language: logits(model, language=language) for language in ("en", "de")}
-    assert not torch.equal(trained["en"], before)
     model.save_pretrained(tmp_path / "task")
     loaded = hf_xalign.load(tmp_path / "task")
-    for language, wanted in trained.items():
-        assert torch.equal(logits(loaded, language=language), wanted)
+    for language in ("en", "de"):
+        assert torch.equal(logits(loaded, language=language), logits(model, language=language))
 
 
 @pytest.mark.numeric

@@ -37,9 +37,6 @@ def test_rotation_stays_orthogonal(subtests, float64):
             # Elimination in 12 rows, at most 2 additions and products each, and a product of 12 rows.
             scale = 1 + rotation.skew.abs().sum(1).max().item()
             assert_rounding(matrix @ matrix.T, torch.eye(12), 12 * 12 * 2 + 2 * 12, scale)
-            assert_rounding(
-                rotation(x).norm(dim=1), x.norm(dim=1), 12 * 12 * 2 + 4 * 12, scale * x.norm(dim=1).max().item()
-            )
 
 
 def test_rotation_under_autocast_and_in_bfloat16():

@@ -1,4 +1,4 @@
-"""A JSON file of finished runs, which a benchmark goes on from."""
+"""A JSON file of finished runs, from which a benchmark continues."""
 
 from __future__ import annotations
 

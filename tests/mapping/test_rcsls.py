@@ -183,7 +183,7 @@ LEARNT = {"operations": 4 * (2 * (60 + 10) + 40) + CONDITION * (60 + 8**2), "sca
 
 
 @pytest.mark.numeric
-def test_layouts_and_steps_change_nothing():
+def test_lengths_and_steps_change_nothing():
     x, y = languages(60)
     assert max(torch.linalg.cond(y[:n].T @ x[:n]) for n in (30, 60)) < CONDITION
     wanted = rcsls(x, y, k=3, epochs=4).source.weight
@@ -191,9 +191,7 @@ def test_layouts_and_steps_change_nothing():
     scaled = rcsls(lengths * x, y / lengths, k=3, epochs=4)
     assert scaled.source.steps == () and scaled.target is None
     assert torch.equal(scaled.affine()[0], scaled.source.weight)
-    other_layout = rcsls(x.T.contiguous().T, y.repeat(1, 2)[:, :8], k=3, epochs=4)
-    for found in (scaled, other_layout):
-        assert_rounding(found.source.weight, wanted, **LEARNT)
+    assert_rounding(scaled.source.weight, wanted, **LEARNT)
 
     # `centre` takes off the means of the candidates.
     options = {"k": 3, "epochs": 4, "steps": ("unit", "centre", "unit")}

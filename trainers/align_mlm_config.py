@@ -78,11 +78,7 @@ class AlignMLMConfig(AlignmentConfig):
         return self.objective in ("xlm", "dict_mlm")
 
     def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse values, or combinations of values, that cannot be trained."""
         if self.alpha < 0:
             raise InputError(f"alpha={self.alpha}: at least 0")
         if self.entries_per_step is not None and self.entries_per_step < 1:
@@ -92,11 +88,7 @@ class AlignMLMConfig(AlignmentConfig):
         check_shares(self.mlm_probability, 0.8, 0.1)
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train.
-
-        Raises:
-            InputError: names the encoder's or the tokenizer's fault and how to fix it.
-        """
+        """Refuse an encoder or a tokenizer that these settings cannot train."""
         check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config") or model.base_model is not model:
             raise InputError(f"{type(model).__name__}: pre-training takes a bare encoder, without adapter or head")

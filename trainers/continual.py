@@ -232,11 +232,7 @@ class ContinualTrainer(TaskTrainer):
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:
-    """Return the pairs' target language if an encoder has language embeddings, else None.
-
-    Raises:
-        InputError: `target_lang` is missing or has several languages, or an encoder lacks a language of the pairs.
-    """
+    """Return the pairs' target language if an encoder has language embeddings, else None."""
     known = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
     if not known:
         return None

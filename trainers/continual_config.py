@@ -85,11 +85,7 @@ class ContinualConfig(TaskConfig):
         self.layers = self.layers or [-1]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model or a tokenizer that these settings cannot train.
-
-        Raises:
-            InputError: names the setting and how to fix it.
-        """
+        """Refuse a model or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         layer_index(self.layers or [-1], model.config.num_hidden_layers)
         if hasattr(model, "peft_config"):

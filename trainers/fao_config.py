@@ -103,11 +103,7 @@ class FAOConfig(WordAlignmentConfig):
     dropout: bool = own(True, "Model", "Use dropout in the tuned model.")
 
     def check_settings(self) -> None:
-        """Refuse combinations of settings that cannot be trained.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse combinations of settings that cannot be trained."""
         super().check_settings()
         if self.objective == "infonce" and len(self.layers or []) != 1:
             raise InputError("objective=infonce compares the words of one layer: give one layer")
@@ -117,11 +113,7 @@ class FAOConfig(WordAlignmentConfig):
             )
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train.
-
-        Raises:
-            InputError: unknown layers, layers that cannot be frozen, or freezing or caching with a `PeftModel`.
-        """
+        """Refuse an encoder or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")

@@ -192,12 +192,7 @@ def _own_maps(model: PreTrainedModel, args: MAOConfig) -> bool:
 
 
 def _check_given(model: PreTrainedModel, args: MAOConfig, languages: list[str] | None) -> None:
-    """Refuse a `PeftModel` that does not fit the settings or the pairs: its own module is trained.
-
-    Raises:
-        InputError: nothing is trained, a cache of vectors that training changes, another pooling, or a language
-            without map.
-    """
+    """Refuse a `PeftModel` that does not fit the settings or the pairs: its own module is trained."""
     module = cast(Any, model).active_peft_config
     own = isinstance(module, XAlignConfig)
     on_top = own and module.adapters is None
@@ -232,11 +227,7 @@ def _mapped(model: PreTrainedModel) -> list[str]:
 
 
 def _check_scored(pairs: Dataset, known: list[str]) -> None:
-    """Refuse held-out pairs that could not be scored after training.
-
-    Raises:
-        InputError: a language has no map, or the pairs have no `target_lang`.
-    """
+    """Refuse held-out pairs that could not be scored after training."""
     unknown = sorted(set(_languages(pairs)[0]) - set(known))
     if unknown:
         raise InputError(

@@ -181,11 +181,7 @@ class MAOConfig(WordAlignmentConfig):
         return self.own_module and self.adapters == "none"
 
     def check_settings(self) -> None:
-        """Refuse modules that cannot be made, and a cache of vectors that training changes.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse modules that cannot be made, and a cache of vectors that training changes."""
         super().check_settings()
         if self.own_module and self.peft_options:
             raise InputError("peft_options are for another peft_type; xalign is set by the fields of this config")
@@ -240,11 +236,7 @@ class MAOConfig(WordAlignmentConfig):
         return [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train, or that the module does not fit.
-
-        Raises:
-            InputError: names the setting and how to fix it.
-        """
+        """Refuse an encoder or a tokenizer that these settings cannot train, or that the module does not fit."""
         super().check_model(model, tokenizer)
         if hasattr(model, "peft_config"):
             return
@@ -278,15 +270,7 @@ class MAOConfig(WordAlignmentConfig):
             ) from error
 
     def peft_config(self, languages: list[str] | None, pivot: str | None) -> PeftConfig:
-        """Return the module's PEFT config.
-
-        Args:
-            languages: languages with their own map, with `per_language`.
-            pivot: the language without map, with `per_language=others`.
-
-        Raises:
-            InputError: unknown or contradictory options of the PEFT method.
-        """
+        """Return the module's PEFT config; arguments are those of `add_module`."""
         if self.own_module:
             return XAlignConfig(
                 top=None if self.top == "none" else self.top,

@@ -122,11 +122,7 @@ class PPAConfig(AlignmentConfig):
     )
 
     def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse values, or combinations of values, that cannot be trained."""
         self.refuse_unused("PPA's score is of sentences, not words: leave it out", "eval_pooling")
         if self.contrast == "none" and self.words == "none":
             raise InputError("contrast=none and words=none leave no objective: set one of them")
@@ -150,11 +146,7 @@ class PPAConfig(AlignmentConfig):
             raise InputError(f"head_learning_rate={self.head_learning_rate}: at least 0")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder, a tokenizer or a batch that these settings cannot train.
-
-        Raises:
-            InputError: names the encoder's, the tokenizer's or the batch's fault and how to fix it.
-        """
+        """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""
         check_one_gpu(self.n_gpu)
         if hasattr(model, "peft_config"):
             raise InputError(

@@ -101,22 +101,14 @@ class TaskConfig(AlignmentConfig):
         super().__post_init__()
 
     def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse values, or combinations of values, that cannot be trained."""
         if self.max_length < 1:
             raise InputError(f"max_length={self.max_length}: must be at least 1")
         if self.freeze_encoder and self.freeze_embeddings:
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model or a tokenizer that these settings cannot train.
-
-        Raises:
-            InputError: names the model's or the tokenizer's fault and how to fix it.
-        """
+        """Refuse a model or a tokenizer that these settings cannot train."""
         check_one_gpu(self.n_gpu)
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             raise InputError(

@@ -112,18 +112,11 @@ def test_settings_of_mao(tmp_path):
             {"peft_type": "lora", "per_language": "all"},
             "per_language=all: only peft_type=xalign has that",
         ),
-        "lora's top": ({"peft_type": "lora", "preset": "adapter", "top": "linear"}, "top=linear: only"),
-        "transformer's bias": ({"preset": "transformer", "linear_bias": True}, "set top=linear"),
         "lora's links": ({"peft_type": "lora", "batch_of": "links"}, "batch_of=pairs"),
-        "cached lora": ({"peft_type": "lora", "feature_cache": True}, "changes the word vectors"),
         "cached adapters": ({"adapters": "pfeiffer", "feature_cache": True}, "changes the word vectors"),
         "cache": ({"feature_cache": False, "cache_dir": "x"}, "no cache"),
-        "preset's cache": ({"preset": "adapter", "cache_dir": "x"}, "no cache"),
         "transformer's maps": ({"preset": "transformer", "per_language": "all"}, "only the linear map"),
         "one rotation": ({"orthogonal": True}, "give per_language"),
-        "biased rotation": ({"orthogonal": True, "per_language": "all", "linear_bias": True}, "linear_bias=False"),
-        "nothing": ({"top": "none"}, "nothing to train"),
-        "dropout": ({"dropout": 1.5}, "below 1"),
         "frozen contrast": ({"objective": "infonce", "align_target": "frozen"}, "goes with objective=l2"),
         "specials of links": ({"batch_of": "links", "linked_tokens": "all"}, "linked_tokens=words"),
         "all words of links": (
@@ -194,7 +187,6 @@ def test_a_module_that_does_not_fit(tmp_path):
             {"batch_of": "links", "regularized_words": "linked"},
             "two sentences for",
         ),
-        "links for lora": (peft(LoraConfig()), {"batch_of": "links"}, "two sentences for"),
     }
     assert_refused(
         {k: (partial(mao.make, tmp_path, model, **own), message) for k, (model, own, message) in table.items()}

@@ -182,15 +182,6 @@ def test_pairs_come_in_their_share_and_evaluation_has_none(tmp_path):
     assert metrics["eval_en_span_f1"] == metrics["eval_span_f1"] and "eval_loss" not in metrics
 
 
-def test_it_keeps_words_together_where_plain_fine_tuning_does_not(tmp_path):
-    settings = {"num_train_epochs": 6, "learning_rate": 3e-3, "dropout": False, "regularizer_weight": 0.1}
-    held = train(tmp_path / "held", alpha=1.0, **settings)
-    plain = train(tmp_path / "plain", alpha=0.0, **settings)
-    rows = [held._pairs[k] for k in range(5)]
-    with torch.no_grad():
-        assert alignment(held, rows)[0] < 0.7 * alignment(plain, rows)[0]
-
-
 def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
     trainer = make(tmp_path)
     seeds = []

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from support import mao
-from support.launch import STEADY, numbers, outcome, same
+from support.launch import STEADY, outcome, same
 from support.refusals import assert_refused
 from support.runs import exact, train, two_languages
 from support.tiny import make_encoder
@@ -44,16 +44,6 @@ def test_the_cache_changes_nothing(subtests, tmp_path):
     for (module, own), (objective, terms) in zip(MODULES.items(), OBJECTIVES.items(), strict=True):
         with subtests.test(f"{module}, {objective}"):
             assert_the_cache_changes_nothing(tmp_path / module, **SETTINGS, **own, **terms)
-
-
-def test_a_bfloat16_cache_changes_little(tmp_path):
-    whole, half = (
-        numbers(train(tmp_path / kind, **SETTINGS, objective="infonce", cache_dtype=kind))[:, 1]
-        for kind in ("float32", "bfloat16")
-    )
-    assert not torch.equal(whole, half)
-    # Cosines of words off by bfloat16's half eps each, over the temperature of 0.1.
-    torch.testing.assert_close(whole, half, rtol=0, atol=2 * torch.finfo(torch.bfloat16).eps / 2 / 0.1)
 
 
 def test_the_encoder_runs_once_over_the_corpus(tmp_path):

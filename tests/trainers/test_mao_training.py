@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from peft import PeftModel, get_peft_model
 from support.launch import STEP
 from support.mao import KINDS, make, states, trainable
 from support.numeric import assert_rounding
@@ -138,52 +137,3 @@ def test_nothing_below_the_first_adapter_is_kept_for_backward(tmp_path):
     trainer.compute_loss(trainer.model, batch).backward()
     assert seen == {"below": False, "above": True}
     assert trainer.model.get_base_model().embeddings.word_embeddings.weight.grad is None
-
-
-def test_the_share_of_what_is_trained_is_small_on_a_real_size():
-    """Table 2's claim for the heads: below 5% of mBERT, counted on the meta device."""
-    from transformers import BertConfig, BertModel
-
-    for preset in ("mbert_linear", "mbert_transformer", "mbert_adapter"):
-        args = MAOConfig(output_dir="x", preset=preset, use_cpu=True)
-        with torch.device("meta"):
-            model = get_peft_model(BertModel(BertConfig(vocab_size=119_547)), args.peft_config(None, None))
-        trained, total = model.get_nb_trainable_parameters()
-        assert trained / (total - trained) < 0.05, preset
-
-
-# ---- Around the steps ----
-
-
-@pytest.mark.parametrize("settings", [{}, {"preset": "adapter"}], ids=["linear", "adapter"])
-def test_early_stopping_restores_the_best(settings, tmp_path):
-    class Falling(MAOTrainer):
-        """Its scores rise once and then fall."""
-
-        def evaluate(self, *args, **kwargs):
-            step = self.state.global_step
-            metrics = {"eval_retrieval": [0.1, 0.2, 0.5, 0.4, 0.3, 0.2, 0.1][step]}
-            self.log(metrics)
-            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-            return metrics
-
-    trainer = make(
-        tmp_path / "run",
-        trainer_class=Falling,
-        early_stopping_patience=2,
-        eval_strategy="steps",
-        eval_steps=1,
-        save_strategy="steps",
-        save_steps=1,
-        init="random",
-        **settings,
-    )
-    trainer.train()
-    assert trainer.state.global_step == 4
-    assert trainer.state.best_model_checkpoint.endswith("checkpoint-2")
-    best, last = (
-        states(PeftModel.from_pretrained(make_encoder(), str(tmp_path / "run" / f"checkpoint-{step}")))
-        for step in (2, 4)
-    )
-    assert torch.equal(states(trainer.model), best)
-    assert not torch.equal(best, last)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -102,18 +100,6 @@ def assert_settles(had_head, tmp_path):
     assert bool(moved) == had_head
 
 
-def test_frozen_embeddings_stay(tmp_path):
-    words, positions = (f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position"))
-    for contrast in ("moco", "in_batch"):
-        model = make_encoder()
-        before = tensors(model)
-        trainer = train(tmp_path / contrast, model, **ONE_STEP, contrast=contrast, freeze_embeddings=True)
-        assert torch.equal(model.state_dict()[words], before[words])
-        assert not torch.equal(model.state_dict()[positions], before[positions])
-        if contrast == "moco":
-            assert trainer.momentum.encoder.get_parameter(words) is model.get_parameter(words)
-
-
 def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
     for flag in (False, True):
         trainer = make(tmp_path / str(flag), make_encoder(dropout=0.3), dropout=not flag, key_dropout=flag)
@@ -153,37 +139,6 @@ def test_evaluates_before_during_and_after(tmp_path):
     assert_rounding(rows[-1]["eval_retrieval"], mean, operations=2)
     metrics = make(tmp_path / "mean", sentence_pooling="mean").evaluate(metric_key_prefix="test")
     assert {"test_de_sentence_mean", "test_retrieval"} <= set(metrics)
-
-
-# ---- Tokenizer and pairs ----
-
-
-def test_without_words_no_mask_token_is_needed(tmp_path):
-    tokenizer = make_tokenizer()
-    tokenizer.mask_token = None
-    assert train(tmp_path, tokenizer=tokenizer, words="none").state.global_step == 4
-
-
-def test_dropped_pairs_are_counted(tmp_path, caplog):
-    with caplog.at_level(logging.INFO):
-        trainer = make(tmp_path, min_tokens=14)
-    counts = trainer.pair_counts
-    short = dict.fromkeys(counts, 0)
-    for row in make_pairs():
-        short[row["source_lang"]] += (
-            min(len(make_tokenizer().tokenize(row[side])) for side in ("source", "target")) < 14
-        )
-    assert {lang: own.short for lang, own in counts.items()} == short
-    assert sum(own.kept for own in counts.values()) == len(trainer.train_dataset) == 16 - sum(short.values()) > 0
-    assert "pairs dropped" in caplog.text
-    encoded = make(tmp_path, data=trainer.train_dataset)
-    assert encoded.pair_counts == {} and encoded.train_dataset["pair"][:] == trainer.train_dataset["pair"][:]
-
-
-def test_a_queue_longer_than_the_corpus_warns(tmp_path, caplog):
-    for size, warned in ((16, False), (17, True)):
-        make(tmp_path, queue_size=size)
-        assert (f"queue_size={size} is more than the 16 pairs" in caplog.text) == warned
 
 
 # ---- What a step leaves behind ----

@@ -63,15 +63,6 @@ def test_a_trial_is_the_recipe_with_its_settings(tmp_path):
     assert args.eval_strategy == "steps"
 
 
-def test_every_value_of_a_sweep_is_taken(tmp_path):
-    choices = {name: values(parameter) for name, parameter in SWEEP["parameters"].items()}
-    for k in range(max(map(len, choices.values()))):
-        trial = {name: own[k % len(own)] for name, own in choices.items()}
-        options = [f"--{name}={value}" for name, value in trial.items()]
-        _, args = parse((DataArguments, FAOConfig), [f"--output_dir={tmp_path}", *options])
-        assert {name: getattr(args, name) for name in trial} == trial
-
-
 # ---- Optuna ----
 
 

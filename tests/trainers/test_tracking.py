@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import socket
-import sys
 
 import pytest
-import torch
-from support import mao
 from support.card import make_record
 from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
@@ -126,21 +123,6 @@ def test_no_token_is_in_it(tracked):
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
-def test_an_adapter_is_the_artifact(tmp_path):
-    pytest.importorskip("wandb")
-    with offline(tmp_path, WANDB_LOG_MODEL="end"):
-        settings = {"report_to": ["wandb"], "logging_steps": 6, "eval_strategy": "epoch"}
-        trainer = mao.make(tmp_path / "out", **settings)
-        trainer.train()
-        finish_run(trainer.args)
-    [read] = read_runs(tmp_path)
-    [paths] = [{c.path for c in a.manifest.contents} for a in read.artifacts if "final_model" in a.aliases]
-    assert {"adapter_config.json", "adapter_model.safetensors"} <= paths
-    assert not [path for path in paths if path.endswith(PICKLED)]
-    assert "peft_config" in read.config
-    assert [step for step, _ in read.column("distances/de_cosine_random")] == [0, 6]
-
-
 def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
     pytest.importorskip("wandb")
     # One sentence pair: there is no other to draw random words from.
@@ -179,33 +161,6 @@ def test_only_the_own_callback_reports(tmp_path):
     reporting = [c for c in trainer.callback_handler.callbacks if isinstance(c, WandbCallback)]
     assert [type(c) for c in reporting if c is not given] == [WandbTracker]
     assert given in reporting
-
-
-def test_nothing_is_tracked_without_wandb(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)  # importing it would fail
-    args = make(tmp_path / "run", report_to=[]).args
-    track_record(args, make_record())
-    finish_run(args)
-
-
-def test_tensorboard_gets_the_same_curves(tmp_path, monkeypatch, caplog):
-    reading = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator",
-        reason="TensorBoard is not installed: pip install tensorboard",
-    )
-    monkeypatch.setenv("HF_TOKEN", SECRET)
-    trainer = make(tmp_path / "run", report_to=["tensorboard"])
-    with caplog.at_level(logging.WARNING):
-        trainer.train()
-    assert "incorrect" not in caplog.text  # said of a value that is no number
-    [file] = (tmp_path / "run").rglob("events.out.tfevents.*")
-    events = reading.EventAccumulator(str(file)).Reload()
-    for name, expected in curves(trainer.state.log_history, KEYS, eps=torch.finfo(torch.float32).eps).items():
-        assert [(event.step, event.value) for event in events.Scalars(name)] == expected
-        assert len(expected) == (6 if name.startswith("train/") else 3)
-    [settings] = events.Tensors("args/text_summary")
-    assert b'"regularizer_weight": 1.0' in settings.tensor_proto.string_val[0]
-    assert SECRET.encode() not in file.read_bytes()
 
 
 def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):

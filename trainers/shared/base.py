@@ -48,11 +48,7 @@ ModelInit = Callable[..., PreTrainedModel]
 
 
 def first_model(model: PreTrainedModel | None, args: AlignmentConfig, model_init: ModelInit | None) -> PreTrainedModel:
-    """Return `model`, or the result of `model_init` if it is None.
-
-    Raises:
-        InputError: both are None.
-    """
+    """Return `model`, or the result of `model_init` if it is None."""
     if model is not None:
         return model
     if model_init is None:

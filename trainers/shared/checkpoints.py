@@ -44,15 +44,7 @@ def remove_incomplete(output_dir: str | os.PathLike) -> None:
 
 
 def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> str | None:
-    """Return the checkpoint to resume from, or None.
-
-    Args:
-        resume: True for the last complete checkpoint of `output_dir`, or the folder of a checkpoint.
-        output_dir: folder of the run.
-
-    Raises:
-        InputError: the checkpoint does not exist or was cut off while being written.
-    """
+    """Return the checkpoint to resume from, or None."""
     if not resume:
         return None
     if resume is True:
@@ -70,11 +62,7 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
 
 
 def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
-    """Refuse to resume an adapter whose settings differ from the checkpoint's.
-
-    Raises:
-        InputError: names the first setting that differs.
-    """
+    """Refuse to resume an adapter whose settings differ from the checkpoint's."""
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
     here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
@@ -89,16 +77,7 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
 
 
 def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> None:
-    """Refuse to train into a folder that holds another run.
-
-    Args:
-        output_dir: folder of the run.
-        resume: `resume_from_checkpoint` of the run.
-        overwrite: `overwrite_output_dir` of the run.
-
-    Raises:
-        InputError: the folder holds a run and neither flag is set, both are set, or there is no checkpoint.
-    """
+    """Refuse to train into a folder that holds another run."""
     folder = Path(output_dir)
     if resume and overwrite:
         raise InputError(

@@ -12,15 +12,7 @@ from hf_xalign.errors import InputError
 
 
 def check_one_gpu(visible: int, *, why: str = "") -> None:
-    """Refuse several GPUs in one process.
-
-    Args:
-        visible: number of GPUs that this process sees.
-        why: text added to the message.
-
-    Raises:
-        InputError: the process sees more than one GPU.
-    """
+    """Refuse several GPUs in one process."""
     if visible > 1:
         raise InputError(
             f"this process sees {visible} GPUs: start one process per GPU with `accelerate launch`, or show it one "
@@ -29,31 +21,19 @@ def check_one_gpu(visible: int, *, why: str = "") -> None:
 
 
 def check_padding(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer without padding token.
-
-    Raises:
-        InputError: the tokenizer has none.
-    """
+    """Refuse a tokenizer without padding token."""
     if tokenizer.pad_token_id is None:
         raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
 
 
 def check_no_head(model: PreTrainedModel) -> None:
-    """Refuse a model with a head on top of the encoder.
-
-    Raises:
-        InputError: the model is not a bare encoder.
-    """
+    """Refuse a model with a head on top of the encoder."""
     if model.base_model is not model:
         raise InputError(f"{type(model).__name__} is an encoder with a head: give the encoder alone, model.base_model")
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer whose mask token or random replacements have no embedding in the encoder.
-
-    Raises:
-        InputError: an id lies outside the embeddings, or the tokenizer has no mask token.
-    """
+    """Refuse a tokenizer whose mask token or random replacements have no embedding in the encoder."""
     vocabulary = masking_vocabulary(tokenizer)
     last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
     rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))

@@ -114,11 +114,7 @@ class WordAlignmentConfig(AlignmentConfig):
         return self.regularized_words if self.needs_reference else "linked"
 
     def check_settings(self) -> None:
-        """Refuse combinations of settings that cannot be trained.
-
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+        """Refuse combinations of settings that cannot be trained."""
         if self.mean_over_dims and self.norm == "l2":
             raise InputError("mean_over_dims=true needs norm=squared_l2")
         if self.objective == "l2":  # a warning: the objective of a config file may be changed for one run
@@ -127,12 +123,7 @@ class WordAlignmentConfig(AlignmentConfig):
                 logger.warning("%s=%s has no effect: objective=l2 does not read it", name, changed[name])
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train.
-
-        Raises:
-            InputError: several GPUs in one process, a slow tokenizer, no padding token, no special tokens to link, a
-                model with a head, or an encoder with language embeddings.
-        """
+        """Refuse an encoder or a tokenizer that these settings cannot train."""
         check_one_gpu(self.n_gpu, why=" (torch's DataParallel cannot split a batch of word links)")
         word_tokenizer(tokenizer)
         check_padding(tokenizer)

@@ -96,16 +96,11 @@ def read_jsonl(path: str | Path) -> Rows:
 def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict[str, list[str]]]]:
     """Yield the sentences of a file with one word a line and a blank line after each sentence.
 
-    CoNLL-U's comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped.
-
-    Args:
-        path: CoNLL columns separated by blanks, or CoNLL-U.
-        universal: the file is CoNLL-U.
+    CoNLL-U's (`universal`) comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped.
 
     Yields:
-        The line of the first word and the columns, one value a word. CoNLL-U has `tokens` (FORM), `id`, `lemma`,
-        `upos`, `xpos`, `feats`, `head`, `deprel`, `deps` and `misc`. CoNLL has `tokens` (the first column), `labels`
-        (the last), and every column by its number, `1`, `2`, and so on.
+        The line of the first word and the columns, one value a word, by CoNLL-U's names (`tokens` is FORM). CoNLL has
+        `tokens` (the first column), `labels` (the last), and every column by its number, `1`, `2`, and so on.
     """
     rows: list[list[str]] = []
     first = 0
@@ -148,8 +143,7 @@ class Columns:
         """Return the candidate names of the two text columns, the most specific first."""
         if self.source and self.target:
             return [(self.source, self.target)]
-        by_language = [(self.source_lang, self.target_lang)] if self.source_lang else []
-        return [*by_language, ("source", "target")]
+        return [*([(self.source_lang, self.target_lang)] if self.source_lang else []), ("source", "target")]
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
         """Return the columns worth reading."""

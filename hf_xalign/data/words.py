@@ -43,9 +43,8 @@ _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 def split_words(text: str, lang: str) -> list[str]:
     """Split one text into words and punctuation marks.
 
-    A word is a run of letters, combining marks and numbers. Punctuation marks and symbols are tokens of their own. Han
-    characters are one word each in any language; Thai is split by pythainlp. White space and invisible control
-    characters belong to no token.
+    Marks and symbols are words of their own, and so is each Han character in any language; Thai is split by pythainlp.
+    White space and invisible control characters belong to no word.
 
     Args:
         text: text in NFC; a decomposed text gives decomposed words.

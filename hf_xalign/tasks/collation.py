@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.batches.token_index import pad_rows
 
 
 @dataclass(frozen=True)

@@ -108,21 +108,12 @@ def test_embedded_text_is_normalised_and_its_test_is_apart():
 
 
 def test_sources_concatenate_and_max_pairs_counts_for_each(tmp_path):
+    assert parse_source("de=owner/name:de-en") == ("owner/name:de-en", "de")
+    assert parse_source("data/key=value/file.jsonl") == ("data/key=value/file.jsonl", None)
     path = write(tmp_path / "own.jsonl", '{"source": "a", "target": "b", "source_lang": "es"}\n')
     loaded = load_sources(["embedded:de", str(path), "bn=embedded:bn"], max_pairs=2)
     assert loaded["source_lang"] == ["de", "de", "es", "bn", "bn"]
     assert len(concatenate([loaded, loaded])) == 10
-
-
-def test_parse_source():
-    for text, expected in {
-        "embedded:de": ("embedded:de", "de"),
-        "de=path/to/file.jsonl": ("path/to/file.jsonl", "de"),
-        "pt-BR=a.pt,a.en": ("a.pt,a.en", "pt-BR"),
-        "de=owner/name:de-en": ("owner/name:de-en", "de"),
-        "data/key=value/file.jsonl": ("data/key=value/file.jsonl", None),
-    }.items():
-        assert parse_source(text) == expected
 
 
 def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monkeypatch):

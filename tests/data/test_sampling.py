@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from datasets import Dataset
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import SequentialSampler
 
 from hf_xalign.data.batches.sampling import PairSampler
-from hf_xalign.data.batches.streams import PairedSampler, PairedStreams
+from hf_xalign.data.batches.streams import PairedSampler
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, 1003)
 LANGUAGES = ["de"] * 800 + ["bn"] * 203
@@ -115,12 +114,3 @@ def test_a_steps_pairs_are_of_like_length():
         assert all(len({lengths[k] // 10 for k in step}) == 1 for step in steps)
         # Eight groups, then all of them again: none is passed over but for pairs that a short step leaves.
         assert {k // 4 for step in steps[:8] for k in step} == set(range(8))
-
-
-def test_rows_of_both_streams_come_through_a_dataloader():
-    task = Dataset.from_dict({"text": [f"t{k}" for k in range(6)]})
-    pairs = Dataset.from_dict({"source": [f"s{k}" for k in range(3)]})
-    paired = PairedSampler(SequentialSampler(task), stream(len(pairs)), share=0.5)
-    batches = list(DataLoader(PairedStreams(task, pairs), sampler=paired, batch_size=2, collate_fn=list))
-    assert [[row.task["text"] for row in batch] for batch in batches] == [["t0", "t1"], ["t2", "t3"], ["t4", "t5"]]
-    assert sorted(pair["source"] for batch in batches for row in batch for pair in row.pairs) == ["s0", "s1", "s2"]

@@ -14,7 +14,6 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.transliteration import Alphabet
 from hf_xalign.data.pretraining.rows import encode_pretraining
-from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 
 pytestmark = pytest.mark.slow
 CONFIG = BertConfig(max_position_embeddings=64)
@@ -38,17 +37,6 @@ def test_rows_do_not_depend_on_their_processes():
     }.items():
         one, two = call(None), call(2)
         assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features, name
-
-
-def test_encoded_pairs_and_their_counts(tokenizer):
-    sides = [" ".join("a" * (1 + k % n)) for n in (7, 5) for k in range(40)]
-    columns = {"source": sides[:40], "target": sides[40:], "source_lang": ["de"] * 40, "target_lang": ["en"] * 40}
-    one, two = (
-        encode_sentence_pairs(Dataset.from_dict(columns), tokenizer, min_tokens=3, max_tokens=8, num_proc=n)
-        for n in (None, 2)
-    )
-    assert 0 < len(one.dataset) < 40
-    assert one.dataset.to_list() == two.dataset.to_list() and one.counts == two.counts
 
 
 def test_rows_of_pretraining_and_their_counts(tokenizer, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary

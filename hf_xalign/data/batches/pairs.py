@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from hf_xalign.data.batches.padding import pad_rows
-from hf_xalign.data.batches.token_index import Pooling, TokenIndex, word_token_index
+from hf_xalign.data.batches.token_index import Pooling, TokenIndex, pad_rows, word_token_index
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
 Side = Literal["source", "target"]

@@ -12,7 +12,6 @@ from torch.utils.data import Sampler
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler
-from hf_xalign.errors import InputError
 
 Batch = dict[str, torch.Tensor]
 PAIR = "pair_"
@@ -29,8 +28,6 @@ class PairedStreams:
     """Map-style dataset of a task and a parallel corpus, indexed by [`PairedSampler`]."""
 
     def __init__(self, task: Dataset, pairs: Dataset):
-        if not len(pairs):
-            raise InputError("the parallel corpus is empty: there is no pair to draw")
         self.task = task
         self.pairs = pairs
 

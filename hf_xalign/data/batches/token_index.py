@@ -1,7 +1,8 @@
-"""Token positions of words in a flattened batch."""
+"""Padded rows, and the token positions of words in a flattened batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -36,11 +37,7 @@ class TokenIndex:
 def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
     """Find the tokens of words in a batch of that padded width.
 
-    Args:
-        spans: int (words, 2), the token span `[start, end)` of each word in its row; no span is empty.
-        rows: int (words,), the batch row of each word.
-        width: padded length of the batch.
-        pooling: `first`, `last` or `mean` of the word's subwords.
+    `spans` int (words, 2) are the token spans `[start, end)` of the words in their `rows` int (words,); none is empty.
     """
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling={pooling}: choose {', '.join(get_args(Pooling))}")
@@ -54,3 +51,12 @@ def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: P
     within = np.arange(len(word), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     index = offset[word] + spans[word, 0] + within
     return TokenIndex(torch.from_numpy(index), torch.from_numpy(word), torch.from_numpy(counts))
+
+
+def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows padded at the end, int64 (rows, width), and a bool mask (rows, width) of their own places."""
+    lengths = np.array([len(row) for row in rows])
+    inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
+    padded = np.full(inside.shape, padding, dtype=np.int64)
+    padded[inside] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    return padded, inside

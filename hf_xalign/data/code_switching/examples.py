@@ -22,7 +22,6 @@ from hf_xalign.errors import InputError
 
 GROUP = "group"
 _ENGLISH = "english: "  # prefix of the English columns while both sets are joined
-_ROWS_A_BATCH = 1000
 
 
 def code_switch_pairs(
@@ -71,7 +70,6 @@ def code_switch_pairs(
         _switch_halves,
         batched=True,
         with_indices=True,
-        batch_size=_ROWS_A_BATCH,
         num_proc=num_proc,
         remove_columns=joined.column_names,
         features=Features({**dataset.features, GROUP: Value("int64")}),
@@ -112,7 +110,6 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
         _gather,
         batched=True,
         with_indices=True,
-        batch_size=_ROWS_A_BATCH,
         num_proc=num_proc,
         remove_columns=dataset.column_names,
         features=Features({name: List(dataset.features[name]) for name in columns}),

@@ -35,8 +35,8 @@ def build_charsmap(mapping: Mapping[str, str]) -> bytes:
     return np.array(units.nbytes, "<u4").tobytes() + units.astype("<u4").tobytes() + bytes(strings)
 
 
-def composed_keys(longest: int = 5) -> dict[str, str]:
-    """Return `{decomposed pair: composed character}` for every canonical composition of at most `longest` UTF-8 bytes.
+def composed_keys() -> dict[str, str]:
+    """Return `{decomposed pair: composed character}` for every canonical composition of at most 5 UTF-8 bytes.
 
     `Precompiled` looks up a whole grapheme only when it has fewer than 6 bytes, so longer keys would never be used.
     """
@@ -46,7 +46,7 @@ def composed_keys(longest: int = 5) -> dict[str, str]:
         parts = unicodedata.decomposition(character).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
             pair = "".join(chr(int(part, 16)) for part in parts)
-            if len(pair.encode()) <= longest and unicodedata.normalize("NFC", pair) == character:
+            if len(pair.encode()) <= 5 and unicodedata.normalize("NFC", pair) == character:
                 pairs[pair] = character
     return pairs
 

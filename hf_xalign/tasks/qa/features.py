@@ -16,7 +16,7 @@ import torch
 from datasets import Dataset, Features, List, Value
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.padding import pad_rows
+from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.sentence_pairs import SentenceFrame, sentence_frame
 from hf_xalign.errors import InputError

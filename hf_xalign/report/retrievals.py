@@ -27,10 +27,8 @@ FILENAME = "retrievals.json"
 class Retrieved(NamedTuple):
     """Words that a model retrieves for the links of one language.
 
-    Attributes:
-        links: int64 (links, 3): row of the dataset, source word, target word. Links of words without a vector are
-            left out.
-        answers: int64 (links,): index of the link whose target word is nearest to the source word.
+    `links` is int64 (links, 3): row of the dataset, source word, target word; links of words without a vector are left
+    out. `answers` is int64 (links,): index of the link whose target word is nearest to the source word.
     """
 
     links: np.ndarray
@@ -47,14 +45,6 @@ def retrieve_words(
     desc: str | None = None,
 ) -> dict[str, Retrieved]:
     """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it.
-
-    Args:
-        model: the encoder.
-        tokenizer: its fast tokenizer.
-        dataset: `source_words`, `target_words`, `links` (1-to-1), `source_lang`, `target_lang`.
-        layer: layer of the word vectors.
-        batch_size: sentences per forward pass.
-        desc: label of the progress bar, or None.
 
     Raises:
         InputError: a language has no link between words that have vectors.
@@ -96,14 +86,7 @@ def changed_retrievals(
     examples: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Draw words whose retrieved word differs before and after training.
-
-    Args:
-        dataset: the word-aligned text that both were retrieved from.
-        before: result of [`retrieve_words`] for the base.
-        after: result of [`retrieve_words`] for the model.
-        examples: maximum number of examples per language.
-        seed: random seed of the draw.
+    """Draw words whose retrieved word differs before and after training, at most `examples` for a language.
 
     Returns:
         Plain JSON: `seed` and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),

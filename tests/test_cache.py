@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import errno
-import logging
-import threading
-import time
 
 import pytest
-from filelock import FileLock
 
-from hf_xalign.cache import disk_errors, locked, replacing
+from hf_xalign.cache import disk_errors, replacing
 from hf_xalign.errors import InputError
 
 
@@ -37,26 +33,3 @@ def test_full_disks_are_input_errors(tmp_path):
         raise OSError(errno.ENOSPC, "why")
     with pytest.raises(PermissionError), disk_errors("here"):
         raise PermissionError(errno.EACCES, "why")
-
-
-def test_waiting_for_another_process_is_logged(tmp_path, caplog):
-    held, done = threading.Event(), []
-
-    def hold():
-        with FileLock(tmp_path / "lock"):
-            held.set()
-            while "waiting for it" not in caplog.text:
-                time.sleep(0.01)
-            done.append(True)
-
-    other = threading.Thread(target=hold)
-    with caplog.at_level(logging.INFO):
-        other.start()
-        held.wait()
-        with locked(tmp_path):
-            assert done
-        other.join()
-        assert "another process is writing this cache; waiting" in caplog.text
-        caplog.clear()
-        with locked(tmp_path):
-            assert not caplog.text

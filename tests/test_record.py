@@ -16,13 +16,12 @@ import pytest
 import torch
 from support.refusals import assert_refused
 
-from hf_xalign import __version__, environment, record
+from hf_xalign import __version__, environment
 from hf_xalign.record import (
     FILENAME,
     finish_record,
     hub_id,
     mask_command,
-    phase,
     read_record,
     start_record,
     to_plain,
@@ -175,13 +174,3 @@ def test_git_state(tmp_path, monkeypatch):
     assert len(state["commit"]) == 40 and state["dirty"] is False
     (tmp_path / "file").write_text("new")
     assert environment.git_state() == {"commit": state["commit"], "dirty": True}
-
-
-def test_phase_adds_up_also_when_it_raises(run, monkeypatch):
-    clock = iter([1.0, 3.5, 10.0, 10.25])
-    monkeypatch.setattr(record.time, "perf_counter", lambda: next(clock))
-    with phase(run, "train"):
-        pass
-    with pytest.raises(KeyError), phase(run, "train"):
-        raise KeyError
-    assert run["times"]["seconds"] == {"train": 2.75}

@@ -111,18 +111,3 @@ def test_it_runs_in_an_empty_folder(call, installed, tmp_path):
     assert "\nelsewhere: []\n" in found and "dry run" in found
     assert "word_retrieval" in found.partition("metrics:")[2]
     assert os.listdir(tmp_path / "empty") == []
-
-
-@pytest.mark.parametrize("method", [*packaged.METHODS, "distances"])
-def test_every_recipe_starts(call, method):
-    """It lists its settings, which takes all of its imports but the material's."""
-    words = ["distances"] if method == "distances" else ["train", method]
-    text = call(*words, "--", "--help", script="hf-xalign")
-    assert "usage: " in text and "--output_dir" in text
-
-
-def test_the_launcher_finds_the_recipe(call, tmp_path):
-    make_files(tmp_path)
-    words = command(tmp_path, "--max_steps", "2", "--bf16", "false")
-    assert "\nmodel card:" in call("train", "fao", *words, script="hf-xalign")
-    assert (tmp_path / "out" / "README.md").is_file()

@@ -7,9 +7,7 @@ import sys
 import types
 
 import pytest
-import torch
 from accelerate.commands import launch
-from safetensors.torch import save_file
 from support.card import make_record
 
 from hf_xalign.cli.main import COMMANDS, main
@@ -139,16 +137,6 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
         defaults = {"private": None, "revision": None, "base_model": None}
         assert calls.pop() == ((str(run_folder), "me/model"), {**defaults, **wanted})
         assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"
-
-
-def test_push_of_a_local_base_names_the_option(capsys, tmp_path):
-    save_file({"w": torch.zeros(2)}, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text("{}")
-    write_record(tmp_path, make_record() | {"base_model": {"name": "/home/me/base", "hub_id": None}})
-    assert main(["push", str(tmp_path), "me/model"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "base_model is /home/me/base" in error
-    assert "hf-xalign push --base_model" in error
 
 
 def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):

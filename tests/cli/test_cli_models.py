@@ -79,15 +79,6 @@ def test_similarities_against_loops(base):
         assert csls.nearest() == [row.index(max(row)) for row in wanted]
 
 
-def test_a_word_without_a_vector_is_similar_to_nothing(base):
-    long = " ".join(["hund"] * 70)  # more than the encoder's positions
-    for measure in ("cosine", "csls"):
-        found = word_similarity(*base, long, TARGET, measure=measure)
-        kept = [row is not None for row in found.nearest()]
-        assert 0 < sum(kept) < 70 and kept == sorted(kept, reverse=True)
-        assert np.isnan(found.values[sum(kept) :]).all() and np.isfinite(found.values[: sum(kept)]).all()
-
-
 def test_sentences_and_options_of_a_similarity_are_refused(base):
     def call(**options):
         return lambda: word_similarity(*base, **{"source": "die katze", "target": "the cat", **options})

@@ -8,7 +8,6 @@ from functools import partial
 import huggingface_hub
 import pytest
 import torch
-from huggingface_hub.errors import OfflineModeIsEnabled
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from support.card import make_record
@@ -96,14 +95,6 @@ def test_trainer_of_an_adapter_of_a_local_base(tmp_path):
 
     message = "push_to_hub: the base model, .*, is no model of the Hub"
     assert_refused({"adapter": (train, message)}, tmp_path)
-
-
-def test_a_base_by_its_id_leads_to_the_hub(tmp_path):
-    """The refusals' way out: the push goes on as far as the first request."""
-    named = partial(push, "adapter_model.safetensors", adapter("/home/me/base"), base_model="me/base")
-    of_run = partial(push_record, "/home/me/base", base_model="me/base")
-    offline = "Cannot reach|offline"
-    assert_refused({"adapter": (named, offline), "run": (of_run, offline)}, tmp_path, OfflineModeIsEnabled)
 
 
 def test_the_token_in_use_is_refused_in_any_shape(tmp_path, monkeypatch):

@@ -45,19 +45,3 @@ def test_commits_of_a_dataset(commits, there):
         commit=commits[0],
     )
     assert found == [len(SENTENCES), commits[0]]
-
-
-def test_without_a_network_it_is_the_commit_in_the_cache(commits, there):
-    there.run(DESCRIBE)
-    code = (
-        "import huggingface_hub\n"
-        "places = (datasets.config, huggingface_hub.constants)\n"
-        "for place in places:\n"
-        "    place.HF_HUB_OFFLINE = True\n"
-        "try:\n" + "".join(f"    {line}\n" for line in DESCRIBE.splitlines()) + "finally:\n"
-        "    for place in places:\n"
-        "        place.HF_HUB_OFFLINE = False\n"
-        "found = [entry['revision'], entry['pairs']]"
-    )
-    revision, pairs = there.run("import datasets\n" + code)
-    assert (revision, pairs) in ((commits[0], len(SENTENCES)), (commits[1], 3))

@@ -73,19 +73,6 @@ def test_the_cards_own_lines_run_elsewhere(pushed, hub, there):
         assert there.run("\n".join(lines) + "\nfound = list(vectors.shape)")[-1] == 16, kind
 
 
-def test_plain_transformers_and_peft_load_it(pushed, there):
-    found = there.run(
-        "import hf_xalign.modeling\n"
-        "from peft import AutoPeftModelForFeatureExtraction\n"
-        "from transformers import AutoModel, AutoModelForSequenceClassification\n"
-        "found = [type(AutoModel.from_pretrained('me/base')).__name__,"
-        " type(AutoPeftModelForFeatureExtraction.from_pretrained('me/adapter')).__name__,"
-        " sum('xalign_' in name for name, _ in"
-        " AutoModelForSequenceClassification.from_pretrained('me/one').named_parameters()) > 0]"
-    )
-    assert found == ["BertModel", "PeftModelForFeatureExtraction", True]
-
-
 def test_a_branch_of_a_private_repository_and_a_name_alone(hub, here, there, folders):
     here.run(PUSH, folder=str(folders / "one"), repo="me/private", options={"private": True, "revision": "next"})
     assert hub.repo("me/private").private and hub.files("me/private") == {}

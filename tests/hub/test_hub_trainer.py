@@ -61,7 +61,7 @@ def test_it_is_the_push_of_the_folder(hub, here, tmp_path):
 
 
 def test_a_push_that_fails_in_the_background_does_not_end_training(hub, here, tmp_path):
-    hub.fail("POST", "/me/unlucky/commit/", 500)
+    hub.broken = "/me/unlucky/commit/"
     here.run(TRAIN, folder=str(tmp_path), repo="me/unlucky", strategy="every_save")
     assert hub.history("me/unlucky") == [STEP.format(4)]
     assert "step 2 was not pushed" in here.log.read_text()

@@ -6,10 +6,9 @@ import re
 
 import yaml
 from huggingface_hub import ModelCard
-from support.card import ON_HUB, RECORDS, SETTINGS, front_matter_and_body, make_record
+from support.card import RECORDS, front_matter_and_body, make_record
 
 from hf_xalign.model_cards import render_card, write_card
-from hf_xalign.trainers import PPAConfig
 
 # Paths of a record, and what a card shows of them.
 PATHS = {
@@ -64,16 +63,6 @@ def test_a_bare_record_gives_a_card():
     }
 
 
-def test_adapters_and_the_base():
-    """Only an XALIGN module promises the base back in any case."""
-    lora = {"peft_type": "LORA", "languages": None, "pivot": None}
-    assert "is back, unless the adapter's settings" in render_card(RECORDS["mao"]() | {"adapter": lora})
-    mapped = {"peft_type": "XALIGN", "languages": ["en", "de"], "pivot": None}
-    card = render_card(RECORDS["mao_languages"]() | {"adapter": mapped})
-    assert "There is a map for each of `en`, `de`. Say which" in card  # a pivot with a map is not called untouched
-    assert 'set_language(model, "de")' in card
-
-
 def test_pictures_of_the_folder_are_shown(tmp_path):
     shown = ["curve.png", "distances_cosine_layer-1.png", "distances_l2_layer0.png"]
     names = [*shown, "alignment.png", "distances_x.png"]
@@ -105,22 +94,6 @@ def test_worse_scores_are_shown():
     assert "Worse than before" not in render_card(record)
     record["scores"]["after"]["de"]["retrieval_mean"] = 0.70
     assert "\n- Worse than before in the scores above: `de` `retrieval_mean` -8.1.\n" in render_card(record)
-
-
-def test_task_models_on_another_base():
-    record = RECORDS["finetune"]()
-    assert "/home/me" not in render_card(record)
-    record["task"]["encoder"] = None
-    assert "the local model `fao-0` with a linear head" in " ".join(render_card(record).split())
-
-
-def test_ppa_on_a_hub_encoder_by_the_papers_settings():
-    objective = PPAConfig(preset="paper", **SETTINGS).formula()
-    record = RECORDS["ppa"]() | {"base_model": dict(ON_HUB), "preset": "paper", "objective": objective}
-    front, body = front_matter_and_body(render_card(record, repo_id="me/aligned"))
-    assert front["base_model"] == ON_HUB["name"] and front["base_model_relation"] == "finetune"
-    assert "`ppa` (preset `paper`)" in body and 'AutoModel.from_pretrained("me/aligned")' in body
-    assert "32000 keys" in body and "h / |h|" in body
 
 
 def test_losses_of_pre_training():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
-import html
 import json
 import re
 from collections import Counter
 from functools import partial
 from html.parser import HTMLParser
 
-import pytest
 from support.card import EVIL, make_record
-from support.headless_browser import needs_browser, show
 from support.refusals import assert_refused
 from support.results import make_grid
 
@@ -22,12 +19,6 @@ from hf_xalign.tables import score_rows
 
 VOID = {"meta", "br", "hr"}
 SVG_EMPTY = {"rect", "line", "polyline", "circle"}
-# What would run, load and break out, were it not text.
-LEAK = "http://leak.invalid/x.png"
-TRICK = (
-    f"{EVIL}</title></pre></td></table><img src={LEAK}>"
-    "<script>document.title = 'hacked'; console.log('hacked')</script>"
-)
 
 
 class Page(HTMLParser):
@@ -219,46 +210,3 @@ def test_charts_are_where_their_numbers_are():
     page = Page(charts.bars(0.25, 1.5, width=200))
     assert [value for tag, name, value in page.attributes if (tag, name) == ("rect", "width")] == ["50.0", "200.0"]
     assert "rect" not in Page(charts.bars(None, None)).tags
-
-
-def write_tricky(folder):
-    """Write the report of a run with hostile text in every place that a page shows."""
-    record = make_record()
-    record["base_model"]["name"] = record["objective"] = record["hardware"]["cpu"] = TRICK
-    record["settings"], record["versions"] = {TRICK: [TRICK]}, {TRICK: TRICK}
-    log = [*make_log(), {"step": 30, f"loss/{TRICK}": 1.0}]
-    fill(folder, record, log=log, distances=make_grid(stages=("base", TRICK)), retrievals=make_retrievals(TRICK))
-    return write_report(folder)
-
-
-@pytest.mark.slow
-@needs_browser
-def test_a_browser_shows_it(tmp_path):
-    image = pytest.importorskip("matplotlib.image")
-    path = write_tricky(tmp_path)
-    shown = show(path, tmp_path)
-    assert shown.console == [] and shown.requests == []
-    source, page = Page(path.read_text("utf-8")), Page(shown.dom)
-    # Of a source that is not well-formed, or holds names as markup, a browser makes another tree.
-    del page.counts["tbody"]  # which it adds to every table
-    assert page.counts == source.counts
-    assert page.counts["table"] >= 4 and page.counts["svg"] >= 6 and page.counts["polyline"] >= 3
-    assert page.words == source.words and " ".join(TRICK.split()) in page.words
-    page.check_loads_nothing()
-    pixels = (image.imread(shown.picture)[..., :3] * 255).round().astype(int)
-    for colour in (charts.AFTER, charts.BEFORE, charts.COLOURS[1]):
-        wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-        assert (pixels == wanted).all(-1).sum() > 50, colour
-
-
-@pytest.mark.slow
-@needs_browser
-def test_the_browser_reports_a_broken_page(tmp_path):
-    """Without escapes and without its policy, the same report runs the script and requests the image."""
-    path = write_tricky(tmp_path)
-    policy = re.search("<meta http-equiv=.*>\n", path.read_text("utf-8"))[0]
-    text = html.unescape(path.read_text("utf-8").replace(policy, ""))
-    path.write_text(text.replace("alert(1)", ""), "utf-8")  # a dialog waits for somebody
-    shown = show(path, tmp_path)
-    assert "hacked" in shown.console[0] and set(shown.requests) == {LEAK}
-    assert "<title>hacked</title>" in shown.dom

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -302,47 +299,3 @@ def outside_code(body: str) -> str:
     """Return the body without code blocks and code spans, as CommonMark delimits them."""
     body = re.sub(r"^(`{3,})[a-z]*\n.*?\n\1$", "", body, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"(?<![\\`])(`+)(?!`).*?(?<!`)\1(?!`)", "", body)
-
-
-# ---- Metadata as the Hub documents it ----
-
-_SCHEMA = Path(__file__).parents[1] / "model_cards" / "hub_metadata.schema.json"
-_TYPES = {"array": list, "boolean": bool, "number": (int, float), "object": dict, "string": str}
-_KEYWORDS = {"additionalProperties", "anyOf", "description", "enum", "items", "minItems", "pattern", "properties"}
-_KEYWORDS |= {"required", "type", "uniqueItems"}
-
-
-def misfits(metadata: dict[str, Any]) -> list[str]:
-    """Return what of a card's metadata the Hub does not document."""
-    return list(_faults(metadata, json.loads(_SCHEMA.read_text("utf-8")), "metadata"))
-
-
-def _faults(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
-    """Yield where `value` is not as `schema` says, by the part of JSON Schema that the Hub's file uses."""
-    assert schema.keys() <= _KEYWORDS
-    if "anyOf" in schema:
-        found = [list(_faults(value, one, where)) for one in schema["anyOf"]]
-        if all(found):
-            yield from found[0]
-        return
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    # To Python a bool is a number.
-    if not any(isinstance(value, _TYPES[one]) and (one != "number" or not isinstance(value, bool)) for one in types):
-        yield f"{where}: {value!r} is no {' or '.join(types)}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{where}: {value!r} is not among {schema['enum']}"
-    if "pattern" in schema and not re.fullmatch(schema["pattern"], value, re.ASCII):
-        yield f"{where}: {value!r} is not {schema['pattern']}"
-    if isinstance(value, list):
-        if len(value) < schema.get("minItems", 0):
-            yield f"{where}: empty"
-        if schema.get("uniqueItems") and any(item in value[:at] for at, item in enumerate(value)):
-            yield f"{where}: an item twice"
-        for at, item in enumerate(value if "items" in schema else ()):
-            yield from _faults(item, schema["items"], f"{where}[{at}]")
-    if isinstance(value, dict) and "properties" in schema:
-        yield from (f"{where}: no {name}" for name in schema.get("required", ()) if name not in value)
-        yield from (f"{where}: the Hub has no field {name}" for name in value if name not in schema["properties"])
-        for name in value.keys() & schema["properties"].keys():
-            yield from _faults(value[name], schema["properties"][name], f"{where}.{name}")

@@ -21,19 +21,11 @@ def git_oid(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class File:
-    """A file of a commit; `sha256` only of one that came by LFS."""
-
     content: bytes
-    sha256: str | None = None
 
     @property
     def oid(self) -> str:
-        """Git's id of what the commit holds: the content, or the pointer to it."""
-        return git_oid(self.content if self.sha256 is None else self.sha256.encode())
-
-    @property
-    def etag(self) -> str:
-        return self.sha256 or self.oid
+        return git_oid(self.content)
 
 
 @dataclass

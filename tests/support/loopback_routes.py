@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import hashlib
 import json
 import re
-import socket
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from support.loopback_repo import Commit, File, Refused, Repo, git_oid
 
@@ -20,16 +16,7 @@ if TYPE_CHECKING:
 
 USER = "me"
 TOKEN = "hf_LoopbackLoopbackLoopback000000"  # shaped as real ones are
-DROP, LOST = "drop", "lost"  # the connection breaks halfway; or after the request was carried out, before the answer
-_LARGE = re.compile(r"\.(safetensors|parquet|arrow|bin|pt|pth|pkl|png|model)$|(^|/)tokenizer\.json$")
 _DATE = "2026-01-02T03:04:05.000Z"
-
-
-@dataclass
-class Request:
-    method: str
-    path: str
-    status: int = 0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -45,15 +32,11 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         path = unquote(parts.path) if "/resolve/" in parts.path else parts.path
         self.query = parse_qs(parts.query)
-        self.asked = Request(self.command, path)
-        self.hub.requests.append(self.asked)
-        self.fault = self.hub.fault_of(self.command, path)
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            self.body = self._read(half=self.fault == DROP and self.command in ("POST", "PUT"))
-            if self.fault == DROP and self.command in ("POST", "PUT"):
-                return self._break()
-            if isinstance(self.fault, int):
-                raise Refused(self.fault, "out of order")
+            if self.hub.broken and re.search(self.hub.broken, path):
+                self.hub.broken = ""
+                raise Refused(500, "out of order")
             for method, pattern, name in _ROUTES:
                 match = re.fullmatch(pattern, path)
                 if method == self.command.replace("HEAD", "GET") and match:
@@ -68,25 +51,13 @@ class Handler(BaseHTTPRequestHandler):
             if refused.code:
                 headers["X-Error-Code"] = refused.code
             return self._send(refused.status, {"error": refused.message}, headers)
-        if self.fault == LOST:
-            return self._break()
         if found is not None:
             self._send(200, found)
 
     do_GET = do_HEAD = do_POST = do_PUT = _handle
 
-    def _read(self, half: bool) -> bytes:
-        length = int(self.headers.get("Content-Length") or 0)
-        return self.rfile.read(length // 2 if half else length)
-
-    def _break(self) -> None:
-        self.close_connection = True
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-
     def _send(self, status: int, found: Any, headers: dict[str, str] | None = None) -> None:
         content = found if isinstance(found, bytes) else json.dumps(found).encode()
-        self.asked.status = status
         self.send_response(status)
         for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
             self.send_header(name, value)
@@ -160,10 +131,7 @@ class Handler(BaseHTTPRequestHandler):
         return list(entries.values())
 
     def _entry(self, path: str, file: File) -> dict:
-        entry: dict[str, Any] = {"type": "file", "path": path, "oid": file.oid, "size": len(file.content)}
-        if file.sha256:
-            entry["lfs"] = {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}
-        return entry
+        return {"type": "file", "path": path, "oid": file.oid, "size": len(file.content)}
 
     # ---- Uploads ----
 
@@ -176,35 +144,11 @@ class Handler(BaseHTTPRequestHandler):
         files = []
         for file in self._json()["files"]:
             path = file["path"]
-            large = bool(_LARGE.search(path)) or file["size"] > 10_000_000
-            answer = {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
+            answer = {"path": path, "uploadMode": "regular", "shouldIgnore": False}
             if path in there:
-                answer["oid"] = there[path].etag
+                answer["oid"] = there[path].oid
             files.append(answer)
         return {"files": files}
-
-    def on_batch(self, repo: str, prefix: str | None = None) -> dict:
-        self._repo((prefix or "models/").rstrip("/"), repo)
-        objects = []
-        for given in self._json()["objects"]:
-            answer = {"oid": given["oid"], "size": given["size"]}
-            if given["oid"] not in self.hub.blobs:
-                answer["actions"] = {
-                    "upload": {"href": f"{self.hub.url}/lfs/{given['oid']}", "header": {}},
-                    "verify": {"href": f"{self.hub.url}/lfs-verify", "header": {}},
-                }
-            objects.append(answer)
-        return {"transfer": "basic", "objects": objects}
-
-    def on_upload(self, oid: str) -> dict:
-        assert hashlib.sha256(self.body).hexdigest() == oid
-        self.hub.blobs[oid] = self.body
-        return {}
-
-    def on_verify(self) -> dict:
-        given = self._json()
-        assert len(self.hub.blobs[given["oid"]]) == given["size"]
-        return {}
 
     def on_commit(self, kind: str, repo: str, revision: str) -> dict:
         found, branch = self._repo(kind, repo), unquote(revision)
@@ -216,8 +160,6 @@ class Handler(BaseHTTPRequestHandler):
             match line["key"], line["value"]:
                 case "file", value:
                     files[value["path"]] = File(base64.b64decode(value["content"]))
-                case "lfsFile", value:
-                    files[value["path"]] = File(self.hub.blobs[value["oid"]], value["oid"])
                 case "deletedFile", value:
                     del files[value["path"]]
         sha = found.add(branch, Commit(header["summary"], files, parent))
@@ -233,17 +175,8 @@ class Handler(BaseHTTPRequestHandler):
         if file is None:
             headers |= {"X-Error-Code": "EntryNotFound", "X-Error-Message": "no such file"}
             self._send(404, {"error": "no such file"}, headers)
-        elif file.sha256:
-            size, place = str(len(file.content)), f"{self.hub.store}/large/{file.sha256}"
-            headers |= {"X-Linked-Size": size, "X-Linked-ETag": f'"{file.sha256}"', "Location": quote(place, ":/")}
-            self._send(302, b"", headers)
         else:
-            self._send(200, file.content, headers | {"ETag": f'"{file.etag}"'})
-
-    def on_large(self, oid: str) -> None:
-        if self.headers.get("Authorization"):
-            raise Refused(400, "no token was to come here")
-        self._send(200, self.hub.blobs[oid], {"ETag": f'"{oid}"'})
+            self._send(200, file.content, headers | {"ETag": f'"{file.oid}"'})
 
 
 _API = r"/api/(?P<kind>models|datasets|spaces)/(?P<repo>[^/]+/[^/]+)"
@@ -257,9 +190,5 @@ _ROUTES = [
     ("POST", _API + r"/branch/(?P<name>[^/]+)", "on_branch"),
     ("POST", _API + r"/preupload/(?P<revision>[^/]+)", "on_preupload"),
     ("POST", _API + r"/commit/(?P<revision>[^/]+)", "on_commit"),
-    ("POST", _REPO + r"\.git/info/lfs/objects/batch", "on_batch"),
-    ("PUT", r"/lfs/(?P<oid>\w+)", "on_upload"),
-    ("POST", r"/lfs-verify", "on_verify"),
-    ("GET", r"/large/(?P<oid>\w+)", "on_large"),
     ("GET", _REPO + r"/resolve/(?P<revision>[^/]+)/(?P<path>.+)", "on_resolve"),
 ]

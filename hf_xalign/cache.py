@@ -44,12 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(path: str | os.PathLike, advice: str = "free some space and run again") -> Iterator[None]:
-    """Turn the error of a full disk, quota or file-size limit into an `InputError`.
-
-    Args:
-        path: file or folder to name in the message.
-        advice: what the user should do.
-    """
+    """Turn the error of a full disk, quota or file-size limit into an `InputError` that names the path."""
     try:
         yield
     except OSError as error:

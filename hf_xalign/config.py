@@ -132,15 +132,9 @@ def is_secret(name: str, hint: Any) -> bool:
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
-    """Convert a YAML value to a type hint. Floats accept an int, and lists accept a single item.
+    """Convert a YAML value to a type hint, or raise an `InputError` that begins with `where`.
 
-    Args:
-        value: value as YAML reads it.
-        hint: type hint of the field.
-        where: place of the value, for the message.
-
-    Raises:
-        InputError: the value does not fit the hint.
+    Floats accept an int, and lists accept a single item.
     """
     try:
         return _convert(value, hint)

@@ -149,11 +149,7 @@ def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Map
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Write `results.json` into a folder, which is created if missing, and return its path.
-
-    Raises:
-        TypeError: a value has no JSON form. The message names its place in the record.
-    """
+    """Write `results.json` into a folder, which is created if missing, and return its path."""
     text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     return write_text(Path(folder) / FILENAME, text)
 
@@ -189,10 +185,6 @@ def to_plain(value: Any, where: str = "record") -> Any:
     """Convert a value to plain JSON.
 
     Arrays and tensors become lists, enums their values, numbers that are not finite null. Tokens in text are masked.
-
-    Args:
-        value: the value to convert.
-        where: its name in error messages.
 
     Raises:
         TypeError: a part of the value has no JSON form. The message names the part by `where` and its keys.

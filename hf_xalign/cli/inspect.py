@@ -76,12 +76,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def as_text(found: dict[str, WordSimilarity], columns: int) -> str:
-    """Format matrices for a terminal, side by side if it is wide enough.
-
-    Args:
-        found: {title: matrix} of the same two sentences.
-        columns: width of the terminal.
-    """
+    """Format {title: matrix} of two sentences for a terminal, side by side if it has enough columns."""
     blocks = [_block(title, one) for title, one in found.items()]
     widths = [max(map(width, block)) for block in blocks]
     if sum(widths) + 4 * (len(blocks) - 1) > columns:

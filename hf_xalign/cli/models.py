@@ -13,11 +13,7 @@ from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the named device; by default the GPU if there is one, else the CPU.
-
-    Raises:
-        InputError: torch does not know the device, or it is not available.
-    """
+    """Return the named device; by default the GPU if there is one, else the CPU."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
@@ -27,15 +23,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model's encoder (float32, evaluation mode) and its tokenizer.
-
-    Args:
-        name: anything that [`hf_xalign.load`] takes.
-        device: torch device to put the encoder on.
-
-    Raises:
-        InputError: the model does not exist, or has no tokenizer.
-    """
+    """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes."""
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     cast(nn.Module, encoder).to(device)

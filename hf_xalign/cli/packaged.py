@@ -56,16 +56,7 @@ def config_names(method: str) -> list[str]:
 
 
 def find(name: str, kind: str, option: str) -> str:
-    """Return the path of a YAML file: the user's, else the packaged one of this name.
-
-    Args:
-        name: a path, or the name of a packaged file with or without `.yaml`.
-        kind: folder inside the package, `configs` or `accelerate`.
-        option: option that took the name, for the message.
-
-    Raises:
-        InputError: no file has this name. The message suggests the closest names.
-    """
+    """Return the path of a YAML file: the user's, else the one of this name in a folder (`kind`) of the package."""
     if Path(name).is_file():
         return name
     known = {path.name: path for path in sorted((FOLDER / kind).glob("*.yaml"))}

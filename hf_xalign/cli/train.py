@@ -61,17 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:
-    """Run a recipe under accelerate and return its exit status.
-
-    Args:
-        method: one of `packaged.METHODS`.
-        words: command line of the recipe; a bare name after `--config` is a packaged configuration.
-        processes: number of processes on this machine; as accelerate is configured by default, else one per GPU.
-        accelerate_config: file of `accelerate config`, or name of a packaged one.
-
-    Raises:
-        InputError: the options exclude each other, or a file does not exist.
-    """
+    """Run a recipe with its command line (`words`) under accelerate and return its exit status."""
     if processes is not None and processes < 1:
         raise InputError(f"--processes {processes}: must be at least 1")
     if processes is not None and accelerate_config is not None:

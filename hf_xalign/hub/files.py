@@ -49,11 +49,7 @@ def decides_model(path: str) -> bool:
 
 
 def list_files(folder: str | os.PathLike) -> dict[str, Path]:
-    """List the files of a folder that may be pushed, sorted by their relative path with `/`.
-
-    Raises:
-        InputError: the folder or its weights do not exist, or the weights are incomplete or not safetensors.
-    """
+    """List the files of a folder that may be pushed, sorted by their relative path with `/`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder. Pass the folder that the model was saved to.")
@@ -85,15 +81,7 @@ class Contents:
     """Files of a folder in the form that is pushed.
 
     Card, record and adapter config are rewritten: the card names the repository, and all three name the base model by
-    its Hub id. The folder itself is not changed.
-
-    Args:
-        folder: the model's folder.
-        base_model: Hub id of the base model, for a folder that knows it by a local path.
-
-    Raises:
-        InputError: the folder holds no complete model, its base model is local and `base_model` is missing, or a file
-            contains a token.
+    its Hub id. The folder itself is not changed. Arguments and errors are those of [`hf_xalign.hub.push`].
     """
 
     def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None):
@@ -110,12 +98,7 @@ class Contents:
         _check_tokens(self.folder, self.read("someone/model"))
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
-        """Return content or local file for each path in the repository.
-
-        Args:
-            repo_id: `owner/name`.
-            revision: branch to push to; None for the main branch.
-        """
+        """Return content or local file for each path in the repository; `revision` is the branch to push to."""
         contents: dict[str, bytes | Path] = dict(self.files)
         if self._record is not None:
             contents[FILENAME] = _json(self._record | {"saved_to": repo_id})
@@ -165,22 +148,11 @@ class Contents:
 
 
 def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
-    """Require that a run's base model is not a local folder, which others cannot load.
-
-    Args:
-        record: the run's record.
-        where: start of the error message.
-
-    Raises:
-        InputError: the base model is a local folder.
-    """
+    """Raise an `InputError`, which begins with `where`, if a run's base model is a local folder."""
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
-    if base["hub_id"] is None and portable_name(base["name"]) not in (
-        embedded.EMBEDDED,
-        embedded.FOLDER,
-        _FROM_NOTHING,
-    ):
+    known = (embedded.EMBEDDED, embedded.FOLDER, _FROM_NOTHING)
+    if base["hub_id"] is None and portable_name(base["name"]) not in known:
         raise InputError(_refusal(where, base["name"]))
 
 

@@ -73,11 +73,7 @@ def push(
 
 
 def check_repo_id(repo_id: str) -> None:
-    """Require a valid repository name.
-
-    Raises:
-        InputError: the Hub would refuse the name.
-    """
+    """Raise an `InputError` for a repository name that the Hub would refuse."""
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:

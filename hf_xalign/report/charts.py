@@ -32,15 +32,9 @@ def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
 
 
 def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) -> Markup:
-    """Draw curves over training steps, with a legend below.
-
-    Args:
-        series: name -> (step, value), at least one point in total; a NaN leaves a gap.
-        title: text for screen readers.
-        percent: values are shares, shown in percent.
-    """
+    """Draw curves {name: [(step, value), ...]}, with a legend below; `title` is for screen readers."""
     width, height, edge_left, edge_top, edge_bottom = 430, 230, 52, 10, 24
-    points = [(x, y) for one in series.values() for x, y in one if math.isfinite(y)]
+    points = [(x, y) for one in series.values() for x, y in one]
     (x0, x1), (y0, y1) = (_range([point[axis] for point in points]) for axis in (0, 1))
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -59,13 +53,12 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
         parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
     for number, (name, one) in enumerate(series.items()):
         colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
-        for run in _runs(one):
-            where = [place(x, y) for x, y in run]
-            path = " ".join(f"{x},{y}" for x, y in where)
-            stroke = f'fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dash}"'
-            parts.append(f'<polyline points="{path}" {stroke}/>')
-            if len(where) <= 40:
-                parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colour}"/>' for x, y in where]
+        where = [place(x, y) for x, y in one]
+        path = " ".join(f"{x},{y}" for x, y in where)
+        stroke = f'fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dash}"'
+        parts.append(f'<polyline points="{path}" {stroke}/>')
+        if len(where) <= 40:
+            parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colour}"/>' for x, y in where]
         y = height + 14 * number + 8
         parts.append(
             f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{colour}" '
@@ -117,14 +110,3 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(step * part for part in (1, 0.5, 0.2) if (high - low) / (step * part) >= 3)
     first = math.ceil(low / step - 1e-9)
     return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _runs(points: Points) -> list[list[tuple[float, float]]]:
-    """Split points at NaN."""
-    runs: list[list[tuple[float, float]]] = [[]]
-    for x, y in points:
-        if math.isfinite(y):
-            runs[-1].append((x, y))
-        elif runs[-1]:
-            runs.append([])
-    return [run for run in runs if run]

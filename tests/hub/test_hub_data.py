@@ -10,10 +10,15 @@ from support.tiny import SENTENCES
 from hf_xalign.model_cards import render_card
 
 pytestmark = pytest.mark.slow
+CARD = "---\nconfigs:\n- config_name: news\n  data_files:\n  - split: test\n    path: news.parquet\n---\n"
 PUSH = (
-    "import datasets\n"
-    "text = datasets.Dataset.from_dict(columns)\n"
-    "found = text.push_to_hub('me/text', 'news', split='test').oid\n"
+    "import datasets, io\n"
+    "datasets.Dataset.from_dict(columns).to_parquet(file := io.BytesIO())\n"
+    "api = huggingface_hub.HfApi()\n"
+    "api.create_repo('me/text', repo_type='dataset', exist_ok=True)\n"
+    "files = {'README.md': card.encode(), 'news.parquet': file.getvalue()}\n"
+    "added = [huggingface_hub.CommitOperationAdd(path, content) for path, content in files.items()]\n"
+    "found = api.create_commit('me/text', added, commit_message='text', repo_type='dataset').oid\n"
 )
 DESCRIBE = (
     "from hf_xalign.data.parallel import hub_commit, load_parallel\n"
@@ -27,7 +32,7 @@ DESCRIBE = (
 def commits(here):
     """A dataset's two commits, the second with fewer rows."""
     columns = {"de": [source for source, _, _ in SENTENCES], "en": [target for _, target, _ in SENTENCES]}
-    return [here.run(PUSH, columns={name: rows[:n] for name, rows in columns.items()}) for n in (None, 3)]
+    return [here.run(PUSH, card=CARD, columns={name: rows[:n] for name, rows in columns.items()}) for n in (None, 3)]
 
 
 def test_commits_of_a_dataset(commits, there):

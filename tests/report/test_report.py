@@ -200,8 +200,7 @@ def test_other_files_of_these_names_are_refused(tmp_path):
 
 
 def test_charts_are_where_their_numbers_are():
-    points = [(0.0, 0.5), (50.0, float("nan")), (100.0, 1.0)]
-    page = Page(charts.lines({"a": points, "b": [(0.0, 0.75)]}, title="t"))
+    page = Page(charts.lines({"a": [(0.0, 0.5)], "b": [(100.0, 1.0)], "c": [(0.0, 0.75)]}, title="t"))
     found = [value for tag, name, value in page.attributes if tag == "polyline" and name == "points"]
     (x0, y0), (x1, y1), (x2, y2) = ([float(n) for n in run.split(",")] for run in found)
     assert x0 == x2 < x1 and y1 < y2 < y0

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from hf_xalign import metrics
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from gradio import Interface
 
 
-def make_app(module: Path) -> Interface:
+def make_app(name: str) -> Interface:
     """Create a page to try a metric. The widget of `evaluate.utils` would need gradio 3.
-
-    Args:
-        module: file of the metric, with its README.md in the same folder.
 
     Raises:
         InputError: gradio is not installed.
@@ -27,17 +25,14 @@ def make_app(module: Path) -> Interface:
         import gradio
     except ImportError as error:
         raise InputError("the metric's app needs gradio: pip install gradio") from error
-    import evaluate
-
-    path = str(module.absolute())
-    metric = evaluate.load(path)
-    features = metric.features[0] if isinstance(metric.features, list) else metric.features
-    _, front, body = module.with_name("README.md").read_text(encoding="utf-8").split("---\n", 2)
+    metric = metrics.load(name)
+    card = files(metrics) / name / "README.md"
+    _, front, body = card.read_text(encoding="utf-8").split("---\n", 2)
 
     def compute(arguments: str) -> dict[str, Any]:
         try:
             # Load it for each call: a metric is unusable after an error, and visitors call at the same time.
-            scores = evaluate.load(path, keep_in_memory=True).compute(**json.loads(arguments))
+            scores = metrics.load(name, keep_in_memory=True).compute(**json.loads(arguments))
         except (ValueError, TypeError) as error:
             raise gradio.Error(str(error)) from error
         return json.loads(json.dumps(scores, default=float))
@@ -45,7 +40,7 @@ def make_app(module: Path) -> Interface:
     return gradio.Interface(
         fn=compute,
         inputs=gradio.Textbox(
-            label="arguments of compute, as JSON", lines=10, value=json.dumps({name: [] for name in features})
+            label="arguments of compute, as JSON", lines=10, value=json.dumps({one: [] for one in metric.features})
         ),
         outputs=gradio.JSON(label="scores"),
         title=yaml.safe_load(front)["title"],

@@ -12,12 +12,7 @@ from hf_xalign.hub.upload import check_repo_id
 
 
 def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
-    """Return the files of a metric's Space by path, with the Space's name in its card.
-
-    Args:
-        name: one of `hf_xalign.metrics.names()`.
-        repo_id: `owner/name` of the Space.
-    """
+    """Return the files of a metric's Space by path, with the Space's name in its card."""
     folder = files(metrics) / name
     paths = ("README.md", "app.py", f"{name}.py", "requirements.txt")
     found = {path: folder.joinpath(path).read_bytes() for path in paths}

@@ -132,7 +132,7 @@ def test_a_folder_is_a_whole_space():
 def test_an_app_without_gradio_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(InputError, match="pip install gradio"):
-        make_app(FOLDER / "span_f1" / "span_f1.py")
+        make_app("span_f1")
 
 
 def check_app(name, gradio):
@@ -146,7 +146,7 @@ def check_app(name, gradio):
 
 def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio):
     check_app("span_f1", gradio)
-    compute = make_app(FOLDER / "span_f1" / "span_f1.py").fn
+    compute = make_app("span_f1").fn
     given = {"predictions": [["B-a", "O"]], "references": [["B-a", "B-b"]]}
     for wrong, said in [
         ("[", "Expecting value"),
@@ -170,7 +170,7 @@ def test_an_app_is_served(gradio):
     """By a real server on loopback, to the client that programs use for Spaces."""
     import gradio_client
 
-    demo = make_app(FOLDER / "transfer_gap" / "transfer_gap.py")
+    demo = make_app("transfer_gap")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
     try:
         given = {"supervised": [0.9], "zero_shot": [0.8]}

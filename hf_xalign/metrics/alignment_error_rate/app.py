@@ -1,10 +1,8 @@
 """Web page of the metric: `python app.py`, or a Space."""
 
-from pathlib import Path
-
 from hf_xalign.metrics.app import make_app
 
-demo = make_app(Path(__file__).with_name("alignment_error_rate.py"))
+demo = make_app("alignment_error_rate")
 
 if __name__ == "__main__":
     demo.launch()

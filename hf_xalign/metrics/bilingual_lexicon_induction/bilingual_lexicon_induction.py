@@ -1,102 +1,49 @@
 """`evaluate` module: precision at K of bilingual lexicon induction by CSLS or cosine."""
 
-from __future__ import annotations
-
-import datasets
-import evaluate
+from datasets import Features, Sequence
 
 from hf_xalign.evaluation.lexicon import lexicon_induction
-
-_DESCRIPTION = """
-Bilingual lexicon induction asks, for each source word of a test dictionary, whether one of its translations is among
-the K words of the whole target vocabulary that are nearest to it, by CSLS or cosine of context-independent word
-vectors. Higher is better.
-"""
-
-_KWARGS_DESCRIPTION = """
-Args:
-    entries: the dictionary, a list of [source word, target word]; several translations are several entries.
-    source_vectors: (words, dimensions) array, tensor or lists, one row for each word of the source vocabulary, mapped
-        to the target's space; given to `compute`, like all that follow.
-    target_vectors: (words, dimensions) vectors of the target vocabulary.
-    source_words, target_words: the words of both vocabularies, each once.
-    ks: the K, (1, 5, 10).
-    similarity: "csls" or "cosine".
-    k: neighbourhood size of CSLS, 10.
-    bootstrap: resamples of the 95% intervals, 1000; 0 for none.
-    seed: of the resampling, 0.
-
-Returns:
-    For each K p@K (words outside the vocabularies left out, as MUSE does) and p@K_oov_wrong (counted as wrong, as
-    fastText does), fractions from 0 to 1, each with its interval (p@K_low, p@K_high, ...); coverage (of entries),
-    coverage_words; entries, entries_covered, test_words, queries, source_vocabulary, target_vocabulary: counts.
-
-Examples:
-    >>> from hf_xalign import metrics
-    >>> bli = metrics.load("bilingual_lexicon_induction")
-    >>> scores = bli.compute(
-    ...     entries=[["Hund", "dog"], ["Hund", "hound"], ["Katze", "cat"], ["Uhu", "owl"]],
-    ...     source_words=["Hund", "Katze"],
-    ...     source_vectors=[[1.0, 0.1], [0.1, 1.0]],
-    ...     target_words=["dog", "cat", "house"],
-    ...     target_vectors=[[0.9, 0.2], [0.2, 0.9], [0.7, 0.7]],
-    ...     ks=[1],
-    ... )
-    >>> scores["p@1"], round(scores["p@1_oov_wrong"], 3), scores["coverage"], scores["queries"]
-    (1.0, 0.667, 0.5, 2)
-"""
-
-_CITATION = """
-@inproceedings{conneau-etal-2018-word,
-    title = "Word Translation Without Parallel Data",
-    author = "Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and Jégou, Hervé",
-    booktitle = "International Conference on Learning Representations",
-    year = "2018",
-}
-@inproceedings{joulin-etal-2018-loss,
-    title = "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval Criterion",
-    author = "Joulin, Armand and Bojanowski, Piotr and Mikolov, Tomas and Jégou, Hervé and Grave, Edouard",
-    booktitle = "Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing",
-    year = "2018",
-}
-"""
+from hf_xalign.metrics import base
 
 
-@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
-class BilingualLexiconInduction(evaluate.Metric):
-    """Precision at K over a test dictionary, one row an entry."""
+class BilingualLexiconInduction(base.Module):
+    """Bilingual lexicon induction asks, for each source word of a test dictionary, whether one of its translations is
+    among the K words of the whole target vocabulary that are nearest to it, by CSLS or cosine of context- independent
+    word vectors. Higher is better.
 
-    def _info(self) -> evaluate.MetricInfo:
-        entry = datasets.Sequence(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_KWARGS_DESCRIPTION,
-            features=datasets.Features({"entries": entry}),
-        )
+    Args:
+        entries: the dictionary, a list of [source word, target word]; several translations are several entries.
+        source_vectors: (words, dimensions) array, tensor or lists, one row for each word of the source vocabulary,
+            mapped to the target's space; given to `compute`, like all that follow.
+        target_vectors: (words, dimensions) vectors of the target vocabulary.
+        source_words, target_words: the words of both vocabularies, each once.
+        ks: the K, (1, 5, 10).
+        similarity: "csls" or "cosine".
+        k: neighbourhood size of CSLS, 10.
+        bootstrap: resamples of the 95% intervals, 1000; 0 for none.
+        seed: of the resampling, 0.
 
-    def _compute(
-        self,
-        entries,
-        source_vectors,
-        target_vectors,
-        source_words,
-        target_words,
-        ks=(1, 5, 10),
-        similarity="csls",
-        k=10,
-        bootstrap=1000,
-        seed=0,
-    ):
-        return lexicon_induction(
-            source_vectors,
-            target_vectors,
-            source_words,
-            target_words,
-            entries,
-            ks=ks,
-            similarity=similarity,
-            k=k,
-            bootstrap=bootstrap,
-            seed=seed,
-        )
+    Returns:
+        For each K p@K (words outside the vocabularies left out, as MUSE does) and p@K_oov_wrong (counted as wrong, as
+        fastText does), fractions from 0 to 1, each with its interval (p@K_low, p@K_high, ...); coverage (of entries),
+        coverage_words; entries, entries_covered, test_words, queries, source_vocabulary, target_vocabulary: counts.
+
+    Examples:
+        >>> from hf_xalign import metrics
+        >>> bli = metrics.load("bilingual_lexicon_induction")
+        >>> scores = bli.compute(
+        ...     entries=[["Hund", "dog"], ["Hund", "hound"], ["Katze", "cat"], ["Uhu", "owl"]],
+        ...     source_words=["Hund", "Katze"],
+        ...     source_vectors=[[1.0, 0.1], [0.1, 1.0]],
+        ...     target_words=["dog", "cat", "house"],
+        ...     target_vectors=[[0.9, 0.2], [0.2, 0.9], [0.7, 0.7]],
+        ...     ks=[1],
+        ... )
+        >>> scores["p@1"], round(scores["p@1_oov_wrong"], 3), scores["coverage"], scores["queries"]
+        (1.0, 0.667, 0.5, 2)
+    """
+
+    columns = Features({"entries": Sequence(base.TEXT)})
+
+    def _compute(self, **given):
+        return lexicon_induction(**given)

@@ -1,10 +1,8 @@
 """Web page of the metric: `python app.py`, or a Space."""
 
-from pathlib import Path
-
 from hf_xalign.metrics.app import make_app
 
-demo = make_app(Path(__file__).with_name("qa_f1.py"))
+demo = make_app("qa_f1")
 
 if __name__ == "__main__":
     demo.launch()

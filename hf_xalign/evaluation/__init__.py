@@ -1,11 +1,10 @@
 """Scores of word and sentence vectors: retrieval, lexicon induction, distances, drift."""
 
-from hf_xalign.evaluation.drift import vector_drift
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import score_retrieval
-from hf_xalign.evaluation.sentences import sentence_retrieval
-from hf_xalign.evaluation.vectors import encode_sentences, encode_words
+from hf_xalign.evaluation.sentence_scores import sentence_retrieval
+from hf_xalign.evaluation.vectors import encode_sentences, encode_words, vector_drift
 
 __all__ = [
     "encode_sentences",

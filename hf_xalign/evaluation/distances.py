@@ -1,7 +1,6 @@
-"""Distances between linked word pairs, compared with random pairs, at each stage of training.
+"""Distances of linked against random word pairs at each training stage (continual-learning paper, section 5.4).
 
-Follows section 5.4 (figures 1 and 2) of the continual-learning paper: training should pull translations together, and
-not contract the whole space.
+Training should pull translations together, and not contract the whole space.
 """
 
 from __future__ import annotations
@@ -34,15 +33,7 @@ NUMBERS = "distances.json"
 
 
 class WordPairs(NamedTuple):
-    """Linked word pairs of one language, each with a random replacement for the target word.
-
-    All fields are int64 (n, 2): sentence pair and word index.
-
-    Attributes:
-        source: the source words, shared by linked and random pairs.
-        linked: the target word that the link names.
-        random: a target word from another sentence pair.
-    """
+    """Linked word pairs, each with a random other target word; int64 (n, 2) each: sentence pair and word index."""
 
     source: np.ndarray
     linked: np.ndarray
@@ -57,19 +48,11 @@ class Distances(NamedTuple):
 
 
 def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed: int = 0) -> WordPairs:
-    """Draw linked word pairs and as many random ones.
+    """Draw at most `pairs` links without replacement (None for all), and as many random pairs.
 
     A random pair keeps the source word and takes the target word of a uniformly drawn link of *another* sentence pair.
     Both kinds therefore share their source words and the distribution of target words. As in the paper, a frequent
     word can still meet its translation by chance.
-
-    Args:
-        links: for each sentence pair (links, 2) word indices; may be empty.
-        pairs: maximum number of word pairs, drawn without replacement; None for all links.
-        seed: random seed of both draws.
-
-    Raises:
-        InputError: fewer than two sentence pairs have links.
     """
     parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in links]
     counts = np.array([len(part) for part in parts], dtype=np.int64)
@@ -139,8 +122,12 @@ def word_distances(
     if not len(dataset):
         raise InputError("distances: the word-linked text is empty")
     texts = {language: dataset.select(numbers) for language, numbers in language_rows(dataset).items()}
-    # Too few links of a language should not be found after an hour of other languages.
-    drawn = {language: _draw(language, rows, pairs, seed) for language, rows in texts.items()}
+    drawn = {}
+    for language, rows in texts.items():  # too few links should not be found after an hour of other languages
+        try:
+            drawn[language] = draw_word_pairs(rows["links"][:], pairs, seed)
+        except InputError as error:
+            raise InputError(f"{language}: {error}") from error
     found: dict[str, dict[int, dict[str, Distances]]] = {}
     for language, rows in texts.items():
         own_pairs = drawn[language]
@@ -184,14 +171,10 @@ def word_distances(
 def overlap_measures(distances: Distances, bins: int = 50) -> dict[str, float]:
     """Measure how well the distance separates linked from random pairs.
 
-    Args:
-        distances: at least one pair of each kind.
-        bins: number of equal-width histogram bins, from the smallest to the largest distance.
-
     Returns:
         `auc`: probability that a random pair is farther apart than a linked one, ties counting half (Mann and
-        Whitney's U over n m). 1 is full separation, 0.5 none. `overlap`: shared area of both histograms, from 0
-        (apart) to 1 (equal). Sampling noise lowers it: compare equal numbers of pairs and bins.
+        Whitney's U over n m). 1 is full separation, 0.5 none. `overlap`: shared area of both histograms of equal-width
+        bins, from 0 (apart) to 1 (equal). Sampling noise lowers it: compare equal numbers of pairs and bins.
     """
     from scipy.stats import rankdata  # takes most of a second
 
@@ -215,19 +198,9 @@ def distance_grid(
 ) -> dict[str, Any]:
     """Compute the paper's grid of distances: one row per training stage, one column per language.
 
-    Stages are loaded one at a time, by [`hf_xalign.load`]. Of a model with a task head the encoder is measured.
-
-    Args:
-        stages: stage name -> folder, Hub id or `embedded`, in the order of the rows.
-        dataset: word-linked text, see [`word_distances`].
-        pooling: subwords that make a word's vector.
-        seed: random seed of the drawn pairs.
-        bins: number of histogram bins.
-        device: device of the encoders.
-        options: `layers`, `pairs`, `batch_size`, `max_length` and `dtype` of [`word_distances`].
-
-    Returns:
-        The grid of [`grid_of`].
+    `stages` maps stage names to a folder, Hub id or `embedded`. They are loaded one at a time, by [`hf_xalign.load`].
+    Of a model with a task head the encoder is measured. Other options are those of [`word_distances`]; returns the
+    grid of [`grid_of`].
 
     Raises:
         InputError: no stages, fewer than 2 bins, a stage that cannot be loaded, or an error of [`word_distances`].
@@ -263,12 +236,7 @@ def grid_of(
     Histograms of one language share their edges, so that a contracting space is visible. `auc` and `overlap` do not
     depend on the other stages.
 
-    Args:
-        found: stage name -> result of [`word_distances`], in the order of the rows.
-        stages: stage name -> source of its encoder.
-        pooling: pooling that was measured.
-        seed: random seed of the pairs that were measured.
-        bins: number of histogram bins.
+    `found` maps stage names to results of [`word_distances`], in the order of the rows; `stages`, to their encoders.
 
     Returns:
         Plain JSON: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell has
@@ -277,13 +245,21 @@ def grid_of(
     """
     languages = list(next(iter(found.values())))
     layers = list(next(iter(found.values()))[languages[0]])
-    cells = []
+    cells: list[dict[str, Any]] = []
     for language, layer, measure in product(languages, layers, MEASURES):
         column = {stage: own[language][layer][measure] for stage, own in found.items()}
         edges = np.histogram_bin_edges(np.concatenate([side for own in column.values() for side in own]), bins)
         for stage, distances in column.items():
-            where = {"stage": stage, "language": language, "layer": layer, "measure": measure}
-            cells.append(where | _cell(distances, edges))
+            cell: dict[str, Any] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
+            cell |= {"pairs": len(distances.linked), **overlap_measures(distances, bins)}
+            for kind, values in distances._asdict().items():
+                cell[kind] = {
+                    "mean": float(values.mean()),
+                    "sd": float(values.std()),
+                    "median": float(np.median(values)),
+                    "counts": np.histogram(values, edges)[0].tolist(),
+                }
+            cells.append(cell | {"edges": edges.tolist()})
     return {
         "stages": {stage: str(source) for stage, source in stages.items()},
         "languages": languages,
@@ -297,13 +273,10 @@ def grid_of(
 
 
 def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[Path]:
-    """Write a grid as `distances.json`, with one figure per measure and layer (`distances_l2_layer-1.png`).
-
-    Returns:
-        The written files, the numbers first.
+    """Write `distances.json`, then a figure per measure and layer (`distances_l2_layer-1.png`); return the files.
 
     Raises:
-        InputError: matplotlib is not installed. The numbers are written first.
+        InputError: matplotlib is not installed; the numbers are written.
     """
     folder = Path(folder)
     written = [write_text(folder / NUMBERS, json.dumps(grid, ensure_ascii=False, indent=1, allow_nan=False) + "\n")]
@@ -311,13 +284,6 @@ def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[
         path = folder / f"distances_{measure}_layer{layer}.png"
         written.append(plots.histogram_grid(grid, path, measure=measure, layer=layer))
     return written
-
-
-def _draw(language: str, rows: Dataset, pairs: int | None, seed: int) -> WordPairs:
-    try:
-        return draw_word_pairs(rows["links"][:], pairs, seed)
-    except InputError as error:
-        raise InputError(f"{language}: {error}") from error
 
 
 def _vector_rows(vectors: WordVectors, sentences: np.ndarray, words: np.ndarray, what: str) -> np.ndarray:
@@ -336,24 +302,7 @@ def _vector_rows(vectors: WordVectors, sentences: np.ndarray, words: np.ndarray,
 
 def _distances(x: torch.Tensor, linked: torch.Tensor, random: torch.Tensor) -> dict[str, Distances]:
     """Measure the distances between row i of `x` and row i of the others, float (n, dim) each."""
-    x, linked, random = x.double(), linked.double(), random.double()
-
-    def l2(y: torch.Tensor) -> np.ndarray:
-        return torch.linalg.vector_norm(x - y, dim=-1).numpy()
-
-    def cosine(y: torch.Tensor) -> np.ndarray:
-        return (1 - torch.nn.functional.cosine_similarity(x, y, dim=-1)).clamp(0, 2).numpy()
-
-    return {"l2": Distances(l2(linked), l2(random)), "cosine": Distances(cosine(linked), cosine(random))}
-
-
-def _cell(distances: Distances, edges: np.ndarray) -> dict[str, Any]:
-    cell: dict[str, Any] = {"pairs": len(distances.linked), **overlap_measures(distances, len(edges) - 1)}
-    for kind, values in distances._asdict().items():
-        cell[kind] = {
-            "mean": float(values.mean()),
-            "sd": float(values.std()),
-            "median": float(np.median(values)),
-            "counts": np.histogram(values, edges)[0].tolist(),
-        }
-    return cell | {"edges": edges.tolist()}
+    x, others = x.double(), (linked.double(), random.double())
+    l2 = [torch.linalg.vector_norm(x - y, dim=-1).numpy() for y in others]
+    cosine = [(1 - nn.functional.cosine_similarity(x, y, dim=-1)).clamp(0, 2).numpy() for y in others]
+    return {"l2": Distances(*l2), "cosine": Distances(*cosine)}

@@ -32,15 +32,7 @@ class EmbeddingAlignment(NamedTuple):
     candidates: int
 
     def scores(self, *, bootstrap: int = 1000, seed: int = 0) -> dict[str, float | int]:
-        """Return the share with its 95% bootstrap interval over source tokens.
-
-        Args:
-            bootstrap: number of resamples; 0 for no interval.
-            seed: random seed of the resampling.
-
-        Returns:
-            `alignment`, `alignment_low`, `alignment_high`, and the counts `sources` and `candidates`.
-        """
+        """Return `alignment`, its 95% bootstrap interval over source tokens (0 resamples: none), and the counts."""
         scores: dict[str, float | int] = {"alignment": self.share}
         if bootstrap:
             low, high = interval(self.hits.numpy(), resamples=bootstrap, seed=seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, norms
+from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
 from hf_xalign.search.ranking import nearest
 from hf_xalign.statistics.bootstrap import interval
 
@@ -81,8 +81,12 @@ def lexicon_induction(
         raise InputError(f"ks={tuple(ks)} must be at least 1, and bootstrap={bootstrap} not negative")
     source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source, target=target)
-    source_row, target_row = _rows(source_words, source, "source"), _rows(target_words, target, "target")
-    pairs = _checked_entries(entries)
+    source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
+    pairs: dict[tuple[str, str], None] = {}  # without repetitions
+    for n, entry in enumerate(entries):
+        if isinstance(entry, str) or len(entry) != 2:
+            raise InputError(f"entry {n}: {entry!r} is not a pair (source word, target word)")
+        pairs[entry[0], entry[1]] = None
     covered = [(one, other) for one, other in pairs if one in source_row and other in target_row]
     if not covered:
         raise InputError(_no_entry(pairs, source_row, target_row))
@@ -113,20 +117,10 @@ def lexicon_induction(
     }
 
 
-def _checked_entries(entries: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
-    """Return the entries without repetitions."""
-    pairs: dict[tuple[str, str], None] = {}
-    for n, entry in enumerate(entries):
-        if isinstance(entry, str) or len(entry) != 2:
-            raise InputError(f"entry {n}: {entry!r} is not a pair (source word, target word)")
-        pairs[entry[0], entry[1]] = None
-    return list(pairs)
-
-
-def _rows(words: Sequence[str], vectors: Tensor, side: str) -> dict[str, int]:
+def _rows(words: Sequence[str], vectors: int, side: str) -> dict[str, int]:
     """Map every word to its row."""
-    if len(words) != len(vectors):
-        raise InputError(f"{len(words)} {side} words for {len(vectors)} {side} vectors: one word per row is needed")
+    if len(words) != vectors:
+        raise InputError(f"{len(words)} {side} words for {vectors} {side} vectors: one word per row is needed")
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         first = rows.setdefault(word, row)
@@ -134,16 +128,10 @@ def _rows(words: Sequence[str], vectors: Tensor, side: str) -> dict[str, int]:
             raise InputError(
                 f"{side} words: {word!r} is in rows {first} and {row}. Keep one, such as the more frequent one."
             )
-    bad = (~norms(vectors).isfinite()).nonzero()
-    if len(bad):
-        row = int(bad[0, 0])
-        raise InputError(
-            f"{side} vectors: row {row} ({words[row]!r}) contains NaN or infinity. Check the model or file it is from."
-        )
     return rows
 
 
-def _no_entry(pairs: Sequence[tuple[str, str]], source_row: dict[str, int], target_row: dict[str, int]) -> str:
+def _no_entry(pairs: Collection[tuple[str, str]], source_row: dict[str, int], target_row: dict[str, int]) -> str:
     if not pairs:
         return "lexicon induction: the dictionary has no entries"
     parts = []

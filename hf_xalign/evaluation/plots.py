@@ -24,11 +24,7 @@ _DPI = 150
 
 
 def require_matplotlib() -> None:
-    """Check that matplotlib is installed, for commands to call before they compute what they draw.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
+    """Raise InputError unless matplotlib is installed, for commands to call before they compute what they draw."""
     try:
         import matplotlib.backends.backend_agg
         import matplotlib.figure  # noqa: F401
@@ -41,12 +37,7 @@ def alignment_plot(
 ) -> Path:
     """Draw alignment against delta in percent, as figure 3 of the ALIGN-MLM paper.
 
-    Markers show objectives, colours transformations.
-
-    Args:
-        runs: one point each.
-        path: the PNG file, written atomically.
-        correlation: result of [`~hf_xalign.evaluation.transfer.spearman`] on these runs, for the title.
+    Markers show objectives, colours transformations; `correlation` of these runs is the title.
 
     Raises:
         InputError: no runs, more kinds than markers or colours, or matplotlib is not installed.
@@ -65,17 +56,13 @@ def alignment_plot(
     axes.set_xlabel("alignment of the input embeddings (%)")
     axes.set_ylabel("supervised minus zero-shot (points)")
     if correlation is not None:
-        axes.set_title(correlation_title(correlation), fontsize="medium")
+        p = f"p = {correlation.p_value:.3f}" if correlation.p_value >= 0.001 else "p < 0.001"
+        title = f"Spearman's rho = {correlation.rho:.2f}, {p} ({correlation.runs} runs)"
+        axes.set_title(title, fontsize="medium")
     keys = [Line2D([], [], linestyle="none", marker=own, color="grey", label=name) for name, own in marker.items()]
     keys += [Line2D([], [], linestyle="none", marker="s", color=own, label=name) for name, own in colour.items()]
     figure.legend(handles=keys, loc="outside right upper", fontsize="small")
     return save_figure(figure, path)
-
-
-def correlation_title(correlation: Correlation) -> str:
-    """Format a correlation, such as "Spearman's rho = -0.73, p = 0.010 (12 runs)"."""
-    p = f"p = {correlation.p_value:.3f}" if correlation.p_value >= 0.001 else "p < 0.001"
-    return f"Spearman's rho = {correlation.rho:.2f}, {p} ({correlation.runs} runs)"
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
@@ -84,28 +71,29 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     Args:
         grid: result of [`~hf_xalign.evaluation.distances.distance_grid`].
         path: the PNG file, written atomically.
-        measure: "l2" or "cosine".
+        measure: "l2" or "cosine", one of the grid's.
         layer: one of the grid's layers.
 
     Raises:
-        InputError: the grid has no such measure or layer, or matplotlib is not installed.
+        InputError: matplotlib is not installed.
     """
     cells = {
         (cell["stage"], cell["language"]): cell
         for cell in grid["cells"]
         if cell["measure"] == measure and cell["layer"] == layer
     }
-    if not cells:
-        raise InputError(
-            f"histograms: the grid has no measure={measure!r} of layer={layer}, only {', '.join(grid['measures'])} of "
-            f"layers {', '.join(map(str, grid['layers']))}"
-        )
     stages, languages = list(grid["stages"]), grid["languages"]
     figure = new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
     axes = figure.subplots(len(stages), len(languages), sharex="col", squeeze=False)
     for row, stage in enumerate(stages):
         for column, language in enumerate(languages):
-            _draw_cell(axes[row, column], cells[stage, language])
+            own, cell = axes[row, column], cells[stage, language]
+            for kind, colour in zip(("linked", "random"), COLOURS):
+                shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
+                own.stairs(shares, cell["edges"], fill=True, alpha=0.5, color=colour, label=f"{kind} words")
+            own.set_yticks([])
+            place = {"transform": own.transAxes, "ha": "right", "va": "top", "fontsize": "small"}
+            own.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", **place)
         axes[row, 0].set_ylabel(stage)
     for column, language in enumerate(languages):
         axes[0, column].set_title(language, fontsize="medium")
@@ -113,15 +101,6 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
     return save_figure(figure, path)
-
-
-def _draw_cell(axes: Any, cell: Mapping[str, Any]) -> None:
-    edges = cell["edges"]
-    for kind, name, colour in (("linked", "linked words", COLOURS[0]), ("random", "random words", COLOURS[1])):
-        shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
-        axes.stairs(shares, edges, fill=True, alpha=0.5, color=colour, label=name)
-    axes.set_yticks([])
-    axes.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", transform=axes.transAxes, ha="right", va="top", fontsize="small")
 
 
 def _assign(what: str, names: Sequence[str], signs: Sequence[str]) -> dict[str, str]:

@@ -75,9 +75,9 @@ def word_retrieval(
     found = nearest_neighbours(source, target, k=k, similarity=similarity, legacy=legacy, device=device)
     source_gold, target_gold = gold.unbind(1)
     forward, backward = found.source_to_target.cpu()[source_gold], found.target_to_source.cpu()[target_gold]
-    scores = _directions("", forward == target_gold, backward == source_gold)
+    scores = directions("", forward == target_gold, backward == source_gold)
     if words:
-        scores |= _directions(
+        scores |= directions(
             "type_", _same_word(words[1], forward, target_gold), _same_word(words[0], backward, source_gold)
         )
     return scores | {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
@@ -92,29 +92,15 @@ def flatten_rows(
 ) -> dict[str, Any]:
     """Flatten one row per sentence pair into the arguments of [`word_retrieval`].
 
-    Args:
-        source_vectors: for each pair (words, D) floats; a sentence may have no words.
-        target_vectors: for each pair (words, D) floats.
-        links: for each pair (links, 2) integers, word indices within the pair; a pair may have no links.
-        source_words: for each pair its source words, or None.
-        target_words: for each pair its target words, or None.
-
-    Returns:
-        `source_vectors` float32 (Ns, D), `target_vectors` float32 (Nt, D), `links` int64 (L, 2) row indices, and
-        `source_words`, `target_words` as flat lists or None: `word_retrieval(**flatten_rows(...))`.
+    For each pair, vectors are (words, D) floats, links (links, 2) word indices within the pair. Any may be empty.
 
     Raises:
         InputError: columns of unequal length, or a pair whose links are out of range or whose words and vectors
             differ in number.
     """
-    columns = {
-        "source_vectors": source_vectors,
-        "target_vectors": target_vectors,
-        "links": links,
-        "source_words": source_words,
-        "target_words": target_words,
-    }
-    sizes = {name: len(column) for name, column in columns.items() if column is not None}
+    columns = {"source_vectors": source_vectors, "target_vectors": target_vectors, "links": links}
+    words = {"source_words": source_words, "target_words": target_words}
+    sizes = {name: len(column) for name, column in (columns | words).items() if column is not None}
     if len(set(sizes.values())) > 1:
         raise InputError(
             "one row per sentence pair is needed, but got " + ", ".join(f"{n} {name}" for name, n in sizes.items())
@@ -129,16 +115,15 @@ def flatten_rows(
         if local.ndim != 2 or local.shape[1] != 2 or local.dtype.kind not in "iu":
             raise InputError(f"row {row}: links have shape {local.shape}, expected whole numbers of shape (links, 2)")
         starts = [source_starts[row], target_starts[row]]
-        words = [source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]]
-        for i, j in local[((local < 0) | (local >= words)).any(1)].tolist():
-            raise InputError(f"row {row}: link {i}-{j} is out of range ({words[0]} source, {words[1]} target words)")
+        ends = [source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]]
+        for i, j in local[((local < 0) | (local >= ends)).any(1)].tolist():
+            raise InputError(f"row {row}: link {i}-{j} is out of range ({ends[0]} source, {ends[1]} target words)")
         flat_links.append(local + starts)
     return {
         "source_vectors": source,
         "target_vectors": target,
         "links": torch.from_numpy(np.concatenate(flat_links)),
-        "source_words": None if source_words is None else list(chain.from_iterable(source_words)),
-        "target_words": None if target_words is None else list(chain.from_iterable(target_words)),
+        **{name: None if column is None else list(chain.from_iterable(column)) for name, column in words.items()},
     }
 
 
@@ -177,19 +162,16 @@ def _checked_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int
             f"links: expected integers of shape (links, 2), got {gold.dtype} of shape {tuple(gold.shape)}"
         )
     gold = gold.long()
-    for n, (side, rows) in enumerate((("source", source_rows), ("target", target_rows))):
-        column = gold[:, n]
-        for at in ((column < 0) | (column >= rows)).nonzero().flatten().tolist():
-            i, j = gold[at].tolist()
-            raise InputError(
-                f"link {at} ({i}-{j}): there are {rows} {side} words, so the {side} index is out of range"
-            )
+    for column, side, rows in zip(gold.T, ("source", "target"), (source_rows, target_rows)):
+        outside = (column < 0) | (column >= rows)
         _, group, count = column.unique(return_inverse=True, return_counts=True)
-        for at in (count[group] > 1).nonzero().flatten().tolist():
-            i, j = gold[at].tolist()
+        for at in (outside | (count[group] > 1)).nonzero().flatten().tolist():
+            wrong = f"link {at} ({'-'.join(map(str, gold[at].tolist()))})"
+            if outside[at]:
+                raise InputError(f"{wrong}: there are {rows} {side} words, so the {side} index is out of range")
             raise InputError(
-                f"link {at} ({i}-{j}): the {side} word has {int(count[group][at])} links; word retrieval needs "
-                "1-to-1 links (align_words with one_to_one=True)"
+                f"{wrong}: the {side} word has {int(count[group][at])} links; word retrieval needs 1-to-1 links "
+                "(align_words with one_to_one=True)"
             )
     return gold
 
@@ -211,7 +193,8 @@ def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
     return torch.tensor([words[a] == words[b] for a, b in zip(found.tolist(), gold.tolist())])
 
 
-def _directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
+def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
+    """Return the share of hits of both directions, and their mean."""
     one, other = forward.double().mean().item(), backward.double().mean().item()
     return {
         f"{prefix}source_to_target": one,

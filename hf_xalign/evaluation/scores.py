@@ -79,39 +79,29 @@ def score_retrieval(
     """
     if specials and not all(special_frame(tokenizer)):
         raise InputError("specials=True: this tokenizer does not add special tokens at both ends of a sentence")
-    device = next(model.parameters()).device
+    search: dict[str, Any] = {"legacy": legacy, "device": next(model.parameters()).device}
     scores: Scores = {}
-    options: dict[str, Any] = {
-        "batch_size": batch_size,
-        "max_length": max_length,
-        "dtype": dtype,
-        "specials": specials,
-    }
+    options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype}
+    options["specials"] = specials
     for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
-        sides, views = {}, {}
+        sides: dict[str, dict[str, WordVectors]] = {}
         for side in SIDES:
             label = desc and f"{desc} ({language}, {side})"
             sentences = rows[f"{side}_words"][:]
             with language_context(model, side_language(rows, side)):
-                sides[side] = extract_pooled(
+                found = extract_pooled(
                     model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
                 )
+                sides[side] = dict(found)
                 if word_view:
-                    views[side] = extract_word_view(
-                        model, tokenizer, sentences, desc=label and f"{label}, words", **options
-                    )
+                    label = label and f"{label}, words"
+                    sides[side]["words"] = extract_word_view(model, tokenizer, sentences, desc=label, **options)
         scores[language] = {}
         links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
-        for pooling in poolings:
-            vectors = sides["source"][pooling], sides["target"][pooling]
-            scores[language].update(
-                _score(*vectors, links, words, f"retrieval_{pooling}", all_occurrences, legacy, device)
-            )
-        if word_view:
-            scores[language].update(
-                _score(views["source"], views["target"], links, words, "retrieval_words", False, legacy, device)
-            )
+        for kind in sides["source"]:
+            pair, name = (sides["source"][kind], sides["target"][kind]), f"retrieval_{kind}"
+            scores[language] |= _score(*pair, links, words, name, all_occurrences and kind != "words", search)
     return scores
 
 
@@ -140,18 +130,10 @@ def _score(
     words: dict[str, list[str]],
     name: str,
     all_occurrences: bool,
-    legacy: bool,
-    device: torch.device,
+    search: dict[str, Any],
 ) -> dict[str, float]:
-    found = word_retrieval(
-        source.vectors[:, 0],
-        target.vectors[:, 0],
-        links,
-        source_words=words["source"],
-        target_words=words["target"],
-        legacy=legacy,
-        device=device,
-    )
+    typed = {f"{side}_words": own for side, own in words.items()}
+    found = word_retrieval(source.vectors[:, 0], target.vectors[:, 0], links, **typed, **search)
     scores = {
         name: found["mean"],
         f"{name}_to_pivot": found["source_to_target"],
@@ -166,8 +148,7 @@ def _score(
             target.vectors[target.present, 0],
             torch.stack([source_row[links[:, 0]], target_row[links[:, 1]]], dim=1),
             pool="all",
-            legacy=legacy,
-            device=device,
+            **search,
         )
         scores[f"{name}_all"] = found["mean"]
         scores["pool_all"] = (found["source_pool"] + found["target_pool"]) / 2

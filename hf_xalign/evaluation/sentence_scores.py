@@ -1,4 +1,4 @@
-"""Sentence retrieval of an encoder on parallel text, for mean pooling and [CLS]."""
+"""Sentence retrieval (as on Tatoeba), of vectors and of an encoder on parallel text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,67 @@ from typing import Literal
 
 import torch
 from datasets import Dataset
+from numpy.typing import ArrayLike
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.retrieval import directions
 from hf_xalign.evaluation.scores import Scores
-from hf_xalign.evaluation.sentences import sentence_retrieval
 from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences, language_rows
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.search.csls import as_tensor, nearest_neighbours
 
 logger = logging.getLogger(__name__)
 
 Measure = Literal["cosine", "csls", "margin"]
+# Neighbours as in the papers: Conneau et al. 2018, Artetxe and Schwenk 2019.
+NEIGHBOURS = {"csls": 10, "margin": 4}
+
+
+def sentence_retrieval(
+    source: Tensor | ArrayLike,
+    target: Tensor | ArrayLike,
+    *,
+    similarity: Measure = "cosine",
+    k: int | None = None,
+    device: str | torch.device | None = None,
+) -> dict[str, float | int]:
+    """Compute the share of sentences whose nearest neighbour in the other language is their translation.
+
+    Row i of `source` translates to row i of `target`. "margin" is the ratio of Artetxe and Schwenk (2019, equation 2):
+    the cosine divided by the mean cosine of both sentences to their k nearest neighbours.
+
+    Only row i answers row i: of several equal vectors the first is retrieved, and the others count as wrong. Keep each
+    sentence once, as Tatoeba's test sets do.
+
+    Args:
+        source: (n, D) floats, one row per sentence.
+        target: (n, D) floats, their translations.
+        similarity: "cosine", "csls" or "margin".
+        k: neighbourhood size, by default 10 for CSLS and 4 for the margin; cosine does not use it.
+        device: device of the search; the source vectors' own by default.
+
+    Returns:
+        Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
+        sentences on each side. Scores fall as n grows.
+
+    Raises:
+        InputError: unequal numbers of rows, or an error of [`~hf_xalign.search.csls.nearest_neighbours`].
+
+    Example:
+        >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
+        1.0
+    """
+    source, target = as_tensor(source, "source"), as_tensor(target, "target")
+    if len(source) != len(target):
+        raise InputError(f"{len(source)} source and {len(target)} target sentences: row i must be row i's translation")
+    k = NEIGHBOURS.get(similarity, 1) if k is None else k
+    found = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
+    gold = torch.arange(len(source), device=found.source_to_target.device)
+    return directions("", *(side == gold for side in found)) | {"queries": len(source)}
 
 
 def score_sentences(
@@ -39,19 +87,10 @@ def score_sentences(
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
-    Args:
-        model: the encoder.
-        tokenizer: its tokenizer.
-        dataset: `source`, `target` (the pivot), `source_lang`, `target_lang`.
-        layer: layer to score.
-        poolings: any of `mean` over all tokens and `cls`, the first token.
-        similarities: any of `cosine`, `csls` (k = 10) and `margin` (k = 4).
-        distinct: skip pairs that repeat a text of an earlier pair. Two equal candidates cannot be told apart, so one
-            of them would always count as wrong.
-        batch_size: sentences per forward pass.
-        max_length: maximum number of tokens per sentence.
-        dtype: autocast dtype of the forward passes, or None. Vectors and similarities are always float32.
-        desc: label of the progress bars, or None.
+    The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are `mean`
+    over all tokens and `cls`, the first token; similarities `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct`
+    skips pairs that repeat a text of an earlier pair: of two equal candidates one would always count as wrong. Other
+    arguments are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, by cosine),

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.evaluation.vectors import EncodedText, encode_words
+from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.palette import COLOURS
 from hf_xalign.search.csls import plain_float32, unit_rows
 
@@ -61,78 +61,44 @@ def word_similarity(
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
     nearest words of the other *sentence*.
 
-    Args:
-        model: the encoder, on any device.
-        tokenizer: its fast tokenizer.
-        source: the sentence of the rows.
-        target: the sentence of the columns.
-        source_lang: language code of `source`, `und` where unknown. It selects the word splitter, and the map of a
-            model that has one per language.
-        target_lang: language code of `target`.
-        layer: -1 is the last layer, 0 the embeddings.
-        pooling: subwords that make a word's vector: `first`, `last` or `mean`.
-        measure: "cosine" or "csls".
-        k: neighbourhood size of CSLS.
+    `source` makes the rows, `target` the columns. A language code (`und` where unknown) selects the word splitter, and
+    the map of a model that has one per language. Other arguments are those of [`encode_words`].
 
     Raises:
         InputError: a sentence without words, or an unknown measure, pooling, layer or language.
     """
     if measure not in MEASURES:
         raise InputError(f"measure={measure!r} is not known: use {' or '.join(MEASURES)}")
-    if pooling not in get_args(Pooling):
-        raise InputError(f"pooling={pooling!r} is not known: use {', '.join(get_args(Pooling))}")
     if k < 1:
         raise InputError(f"k={k}: at least one neighbour is needed")
     encoded = {}
     for name, text, lang in (("source", source, source_lang), ("target", target, target_lang)):
-        try:
-            [encoded[name]] = encode_words(model, tokenizer, text, (layer,), pooling, lang=lang)
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(str(error)) from error
+        [encoded[name]] = encode_words(model, tokenizer, text, (layer,), pooling, lang=lang)
         if not encoded[name].words:
             raise InputError(f"the {name} sentence {text!r} has no words")
     values = np.full((len(encoded["source"].words), len(encoded["target"].words)), np.nan, dtype=np.float32)
-    rows, columns = (_present(side) for side in encoded.values())
-    values[np.ix_(rows, columns)] = _similarities(encoded["source"], encoded["target"], rows, columns, measure, k)
+    vectors = {name: text.vectors[:, 0] for name, text in encoded.items()}
+    rows, columns = (side.abs().sum(1).nonzero().flatten().numpy() for side in vectors.values())  # that have a vector
+    with plain_float32(vectors["source"].device):
+        sides = unit_rows(vectors["source"][rows], "source"), unit_rows(vectors["target"][columns], "target")
+        found = (sides[0] @ sides[1].T).clamp(-1, 1)
+    if measure == "csls" and found.numel():
+        source_r = found.topk(min(k, len(columns)), dim=1).values.mean(1, keepdim=True)
+        target_r = found.topk(min(k, len(rows)), dim=0).values.mean(0, keepdim=True)
+        found = 2 * found - source_r - target_r
+    values[np.ix_(rows, columns)] = found.numpy()
     return WordSimilarity(encoded["source"].words, encoded["target"].words, values)
-
-
-def _present(text: EncodedText) -> np.ndarray:
-    """Return the indices of the words that have a vector, int64."""
-    return text.vectors[:, 0].abs().sum(1).nonzero().flatten().numpy()
-
-
-def _similarities(
-    source: EncodedText, target: EncodedText, rows: np.ndarray, columns: np.ndarray, measure: str, k: int
-) -> np.ndarray:
-    """Compute float32 (rows, columns)."""
-    with plain_float32(source.vectors.device):
-        sides = (unit_rows(source.vectors[rows, 0], "source"), unit_rows(target.vectors[columns, 0], "target"))
-        cosines = (sides[0] @ sides[1].T).clamp(-1, 1)
-    if measure == "cosine" or not cosines.numel():
-        return cosines.numpy()
-    source_r = cosines.topk(min(k, len(columns)), dim=1).values.mean(1, keepdim=True)
-    target_r = cosines.topk(min(k, len(rows)), dim=0).values.mean(0, keepdim=True)
-    return (2 * cosines - source_r - target_r).numpy()
 
 
 def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike, *, measure: str = "cosine") -> Path:
     """Draw matrices side by side on one scale, with the most similar word of each row framed.
 
-    Letters that the figure's font lacks are drawn as boxes, with a warning.
-
-    Args:
-        found: title of each matrix -> matrix.
-        path: the PNG file, written atomically.
-        measure: label of the scale.
+    `found` has the title of each matrix. `measure` labels the scale. Letters that the figure's font lacks are drawn as
+    boxes, with a warning.
 
     Raises:
-        InputError: there is nothing to draw, or matplotlib is not installed.
+        InputError: matplotlib is not installed.
     """
-    if not found:
-        raise InputError("similarity plot: there is no matrix to draw")
     columns, rows = (
         max(len(getattr(one, side)) for one in found.values()) for side in ("target_words", "source_words")
     )

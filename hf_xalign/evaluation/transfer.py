@@ -16,13 +16,10 @@ MOST_EXACT = 12
 
 
 class TransferRun(NamedTuple):
-    """Scores of one pre-training run, fractions from 0 to 1.
+    """Scores of one pre-training run (`mlm` on `trans o inv`), fractions from 0 to 1.
 
     Attributes:
-        objective: such as `mlm`, `align_mlm`.
-        transformation: such as `trans`, `trans o inv`.
-        alignment: share of tokens nearest to their counterpart, see
-            [`~hf_xalign.evaluation.embedding_alignment.alignment_of_model`].
+        alignment: that of [`~hf_xalign.evaluation.embedding_alignment.alignment_of_model`].
         supervised: SUP, trained and tested on the derived language.
         zero_shot: ZS, trained on the natural language and tested on the derived one.
     """
@@ -40,14 +37,7 @@ class TransferRun(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Spearman's rank correlation.
-
-    Attributes:
-        rho: from -1 to 1.
-        p_value: two-sided.
-        runs: number of points.
-        exact: `p_value` counts every permutation; otherwise it is the t approximation.
-    """
+    """Spearman's correlation; the two-sided p-value counts every permutation (`exact`), or is the t approximation."""
 
     rho: float
     p_value: float
@@ -128,11 +118,8 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
 def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
     """Compute the share of orders of y whose sum of products with x is as far from the mean as the given one's.
 
-    Orders are counted, not listed: only the set of values of y used so far and the sum matter.
-
-    Args:
-        x: int64 (n,), doubled ranks.
-        y: int64 (n,), doubled ranks.
+    x and y are doubled ranks, int64 (n,). Orders are counted, not listed: only the set of values of y used so far and
+    the sum matter.
     """
     centre = len(x) * (len(x) + 1) ** 2
     largest = int(np.sort(x) @ np.sort(y))

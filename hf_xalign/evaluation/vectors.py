@@ -1,4 +1,4 @@
-"""Word and sentence vectors of plain text."""
+"""Word and sentence vectors of plain text, and how far training moves them."""
 
 from __future__ import annotations
 
@@ -63,23 +63,22 @@ def encode_words(
         batch_size: texts per forward pass.
 
     Raises:
-        InputError: the tokenizer has no `word_ids`.
-        ValueError: the encoder does not have such a layer.
+        InputError: the tokenizer has no `word_ids`, or an unknown pooling, layer or language.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
         >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
         >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-
         >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
         >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-
         >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
         >>> encoded.words
         ['The', 'cat']
         >>> encoded.vectors.shape
         torch.Size([2, 2, 8])
+        >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
+        torch.Size([2, 1, 8])
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
@@ -107,30 +106,12 @@ def encode_sentences(
 ) -> torch.Tensor:
     """Compute sentence vectors, float32 (texts, layers, dim) on the CPU.
 
-    Args:
-        model: the encoder, on any device.
-        tokenizer: its tokenizer.
-        texts: one text or several.
-        layers: -1 is the last layer, 0 the embeddings.
-        pooling: `mean` over all tokens, special ones included, or `cls` for the first token.
-        lang: language code of the texts, for a model with one map or embedding per language. By default the map that
-            `set_language` chose.
-        batch_size: texts per forward pass.
-        max_length: longer texts are truncated to this many tokens; the model's limit by default.
+    The pooling is `mean` over all tokens, special ones included, or `cls` for the first token. `lang` is for a model
+    with one map or embedding per language; by default the map that `set_language` chose. Texts are truncated to
+    `max_length` tokens, by default the model's limit. Other arguments are those of [`encode_words`].
 
     Raises:
         InputError: an unknown pooling, layer or language, or no language for a model with language embeddings.
-
-    Example:
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-
-        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
-        >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-        >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
-        torch.Size([2, 1, 8])
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
@@ -152,24 +133,9 @@ def encode_pooled_sentences(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Compute sentence vectors under several poolings in one pass of the encoder.
+    """Compute [`encode_sentences`] for several poolings in one pass of the encoder.
 
-    Args:
-        model: the encoder, on any device.
-        tokenizer: its tokenizer.
-        texts: one text or several.
-        layers: -1 is the last layer, 0 the embeddings.
-        poolings: any of `mean` (all tokens, special ones included) and `cls` (the first token).
-        batch_size: texts per forward pass.
-        max_length: longer texts are truncated to this many tokens; the model's limit by default.
-        dtype: autocast dtype of the forward passes, or None. Pooling is always float32.
-        desc: label of the progress bar, or None.
-
-    Returns:
-        For each pooling float32 (texts, layers, dim), on the CPU.
-
-    Raises:
-        InputError: an unknown pooling or layer.
+    `dtype` is the autocast dtype of the forward passes; pooling is always float32. `desc` labels a progress bar.
     """
     for pooling in poolings:
         if pooling not in SENTENCE_POOLINGS:
@@ -187,3 +153,30 @@ def encode_pooled_sentences(
                 pooled = hidden[:, 0] if pooling == "cls" else (hidden.float() * weights).sum(1) / weights.sum(1)
                 found[torch.from_numpy(rows), k] = pooled.float().cpu()
     return vectors
+
+
+def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
+    """Compare the vectors of the same words before and after training.
+
+    Args:
+        before: float (words, dim), like `after`.
+        after: the same words after training.
+
+    Returns:
+        `cosine`: mean cosine between a word's two vectors. `relative_distance`: mean of ||after - before|| over mean
+        of ||before||.
+
+    Raises:
+        ValueError: the shapes differ, or there are no words.
+
+    Example:
+        >>> vector_drift(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        {'cosine': 1.0, 'relative_distance': 0.5}
+    """
+    if before.shape != after.shape or before.ndim != 2 or not len(before):
+        raise ValueError(f"need the same words twice: {tuple(before.shape)} and {tuple(after.shape)}")
+    before, after = before.float(), after.float()
+    return {
+        "cosine": torch.nn.functional.cosine_similarity(before, after, dim=-1).mean().item(),
+        "relative_distance": ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item(),
+    }

@@ -52,12 +52,7 @@ _ROWS = 256
 
 
 class Neighbours(NamedTuple):
-    """Nearest neighbours in both directions.
-
-    Attributes:
-        source_to_target: int64 (Ns,), for each source row the index of the nearest target row.
-        target_to_source: int64 (Nt,), for each target row the index of the nearest source row.
-    """
+    """Index of every row's nearest row of the other side, int64 (Ns,) and (Nt,)."""
 
     source_to_target: Tensor
     target_to_source: Tensor
@@ -88,9 +83,6 @@ def nearest_neighbours(
             candidates are divided by the Frobenius norm of their whole matrix, and so are both sides where r is
             computed. The score is close to a dot product. It costs three products instead of two.
         device: torch device of the search and of the result; by default the device of `source`.
-
-    Returns:
-        `Neighbours`, int64 tensors (Ns,) and (Nt,).
 
     Raises:
         InputError: a side is empty or not a matrix; dimensions differ; a row has NaN or infinity; or an option is
@@ -128,7 +120,9 @@ def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     # Here r(x) is not constant over what a query is compared with under the same scaling, so each direction has its
     # own matrix.
     source_unit, target_unit = unit_rows(source, "source"), unit_rows(target, "target")
-    source, target = (_over_whole_norm(side) for side in (source, target))
+    wholes = [torch.linalg.vector_norm(side, dtype=torch.float64).float() for side in (source, target)]
+    tiny = torch.finfo(torch.float32).tiny
+    source, target = (side / whole.clamp_min(tiny) for side, whole in zip((source, target), wholes))
     source_r, target_r = _mean_of_nearest(_extend(source, 0), _extend(target, 1), len(source), len(target), k)
     left, right = _extend(source_unit, 0), _extend(target, 1)
     right[: len(target), -2] = target_r / -2
@@ -137,11 +131,6 @@ def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     left[: len(source), -1] = source_r / -2
     target_to_source = _best(left, right, len(source), len(target)).target_to_source
     return _lowest_of_equals(Neighbours(source_to_target, target_to_source), source, target)
-
-
-def _over_whole_norm(x: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(x, dtype=torch.float64).float()
-    return x / norm.clamp_min(torch.finfo(torch.float32).tiny)
 
 
 def as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
@@ -189,16 +178,11 @@ def plain_float32(device: torch.device) -> Iterator[None]:
             backend.fp32_precision = precision
 
 
-def norms(x: Tensor) -> Tensor:
-    """Return the length of every row, float32 (rows, 1)."""
-    # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
-    parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
-    return torch.cat(parts).float()
-
-
 def unit_rows(x: Tensor, name: str) -> Tensor:
     """Divide every row by its norm; zero rows stay zero."""
-    norm = norms(x)
+    # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
+    parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
+    norm = torch.cat(parts).float()
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
         raise InputError(
@@ -251,10 +235,15 @@ def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: in
     """Return the r of every row and column of left @ right.T without padding: float32 (rows,) and (columns,)."""
     best = no_keys(left, rows, min(k, columns)), no_keys(left, columns, min(k, rows))
     for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
-        for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
-            part = keys[own]
-            enter(part, values[: len(part)], maxima[: len(part)], other.start)
+        _enter_both(best, i, j, tile)
     return key_scores(best[0]).mean(1), key_scores(best[1]).mean(1)
+
+
+def _enter_both(best: tuple[Tensor, Tensor], i: slice, j: slice, tile: Tensor) -> None:
+    """Merge a tile into the keys of its rows i and of its columns j, which have no padding."""
+    for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
+        part = keys[own]
+        enter(part, values[: len(part)], maxima[: len(part)], other.start)
 
 
 def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
@@ -284,9 +273,7 @@ def _best(
             real.div_(margin[0][i, None] + margin[1][j])
             # Divided, the padding need not be below every score.
             tile[len(real) :], tile[:, real.shape[1] :] = -torch.inf, -torch.inf
-        for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
-            part = keys[own]
-            enter(part, values[: len(part)], maxima[: len(part)], other.start)
+        _enter_both(best, i, j, tile)
     return Neighbours(key_indices(best[0])[:, 0], key_indices(best[1])[:, 0])
 
 
@@ -317,14 +304,9 @@ def key_indices(keys: Tensor) -> Tensor:
 def enter(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
     """Merge one tile into the n best of each line so far.
 
-    A tile is never sorted: the maxima of its blocks tell which blocks can hold an entry. Tiles come in the order of
-    their columns, so an equal score of a later tile does not enter.
-
-    Args:
-        keys: int64 (lines, n), changed in place.
-        values: float32 (lines, place, block), see [`_blocks`].
-        maxima: float32 (lines, block), the maximum of each block.
-        offset: index of the tile's first column.
+    `keys`, int64 (lines, n), change in place; `values` and `maxima` are those of [`_blocks`]. A tile is never sorted:
+    the maxima tell which blocks can hold an entry. Tiles come in the order of their columns (`offset` is the first),
+    so an equal score of a later tile does not enter.
     """
     lines, n = keys.shape
     floor = key_scores(keys[:, -1])

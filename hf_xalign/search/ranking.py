@@ -34,12 +34,7 @@ _MOST_COPIES = 2**21
 
 
 class Ranked(NamedTuple):
-    """The best candidates of every query, best first.
-
-    Attributes:
-        indices: int64 (q, n), rows of the candidates.
-        scores: float32 (q, n), their scores.
-    """
+    """The best candidates of every query, best first: their rows, int64 (q, n), and scores, float32 (q, n)."""
 
     indices: Tensor
     scores: Tensor
@@ -79,9 +74,6 @@ def nearest(
         neighbourhood: (m, D) vectors of the query's language that r(y) is taken over; by default the queries. Lexicon
             induction gives its whole source vocabulary. Cosine does not use it.
         device: torch device of the search and of the result; by default the device of `queries`.
-
-    Returns:
-        `Ranked`, of shape (q, min(n, c)).
 
     Raises:
         InputError: a set is empty or not a matrix, dimensions differ, a row has NaN or infinity, or an option is out
@@ -169,13 +161,10 @@ def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
 
 
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Put every candidate into lists of distinct ones, cut to n: int64 and float32 (q, n).
+    """Put every candidate into lists (q, d) of distinct ones, cut to n: int64 and float32 (q, n).
 
-    Args:
-        indices: int64 (q, d), places among the distinct candidates.
-        scores: float32 (q, d).
-        copy_of: int64 (c,), the place of every candidate among the distinct ones.
-        n: candidates wanted, at most as many as the listed ones have copies.
+    `copy_of`, int64 (c,), is the place of every candidate among the distinct ones. The listed ones have n copies or
+    more.
     """
     count = torch.bincount(copy_of)
     width = min(int(count.max()), n)

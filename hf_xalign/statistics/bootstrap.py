@@ -15,11 +15,7 @@ _BATCH = 100
 def interval(
     values: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean of `values`, (n,); see [`score_interval`].
-
-    Raises:
-        InputError: there are no values, or an option is out of range.
-    """
+    """Return the percentile bootstrap interval of the mean of `values`, (n,); see [`score_interval`]."""
     return score_interval(ExampleScores.from_values(values), confidence=confidence, resamples=resamples, seed=seed)
 
 
@@ -37,12 +33,6 @@ def score_interval(
         confidence: share of the resampled scores between the bounds.
         resamples: number of times the examples are drawn with replacement. A draw whose denominator is 0 scores 0.
         seed: seed of the draws.
-
-    Returns:
-        Lower and upper bound.
-
-    Raises:
-        InputError: an option is out of range.
 
     Example:
         >>> low, high = score_interval(ExampleScores.from_values([1, 1, 0, 1, 1, 0, 1, 1]))

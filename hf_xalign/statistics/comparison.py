@@ -40,10 +40,7 @@ class System:
 
     Attributes:
         name: name in the tables.
-        folder: folder of the results.
-        task: task, e.g. `pos`.
         metric: headline metric, e.g. `span_f1`.
-        train_language: language of the training text.
         seeds: training seeds, ascending.
         examples: language -> example scores under each seed, in the order of the evaluation.
     """
@@ -66,12 +63,10 @@ class Difference:
     """Difference between a system and the baseline in one language, or on average over languages.
 
     Attributes:
-        system: name of the system.
         language: language code; None for the average over languages, which has no test.
         examples: size of the test set; the total size for the average.
         difference: mean over seeds, system minus baseline.
-        low: lower bound of the interval over examples and seeds.
-        high: upper bound of the interval over examples and seeds.
+        low: lower bound of the interval over examples and seeds; `high` is the upper one.
         p: two-sided p of the test over examples.
         corrected: p after Holm's correction over the languages of this system.
     """
@@ -92,11 +87,8 @@ class Comparison:
 
     Attributes:
         systems: the systems, the baseline first.
-        languages: languages that all systems share.
         test: `paired t-test` if the score is a mean over examples, else `permutation test`.
         differences: sorted by system, then in the order of the languages, then the average.
-        level: p below which a difference is called significant.
-        confidence: share of the resampled differences inside the intervals.
     """
 
     systems: list[System]
@@ -187,8 +179,9 @@ def compare(
             if len(columns) > 1:
                 low, high = np.quantile(np.mean(drawn, axis=0), bounds).tolist()
                 differences.append(Difference(system.name, None, sum(sizes), float(np.mean(means_apart)), low, high))
-    test: Literal["paired t-test", "permutation test"] = "paired t-test" if means else "permutation test"
-    return Comparison(systems, columns, test, differences, level, confidence)
+    return Comparison(
+        systems, columns, "paired t-test" if means else "permutation test", differences, level, confidence
+    )
 
 
 def load_system(
@@ -198,13 +191,7 @@ def load_system(
     languages: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
 ) -> System:
-    """Read one system's results.
-
-    Args:
-        folder: result folder.
-        name: name of the system; the folder's name by default.
-        languages: languages to read; all by default.
-        seeds: seeds to read; all by default.
+    """Read one system's results, by default of all languages and seeds, under the folder's name.
 
     Raises:
         InputError: the folder, a seed or a language is missing or unfinished, seeds differ in their task, or the
@@ -246,7 +233,6 @@ def load_system(
 
 
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
-    """Read the scores.json of one seed."""
     path = folder / SCORES
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -23,10 +23,7 @@ COLUMNS = {"counts": ("correct", "predicted", "gold"), "values": ("values",)}
 class ExampleScores:
     """Scores of one test set, an entry for each example; the total is a sum of numerators over one of denominators.
 
-    Built by [`from_counts`] or [`from_values`], which check their input.
-
-    Attributes:
-        columns: (n,) int64 `correct`, `predicted` and `gold`; or (n,) float64 `values`.
+    Built by [`from_counts`] (int64 columns) or [`from_values`] (float64), which check their input.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -36,12 +33,8 @@ class ExampleScores:
         """Build scores whose total is micro F1 from the counts of each example.
 
         F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy if predicted == gold == the number of
-        items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn.
-
-        Args:
-            correct: (n,) whole numbers of right predictions.
-            predicted: (n,) whole numbers of predicted items.
-            gold: (n,) whole numbers of reference items.
+        items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole
+        numbers.
 
         Raises:
             InputError: there are no examples, columns differ in length, or a count is impossible.
@@ -63,10 +56,7 @@ class ExampleScores:
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> ExampleScores:
-        """Build scores whose total is their mean, e.g. the token F1 of each question.
-
-        Args:
-            values: (n,) finite numbers.
+        """Build scores whose total is their mean, e.g. the token F1 of each question, from (n,) finite numbers.
 
         Raises:
             InputError: there are no examples, or a value is not a finite number.
@@ -104,22 +94,14 @@ class ExampleScores:
         return len(next(iter(self.columns.values())))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the scores as JSON, atomically; create the folder if missing.
-
-        Raises:
-            InputError: the disk is full.
-        """
+        """Write the scores as JSON, atomically; create the folder if missing."""
         content = {"kind": self.kind, **{name: self.columns[name].tolist() for name in COLUMNS[self.kind]}}
         with replacing(path) as partial:
             partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> ExampleScores:
-        """Read a file written by [`save`].
-
-        Raises:
-            InputError: the file is missing or malformed; the message names it.
-        """
+        """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         try:
             content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:

@@ -40,7 +40,7 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
 
     Args:
         scores: the system's scores, one for each seed.
-        baseline: the baseline's scores, one for each seed.
+        baseline: the baseline's, one for each seed.
 
     Raises:
         InputError: seeds or examples do not match, or the total is not a mean, see [`is_mean`].
@@ -78,12 +78,6 @@ def permutation_test(
     seeds err in the same examples; the paper swaps each seed's alone. SciPy's `permutation_test` would copy every
     example for every permutation; this multiplies a matrix of coin tosses by the examples that differ.
 
-    Args:
-        scores: the system's scores, one for each seed.
-        baseline: the baseline's scores, one for each seed.
-        permutations: number of random swaps.
-        seed: seed of the swaps.
-
     Raises:
         InputError: seeds or examples do not match, or `permutations` is not positive.
 
@@ -95,7 +89,8 @@ def permutation_test(
         True
     """
     check_same_test(scores, baseline)
-    _check_positive(permutations=permutations)
+    if permutations < 1:
+        raise InputError(f"permutations={permutations} must be at least 1")
     own, other = (
         np.stack([sum(one.numerators for one in system), sum(one.denominators for one in system)], axis=1)
         for system in (scores, baseline)
@@ -123,12 +118,6 @@ def resampled_differences(
     difference over several languages has its interval too. If seeds alone move the score, few of them say too little:
     95% intervals between equal systems then exclude 0 in 25%, 16% and 10% with 3, 5 and 10 seeds.
 
-    Args:
-        scores: the system's scores, one for each seed.
-        baseline: the baseline's scores, one for each seed.
-        resamples: number of draws.
-        seed: seed of the draws.
-
     Returns:
         (resamples,) float64: system minus baseline.
 
@@ -136,7 +125,8 @@ def resampled_differences(
         InputError: seeds or examples do not match, or `resamples` is not positive.
     """
     check_same_test(scores, baseline)
-    _check_positive(resamples=resamples)
+    if resamples < 1:
+        raise InputError(f"resamples={resamples} must be at least 1")
     runs, count = len(scores), len(baseline[0])
     # (examples, systems * seeds * 2): numerator and denominator of each
     columns = np.stack([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
@@ -153,24 +143,13 @@ def resampled_differences(
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Correct p-values of several tests by Holm's step-down procedure (1979).
-
-    Args:
-        p_values: (m,) p-values of m tests.
-
-    Returns:
-        (m,) float64 corrected p-values, in the same order.
-
-    Raises:
-        InputError: the input is not a list of numbers between 0 and 1.
+    """Correct the p-values of several tests by Holm's step-down procedure (1979): (m,) float64, in the same order.
 
     Example:
         >>> holm([0.01, 0.04, 0.02]).tolist()
         [0.03, 0.04, 0.04]
     """
     found = np.asarray(p_values, dtype=np.float64)
-    if found.ndim != 1 or not ((found >= 0) & (found <= 1)).all():
-        raise InputError(f"Holm's correction: expected a list of p-values between 0 and 1, got {found.tolist()}")
     order = np.argsort(found, kind="stable")
     steps = found[order] * np.arange(len(found), 0, -1)
     corrected = np.empty_like(found)
@@ -179,11 +158,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores]) -> None:
-    """Check that both systems have the same number of seeds, and scores of the same test set in the same order.
-
-    Raises:
-        InputError: numbers of seeds or examples, kinds of score, or the examples' references differ.
-    """
+    """Raise InputError unless both systems have as many seeds, and scores of the same test set in the same order."""
     if not scores or len(scores) != len(baseline):
         raise InputError(
             f"a comparison needs the same number of seeds of both systems, and at least one: there are {len(scores)} "
@@ -209,9 +184,3 @@ def _batches(total: int, width: int) -> Iterator[int]:
     size = max(1, _NUMBERS // max(1, width))
     for start in range(0, total, size):
         yield min(size, total - start)
-
-
-def _check_positive(**options: int) -> None:
-    for name, value in options.items():
-        if value < 1:
-            raise InputError(f"{name}={value} must be at least 1")

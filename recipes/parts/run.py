@@ -16,7 +16,7 @@ from transformers import set_seed
 
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.drift import vector_drift
+from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu

@@ -21,7 +21,7 @@ from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.sentences import sentence_retrieval
+from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.evaluation.transfer import transfer_gap
 from hf_xalign.metrics.app import make_app
 

@@ -10,7 +10,7 @@ from support.numeric import assert_rounding
 
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
-from hf_xalign.evaluation.sentences import sentence_retrieval
+from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.search import csls
 from hf_xalign.search.csls import nearest_neighbours
 

@@ -157,12 +157,8 @@ def test_given_vectors_become_tensors():
     assert found.dtype == torch.float32 and found.tolist() == [[1, 2.5], [3, 4]]
 
 
-def test_norms_and_unit_rows_are_float32_of_sums_in_float64():
+def test_unit_rows_are_float32_of_sums_in_float64():
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-3e30, 4e30], [3e-30, -4e-30]]).repeat(100, 1)
-    lengths = torch.tensor([[5.0], [0.0], [5e30], [5e-30]]).repeat(100, 1)
-    found = csls.norms(x)
-    assert found.dtype == torch.float32 and found.shape == (400, 1)
-    torch.testing.assert_close(found, lengths, rtol=2 * torch.finfo(torch.float32).eps, atol=0)
     unit = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-0.6, 0.8], [0.6, -0.8]]).repeat(100, 1)
     torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
 

@@ -96,19 +96,10 @@ def word_distances(
     The pairs depend on the links and the seed only, so all encoders are measured on the same pairs. A pair is skipped
     when one of its words has no vector (truncated, or no subword).
 
-    Args:
-        model: the encoder.
-        tokenizer: its fast tokenizer.
-        dataset: `source_words`, `target_words`, `links` and `source_lang`; `target_lang` for a model with one map or
-            embedding per language.
-        layers: -1 is the last layer, 0 the embeddings.
-        pooling: subwords that make a word's vector.
-        pairs: maximum number of word pairs per language, see [`draw_word_pairs`].
-        seed: random seed of the draw.
-        batch_size: sentences per forward pass.
-        max_length: maximum number of tokens per sentence.
-        dtype: autocast dtype of the forward passes, or None. Distances are float64.
-        desc: label of the progress bar, or None.
+    The dataset has the columns `source_words`, `target_words`, `links` and `source_lang`; also `target_lang` for a
+    model with one map or embedding per language. `pairs` and `seed` are those of [`draw_word_pairs`], for each
+    language. Other arguments are those of [`~hf_xalign.evaluation.scores.score_retrieval`]. Distances are float64
+    whatever the `dtype`.
 
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.

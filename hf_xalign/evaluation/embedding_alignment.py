@@ -137,6 +137,5 @@ def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int)
         raise InputError(f"candidates: expected a list of rows, got {pool.dtype} of shape {pool.shape}")
     pool = np.unique(pool).astype(np.int64)
     if pool[0] < 0 or pool[-1] >= targets:
-        bad = pool[0] if pool[0] < 0 else pool[-1]
-        raise InputError(f"candidates: {bad} is out of range (there are {targets} target embeddings)")
+        raise InputError(f"candidates: rows {pool[0]} to {pool[-1]}, but there are {targets} target embeddings")
     return pool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -89,7 +89,13 @@ def lexicon_induction(
         pairs[entry[0], entry[1]] = None
     covered = [(one, other) for one, other in pairs if one in source_row and other in target_row]
     if not covered:
-        raise InputError(_no_entry(pairs, source_row, target_row))
+        words, rows = [{pair[n] for pair in pairs} for n in (0, 1)], (source_row, target_row)
+        counts = [f"{len(own & row.keys())} of {len(own)}" for own, row in zip(words, rows)]
+        raise InputError(
+            f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {counts[0]} source "
+            f"words and {counts[1]} target words have a vector. Check that entries are (source word, target word), "
+            "compute vectors from more text, or lower-case the vocabularies to match the dictionary."
+        )
     test_words = len({one for one, _ in pairs})
     golds: dict[int, set[int]] = defaultdict(set)
     for one, other in covered:
@@ -129,21 +135,3 @@ def _rows(words: Sequence[str], vectors: int, side: str) -> dict[str, int]:
                 f"{side} words: {word!r} is in rows {first} and {row}. Keep one, such as the more frequent one."
             )
     return rows
-
-
-def _no_entry(pairs: Collection[tuple[str, str]], source_row: dict[str, int], target_row: dict[str, int]) -> str:
-    if not pairs:
-        return "lexicon induction: the dictionary has no entries"
-    parts = []
-    for side, n, rows in (("source", 0, source_row), ("target", 1, target_row)):
-        words = dict.fromkeys(pair[n] for pair in pairs)
-        missing = [word for word in words if word not in rows]
-        part = f"{len(words) - len(missing)} of {len(words)} {side} words have a vector"
-        if missing:
-            part += f" (not {', '.join(repr(word) for word in missing[:3])})"
-        parts.append(part)
-    return (
-        f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {'; '.join(parts)}. "
-        "Check that entries are (source word, target word), compute vectors from more text, or lower-case the "
-        "vocabularies to match the dictionary."
-    )

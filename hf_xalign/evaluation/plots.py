@@ -40,10 +40,8 @@ def alignment_plot(
     Markers show objectives, colours transformations; `correlation` of these runs is the title.
 
     Raises:
-        InputError: no runs, more kinds than markers or colours, or matplotlib is not installed.
+        InputError: more kinds than markers or colours, or matplotlib is not installed.
     """
-    if not runs:
-        raise InputError("alignment plot: there are no runs to draw")
     marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
     colour = _assign("transformations", [run.transformation for run in runs], COLOURS)
     figure = new_figure(6.4, 4.0)

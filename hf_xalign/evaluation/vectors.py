@@ -69,9 +69,11 @@ def encode_words(
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
         >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
         >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
+
         >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
         >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+
         >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
         >>> encoded.words
         ['The', 'cat']

@@ -23,18 +23,11 @@ from hf_xalign.evaluation.transfer import TransferRun, spearman, transfer_gap
 from hf_xalign.links.frozen import read_links, write_links
 
 ONES = torch.ones(3, 4)
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 
 def test_sentence_retrieval():
-    rows = [
-        ((ONES, ONES[:2]), "3 source and 2 target sentences"),
-        (([[1.0], [1.0, 2.0]], [[1.0], [1.0]]), "source vectors: every row needs the same number"),
-    ]
-    zeros = torch.zeros(12, 3)
-    zero = "margin: source row 0 and target row 0 have a mean cosine of 0 to their 4"
-    options = [({"source": zeros, "target": zeros, "similarity": "margin"}, zero)]
-    assert_refused(calls(sentence_retrieval, rows) | calls(sentence_retrieval, options))
+    assert_refused(calls(sentence_retrieval, [((ONES, ONES[:2]), "3 source and 2 target sentences")]))
 
 
 def test_word_retrieval():
@@ -42,9 +35,7 @@ def test_word_retrieval():
     words = ["der", "Hund", "die", "Katze", "der"]
     links = [
         ({"links": [[0, 1], [1, 6]]}, r"link 1 \(1-6\): there are 6 target words"),
-        ({"links": [[-1, 1]]}, r"link 0 \(-1-1\).*out of range"),
         ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
-        ({"links": [[0, 1], [2, 3], [1, 3]]}, r"link 1 \(2-3\): the target word has 2 links"),
         ({"links": []}, "no links"),
         ({"links": [[0.0, 1.0]]}, "expected integers"),
         ({"pool": "some"}, "'some' is not known"),
@@ -62,7 +53,6 @@ def test_word_retrieval():
     ]
     pairs = [
         (([[]], [[], []]), "1 predictions but 2 rows of sure links"),
-        (([[]], [[]], []), "1 predictions but 0 rows of possible links"),
         (([[[0, 0]]], [[]]), "no sure links"),
         (([[[0, 0]], [[1]]], [[[0, 0]], []]), r"predictions, row 1: link \[1\]"),
     ]
@@ -73,22 +63,15 @@ def test_word_retrieval():
 
 
 def test_lexicon():
-    third = torch.tensor([[1.0, 0.0], [0.0, NAN], [1.0, 1.0]])
     rows = [
         ({"source_words": ["a"]}, "1 source words for 2 source vectors"),
         ({"target_words": ["x", "y", "x"]}, "target words: 'x' is in rows 0 and 2"),
-        ({"target_vectors": third}, r"candidate vectors: row 1 \(of 3"),
         ({"entries": [("a", "x"), ("a", "x", "y")]}, r"entry 1: \('a', 'x', 'y'\) is not a pair"),
-        ({"entries": []}, "no entries"),
         ({"ks": (1, 0)}, r"ks=\(1, 0\)"),
-        ({"bootstrap": -1}, "bootstrap=-1"),
     ]
     shared = {"source_vectors": on_circle(0, 50), "target_vectors": on_circle(0, 50, 90), "entries": [("a", "x")]}
     shared |= {"source_words": ["a", "b"], "target_words": ["x", "y", "z"]}
-    none = (
-        r"none of 5 entries.*: 1 of 5 source words have a vector \(not 'B', 'c', 'd'\); 3 of 5 target words have a "
-        r"vector \(not 'Y', 'w'\)\. (?=.*source word, target word)(?=.*more text)(?=.*lower-case)"
-    )
+    none = "none of 5 entries.*: 1 of 5 source words and 3 of 5 target words have a vector.*lower-case"
     entries = [("B", "x"), ("c", "y"), ("a", "Y"), ("d", "z"), ("e", "w")]
     assert_refused(calls(lexicon_induction, [*rows, ({"entries": entries}, none)], **shared))
 
@@ -99,7 +82,7 @@ def test_embedding_alignment():
         (([[0, 1, 2]],), "expected integers of shape"),
         (([[0, 1], [1, 9]],), r"entry 1 \(1 -> 9\): there are 4 target embeddings"),
         (([[0, 1], [1, 2]], [1, 3]), r"entry 1 \(1 -> 2\): the counterpart is not among the 2 candidates"),
-        (([[0, 1]], [1, 4]), "candidates: 4 is out of range"),
+        (([[0, 1]], [1, 4]), "candidates: rows 1 to 4, but there are 4"),
         (([[0, 1]], []), "candidates: expected a list"),
     ]
     eye = torch.eye(4)
@@ -114,7 +97,6 @@ def test_transfer():
     ]
     gaps = [
         (([], []), "no scores"),
-        (([1, INF], [1, 1]), "supervised score 1 is inf"),
         (([[1.0]], [[1.0]]), "one number each"),
     ]
     assert_refused(calls(spearman, correlations) | calls(transfer_gap, gaps))
@@ -124,13 +106,11 @@ def test_distances(tmp_path):
     model, tokenizer, aligned = make_encoder(), make_tokenizer(), make_links()
     rows = aligned.to_list()
     rows[2]["links"].append([7, 0])
-    french = [{**row, "source_lang": "fr"} for row in aligned.to_list()]
     broken = make_encoder()
     with torch.no_grad():
         broken.encoder.layer[-1].output.dense.bias[0] = NAN
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "raw")
-    told = "language 'fr': the encoder has language embeddings for en, de"
     words = [
         ({"dataset": aligned.select([0])}, "de: distances: 1 of 1 sentence pairs have links"),
         ({"dataset": aligned.select([])}, "is empty"),
@@ -138,7 +118,6 @@ def test_distances(tmp_path):
         ({"dataset": Dataset.from_list(rows)}, "de, source: pair 2 of this language links word 7 of 2"),
         ({"max_length": 2}, "none of .* word pairs has vectors"),
         ({"model": broken}, "de, layer -1: word vectors contain NaN"),
-        ({"model": make_multilingual_encoder(), "dataset": Dataset.from_list(french)}, told),
     ]
     stages = [
         (({"raw": tmp_path / "raw", "lost": tmp_path / "lost"}, aligned), "has no tokenizer"),
@@ -159,7 +138,6 @@ def test_encoding():
     ]
     sentences = [
         ({"pooling": "max"}, "mean or cls"),
-        ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
         ({"model": multilingual}, "language embeddings for en, de: set lang"),
     ]
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}
@@ -193,7 +171,7 @@ def test_frozen_links(tmp_path):
 
 def test_plots_and_metrics(tmp_path):
     runs = [TransferRun(str(n), "trans", 0.1 * n, 0.95, 0.5) for n in range(16)]
-    table = calls(plots.alignment_plot, [(([], tmp_path), "no runs"), ((runs, tmp_path), "16 objectives")])
+    table = calls(plots.alignment_plot, [((runs, tmp_path), "16 objectives")])
     names = "alignment_error_rate, bilingual_lexicon_induction, classification_accuracy, embedding_alignment, qa_f1, "
     names += "sentence_retrieval, span_f1, token_f1, transfer_gap, word_retrieval"
     assert_refused(table | calls(hf_xalign.metrics.load, [(("bleu",), f"no metric called 'bleu': there are {names}")]))

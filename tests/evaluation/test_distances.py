@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from support.adapters import adapt
-from support.maps import make_map
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
-from transformers import AutoModel, BertForTokenClassification
+from transformers import BertForTokenClassification
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import distances
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
 from hf_xalign.evaluation.vectors import encode_words
-from hf_xalign.modeling import with_alignment
-from hf_xalign.modeling.rotated import RotatedModel
 
 pytestmark = pytest.mark.numeric
 
@@ -158,29 +153,6 @@ def test_grid_of_checkpoints(folders, tokenizer):
         assert len(cell["edges"]) == 13 and cell["edges"] == other["edges"]
         if key[0] == "tuned":  # the encoder under the head
             assert cell["linked"] == cells["aligned", *key[1:]]["linked"] != other["linked"]
-
-
-def test_stages_with_modules_and_maps(folders, tmp_path):
-    base = AutoModel.from_pretrained(folders["aligned"], add_pooling_layer=False)
-    maps = {"bn": make_map(2), "de": make_map(3)}
-    stages = {name: tmp_path / name for name in ("adapter", "inside", "mapped")}
-    RotatedModel.from_maps(base, maps, pivot="en").save_pretrained(stages["mapped"])
-    adapted = adapt(base, "languages", init="random", languages=["bn", "de"], pivot="en")
-    adapted.save_pretrained(stages["adapter"])
-    task = BertForTokenClassification.from_pretrained(folders["tuned"])
-    with_alignment(task, stages["adapter"]).save_pretrained(stages["inside"])
-    for folder in stages.values():
-        make_tokenizer().save_pretrained(folder)
-    text = two_languages()
-    grid = distance_grid({"aligned": folders["aligned"], **stages}, text)
-    mean = {(c["stage"], c["language"], c["measure"]): c["linked"]["mean"] for c in grid["cells"]}
-    by_hand = word_distances(adapted, make_tokenizer(), text)
-    for language in ("bn", "de"):
-        for measure in ("l2", "cosine"):
-            own = {stage: mean[stage, language, measure] for stage in grid["stages"]}
-            assert_rounding(own["adapter"], by_hand[language][-1][measure].linked.mean(), **NUMBERS)
-            assert_rounding(own["inside"], own["adapter"], **NUMBERS)
-            assert min(abs(own[a] - own[b]) for a, b in combinations(("aligned", "adapter", "mapped"), 2)) > 1e-3
 
 
 def test_numbers_and_figures_are_written(folders, aligned, tmp_path, monkeypatch):

@@ -72,10 +72,3 @@ def test_of_a_model_keeps_the_order_of_the_entries(encoder):
     assert found.hits[:2].all() and found.candidates == 4 and found.share == np.mean(hits)
     wider = alignment_of_model(encoder, entries, candidates=[53, 90, 52, 51, 50, 90])
     assert wider.nearest.tolist()[2] == 90 and not wider.hits[2] and wider.candidates == 5
-
-
-def test_one_way_only():
-    source, target = torch.tensor([[1.0, 0.0], [0.9, 0.5]]), torch.tensor([[1.0, 0.1], [0.2, 1.0]])
-    entries = np.array([[0, 0], [1, 1]])
-    assert alignment_of_entries(source, target, entries).hits.tolist() == [True, False]
-    assert alignment_of_entries(target, source, entries[:, [1, 0]]).hits.tolist() == [True, True]

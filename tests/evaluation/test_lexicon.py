@@ -57,10 +57,6 @@ def test_both_policies_and_coverage_by_hand():
     for gold, place in (("house", 1), ("dog", 2), ("hound", 3), ("clock", 100)):
         found = by_hand(SOURCE, TARGET, [("Hund", gold)], depths)
         assert [found[f"p@{k}"] for k in depths] == [k >= place for k in depths], gold
-    # hound, dog, cat, clock and watch have a gold, and each lies next to it; house is in no entry.
-    turned = by_hand(TARGET, SOURCE, [(other, one) for one, other in ENTRIES], (1,))
-    assert (turned["p@1"], turned["queries"], turned["test_words"]) == (1.0, 5, 8)
-    assert turned["p@1_oov_wrong"] == 5 / 8
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +97,7 @@ def test_csls_looks_at_the_whole_source_vocabulary():
         assert lexicon_induction(*given, ks=(1,), k=1, bootstrap=0)["p@1"] == right
 
 
-def test_intervals_types_and_arrays(vocabulary):
+def test_intervals(vocabulary):
     found, other = lexicon_induction(*vocabulary), lexicon_induction(*vocabulary, seed=1)
     assert found == lexicon_induction(*vocabulary)
     for name in ("p@1", "p@5", "p@10", "p@1_oov_wrong"):
@@ -110,9 +106,3 @@ def test_intervals_types_and_arrays(vocabulary):
         deviation = np.sqrt(found[name] * (1 - found[name]) / found["test_words"])
         assert 2 * deviation < width < 7 * deviation
     assert any(found[name] != other[name] for name in found), "the seed is used"
-    source, target, *rest = vocabulary
-    source, target = source.bfloat16(), target.bfloat16()
-    wanted = lexicon_induction(source.float(), target.float(), *rest, bootstrap=0)
-    assert not any(name.endswith(("_low", "_high")) for name in wanted)
-    for sides in (source, target), (source.double(), target.double()), (source.double().numpy(), target.tolist()):
-        assert lexicon_induction(*sides, *rest, bootstrap=0) == wanted

@@ -79,21 +79,18 @@ def test_modules_give_the_librarys_scores():
     by_csls, drawn = {"similarity": "csls", "k": 3}, {"bootstrap": 50, "seed": 2}
     wide = alignment_of_entries(*sides, tokens, range(40), **by_csls)
     for name, arguments, wanted in [
-        ("word_retrieval", rows, word_retrieval(*sides, links)),
         (
             "word_retrieval",
             {**rows, **typed_rows, **typed},
             word_retrieval(*sides, links, source_words=words, target_words=words, **typed),
         ),
         ("alignment_error_rate", dict(zip(("predictions", "sure"), pairs)), alignment_error_rate(*pairs)),
-        ("sentence_retrieval", given, sentence_retrieval(*sides)),
         ("sentence_retrieval", {**given, **by_csls}, sentence_retrieval(*sides, **by_csls)),
         (
             "bilingual_lexicon_induction",
             {**given, **named, "entries": entries, **by_cosine},
             lexicon_induction(*sides, *vocabularies, entries, **by_cosine),
         ),
-        ("embedding_alignment", {**given, "entries": tokens}, alignment_of_entries(*sides, tokens).scores()),
         (
             "embedding_alignment",
             {**given, "entries": tokens, "candidates": list(range(40)), **by_csls, **drawn},
@@ -106,11 +103,6 @@ def test_modules_give_the_librarys_scores():
         ),
     ]:
         assert hf_xalign.metrics.load(name).compute(**arguments) == wanted, name
-    module = hf_xalign.metrics.load("bilingual_lexicon_induction")
-    for part in (entries[:60], entries[60:]):
-        module.add_batch(entries=part)
-    assert module.compute(**given, **named) == lexicon_induction(*sides, *vocabularies, entries)
-    assert wide.scores(**drawn) != wide.scores(bootstrap=50), "the seed must make a difference"
 
 
 def test_a_folder_is_a_whole_space():
@@ -125,6 +117,7 @@ def test_a_folder_is_a_whole_space():
         files = {path.name for path in (FOLDER / name).iterdir() if path.is_file()}
         assert files == {"README.md", "app.py", "requirements.txt", f"{name}.py"}
         [line] = (FOLDER / name / "requirements.txt").read_text().splitlines()
+        assert f'make_app("{name}")' in (FOLDER / name / "app.py").read_text()
         requirement = Requirement(line)
         assert requirement.name == "hf_xalign" and requirement.specifier.contains(__version__, prereleases=True)
 
@@ -135,18 +128,12 @@ def test_an_app_without_gradio_says_how_to_get_it(monkeypatch):
         make_app("span_f1")
 
 
-def check_app(name, gradio):
-    demo = runpy.run_path(str(FOLDER / name / "app.py"))["demo"]
-    assert isinstance(demo, gradio.Interface)
-    assert demo.title.lower().replace(" ", "_") == name
-    [box] = demo.input_components
-    assert json.loads(box.value), f"{name}: names the inputs"
-    assert demo.article.lower().startswith(f"\n# {demo.title.lower()}\n"), name
-
-
 def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio):
-    check_app("span_f1", gradio)
-    compute = make_app("span_f1").fn
+    demo = runpy.run_path(str(FOLDER / "span_f1" / "app.py"))["demo"]
+    assert demo.title == "Span F1" and demo.article.startswith("\n# Span F1\n")
+    [box] = demo.input_components
+    assert set(json.loads(box.value)) == {"predictions", "references"}
+    compute = demo.fn
     given = {"predictions": [["B-a", "O"]], "references": [["B-a", "B-b"]]}
     for wrong, said in [
         ("[", "Expecting value"),
@@ -157,12 +144,6 @@ def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio):
         with pytest.raises(gradio.Error, match=said):
             compute(wrong)
         assert compute(json.dumps(given))["recall"] == 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"span_f1"}))
-def test_every_app_is_the_metrics_own(name, gradio):
-    check_app(name, gradio)
 
 
 @pytest.mark.slow

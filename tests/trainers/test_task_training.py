@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoModelForTokenClassification, TrainerCall
 
 from hf_xalign.modeling.loading import load
 from hf_xalign.tasks import load_task_model
-from hf_xalign.trainers.task_config import TaskConfig
 
 SETTINGS = {"learning_rate": 1e-2, "per_device_train_batch_size": 8, "dropout": False, "count": 24}
 
@@ -135,14 +134,6 @@ def test_scores_of_every_language_and_selection(base, tmp_path):
     assert again["test_de_accuracy"] == last["eval_de_accuracy"]
 
 
-def test_translate_train_mixes_languages(tmp_path):
-    train = [examples(TOKENS, 8), examples(TOKENS, 16, language="de", seed=4)]
-    trainer = make_task(tmp_path, train=train, language_sampling="each", per_device_train_batch_size=8)
-    assert trainer.train_languages == ["de", "en"] and len(trainer.train_dataset) == 24
-    assert len(trainer._get_train_sampler()) == 32
-    assert np.isfinite(trainer.train().training_loss)
-
-
 def test_early_stopping_looks_at_the_training_language_alone(tmp_path):
     options = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
     evaluation = {"en": examples(TOKENS, 24, seed=1)}
@@ -163,21 +154,3 @@ def test_frozen_weights_stay(tmp_path):
         else:
             assert "bert.embeddings.word_embeddings.weight" not in moved
             assert "bert.embeddings.position_embeddings.weight" in moved
-
-
-def test_published_presets(tmp_path):
-    """METHODS sections 2, 4, 5, 6 and 7."""
-    found = {
-        name: (one.learning_rate, one.num_train_epochs, one.per_device_train_batch_size, one.warmup_steps)
-        for name in TaskConfig.PRESETS
-        for one in [TaskConfig(output_dir=str(tmp_path), preset=name, use_cpu=True)]
-    }
-    assert found == {
-        "ours": (5e-5, 3, 32, 0.1),
-        "mao_xnli": (1e-6, 3, 8, 0),
-        "align_mlm_xnli": (2e-5, 5, 32, 0),
-        "align_mlm_tagging": (2e-5, 10, 32, 0),
-        "continual": (5e-5, 3, 32, 0),
-        "ppa_xnli": (5e-5, 2, 32, 1000),
-        "rotate": (1e-4, 40, 10, 0),
-    }

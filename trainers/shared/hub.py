@@ -61,20 +61,11 @@ class HubTrainer(Trainer):
     ) -> CommitInfo | Future[CommitInfo] | None:
         """Save the model and push the run's folder, with a card made from its `results.json`.
 
-        Args:
-            commit_message: message of the commit.
-            blocking: False pushes in the background and returns a future.
-            token: Hub token. Default: `args.hub_token`, or the login's.
-            revision: branch to push to. Default: `args.hub_revision`.
-            private: create a private repository. Default: `args.hub_private_repo`.
-            base_model: Hub id of a base model that was loaded from a folder.
-            kwargs: arguments of `create_model_card`, for a run without `results.json`.
+        Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`; `kwargs` go to
+        `create_model_card`, for a run without `results.json`.
 
         Returns:
-            The commit on the main process, None on the others.
-
-        Raises:
-            InputError: [`hf_xalign.hub.push`] refuses the folder; nothing is sent.
+            The commit on the main process, None on the others; a future if `blocking` is False.
         """
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)

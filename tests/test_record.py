@@ -19,7 +19,6 @@ from support.refusals import assert_refused
 from hf_xalign import __version__, environment
 from hf_xalign.record import (
     FILENAME,
-    finish_record,
     hub_id,
     mask_command,
     read_record,
@@ -79,16 +78,6 @@ def test_start_record_is_plain_json_and_complete(run):
     assert {"python", "transformers", "sil-thot", "peft"} < run["versions"].keys()
     assert run["hardware"]["processes"] == 2 and run["hardware"]["cores"] >= 1 and run["hardware"]["cpu"]
     assert run["times"]["finished"] is None and run["times"]["started"].endswith("+00:00")
-
-
-def test_round_trip_through_the_folder(run, tmp_path):
-    run["scores"]["after"] = {"de": {"retrieval_mean": torch.tensor(0.25), "bad": math.nan}}
-    finish_record(run, {"model": tmp_path / "out"})
-    path = write_record(tmp_path / "new" / "folder", run)
-    assert path.name == "results.json"
-    found = read_record(path.parent)
-    assert found["scores"]["after"] == {"de": {"retrieval_mean": 0.25, "bad": None}}
-    assert found["saved_to"] == {"model": str(tmp_path / "out")} and found["times"]["finished"]
 
 
 def test_a_failed_write_keeps_the_old_record(run, tmp_path, monkeypatch):

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from hf_xalign.tables import cost_lines, cut, format_table, score_rows, width
+from hf_xalign.tables import cost_lines, cut, format_table, width
 
 
 def test_width_and_cut():
     assert [width(text) for text in ("abc", "日本", "é", "e\u0301", "খু", "a\u200db")] == [3, 4, 1, 1, 1, 2]
     assert [cut(text, 6) for text in ("Donaudampfschiff", "日本語です", "sechss")] == ["Donau…", "日本…", "sechss"]
-
-
-def test_scores_before_and_after():
-    run = {"saved_to": {"model": "out", "record": "out/results.json"}}
-    run["scores"] = {
-        "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456.5}, "bn": {"retrieval_mean": 0.9}},
-        "after": {"de": {"retrieval_mean": 0.8661, "pool": 3456.5}, "bn": {"retrieval_mean": 0.85, "new": None}},
-    }
-    assert score_rows(run)[0] == ("de", "retrieval_mean", "78.1", "86.6", "+8.5")
-    assert format_table(run).splitlines() == [
-        "language  metric          before  after  change",
-        "-----------------------------------------------",
-        "de        retrieval_mean    78.1   86.6    +8.5",
-        "de        pool             3,456  3,456       -",
-        "bn        retrieval_mean    90.0   85.0    -5.0",
-        "bn        new                  -      -       -",
-        "",
-        "model:  out",
-        "record: out/results.json",
-    ]
-    assert format_table({"scores": {}, "saved_to": "out"}) == "no scores were taken\n\nmodel: out"
 
 
 def test_scores_of_the_untrained_module_and_costs():

@@ -1,6 +1,6 @@
 """Entry point of `hf-xalign`.
 
-Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(args)`, which may return an exit status.
+Each command has a module with `DESCRIPTION`, `add_arguments(parser)` and `run(args)`, which may return an exit status.
 `main` imports only the module of the command, and no module imports torch or transformers before `run`: help and
 mistyped options answer at once.
 """
@@ -32,6 +32,8 @@ COMMANDS = {
     "push": "push a run's folder to the Hub",
     "demo": "align German and Bengali with English, using the embedded encoder and text",
 }
+# Modules of several commands.
+_HOME = {"compare": "recipe", "distances": "recipe"}
 # Commands that pass unknown words on to a recipe.
 _PASSING = ("train", "compare", "distances", "demo")
 # The recipes, which run in their own processes, read it too.
@@ -72,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = False
     try:
         name, words, debug = _command(words)
-        module = importlib.import_module(f"hf_xalign.cli.{name.replace('-', '_')}")
-        parser = Parser(prog=f"hf-xalign {name}", description=module.DESCRIPTION)
+        module = importlib.import_module(f"hf_xalign.cli.{_HOME.get(name, name.replace('-', '_'))}")
+        parser = Parser(prog=f"hf-xalign {name}", description=getattr(module, "DESCRIPTION", None))
         module.add_arguments(parser)
         args, words, debug_here = _parse(parser, words, passing=name in _PASSING)
         if debug := debug or debug_here:

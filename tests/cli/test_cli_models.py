@@ -21,7 +21,6 @@ from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
 from hf_xalign.cli.models import load_encoder
 from hf_xalign.data.parallel import load_sources
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
@@ -92,16 +91,6 @@ def test_sentences_and_options_of_a_similarity_are_refused(base):
             "pooling": (call(pooling="max"), "pooling"),
         }
     )
-
-
-def test_every_kind_of_model_is_an_encoder_here(models, base):
-    task, adapter = (load_encoder(str(models / name), CPU) for name in ("task", "adapter"))
-    same, other = (word_similarity(*one, SOURCE, TARGET).values for one in (base, task))
-    assert np.array_equal(same, other)
-    mapped = word_similarity(*adapter, SOURCE, TARGET, source_lang="de", target_lang="en").values
-    assert np.abs(mapped - same).max() > 1e-3
-    with pytest.raises(InputError, match="und"):
-        word_similarity(*adapter, SOURCE, TARGET)
 
 
 NAN = float("nan")

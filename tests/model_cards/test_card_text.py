@@ -30,10 +30,6 @@ OBJECTIVES = {
 }
 
 
-def body_of(record, **options):
-    return front_matter_and_body(render_card(record, **options))[1]
-
-
 def test_an_older_record_gives_the_same_card():
     """Those had no `untrained`, `trainable`, `adapter` and `comparison`."""
     record = make_record()
@@ -94,15 +90,6 @@ def test_worse_scores_are_shown():
     assert "Worse than before" not in render_card(record)
     record["scores"]["after"]["de"]["retrieval_mean"] = 0.70
     assert "\n- Worse than before in the scores above: `de` `retrieval_mean` -8.1.\n" in render_card(record)
-
-
-def test_losses_of_pre_training():
-    record = RECORDS["align_mlm"]()
-    assert "scores above: `en` loss +0.375." in body_of(record)
-    record["losses"] = {"before": {"en": None}, "after": {"en": 2.0}}
-    assert "\n| `en` | - | 2.000 | - |\n" in body_of(record) and "Worse" not in body_of(record)
-    del record["losses"]
-    assert "Loss on held-out text" not in render_card(record)
 
 
 def test_objectives_and_languages_of_pre_training():

@@ -28,15 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
-    """Load an encoder for alignment: float32, without pooler, from safetensors only.
-
-    Args:
-        name_or_path: a Hub id or a folder.
-        revision: branch, tag or commit on the Hub.
-
-    Raises:
-        InputError: the folder or Hub id cannot be found or reached, or has no safetensors weights.
-    """
+    """Load an encoder for alignment: float32, without pooler, from safetensors only."""
     try:
         config = AutoConfig.from_pretrained(name_or_path, revision=revision)
     except (OSError, ValueError) as error:
@@ -59,11 +51,7 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
 
 
 def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
-    """Return the options of `AutoModel.from_pretrained` that leave out an encoder's pooler.
-
-    Raises:
-        InputError: `name` is of a type that has no encoder class.
-    """
+    """Return the options of `AutoModel.from_pretrained` that leave out an encoder's pooler."""
     if type(config) not in MODEL_MAPPING:
         raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
     encoder = cast(Callable, MODEL_MAPPING[type(config)])
@@ -84,9 +72,6 @@ def safetensors_alone(name: str) -> Iterator[None]:
 
 def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
     """Return the weights of `model`'s checkpoint that `model` does not hold (pooler, MLM head, ...).
-
-    Args:
-        model: encoder; its `name_or_path` names the checkpoint.
 
     Returns:
         The prefix of the encoder's names in that checkpoint ("" or for example "bert."), and the weights by name.
@@ -115,15 +100,7 @@ def save_encoder(
     carried: dict[str, torch.Tensor] | None = None,
     state_dict: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write `config.json` and `model.safetensors` (sharded when large) that `AutoModel.from_pretrained` loads.
-
-    Args:
-        model: the trained encoder.
-        folder: folder to write; created when missing.
-        prefix: prefix of the encoder's names, from [`carried_weights`].
-        carried: weights to put back unchanged, from [`carried_weights`].
-        state_dict: encoder weights gathered from several devices; default `model.state_dict()`.
-    """
+    """Write `config.json` and `model.safetensors` (sharded when large) that `AutoModel.from_pretrained` loads."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     state = {
@@ -137,11 +114,7 @@ def save_encoder(
 
 
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
-    """Load the encoder's own weights in place from a folder written by [`save_encoder`].
-
-    Raises:
-        InputError: the folder lacks a weight of this encoder.
-    """
+    """Load the encoder's own weights in place from a folder written by [`save_encoder`]."""
     files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
     state = {name.removeprefix(prefix): read() for name, _, read in _read(files)}
     own = {name for name in model.state_dict() if not name.startswith(HEAD_PREFIX)}

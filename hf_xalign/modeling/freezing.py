@@ -15,11 +15,7 @@ from hf_xalign.modeling.xalign.config import TOP_NAME
 
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Return the encoder's stack of layers.
-
-    Raises:
-        InputError: the layers share one set of weights (ALBERT), or no stack of `num_hidden_layers` modules is found.
-    """
+    """Return the encoder's stack of layers."""
     depth = model.config.num_hidden_layers
     if model.config.model_type == "albert":
         raise InputError(
@@ -33,16 +29,7 @@ def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0) -> None:
-    """Freeze the word embeddings, and/or everything up to and including the first `layers` layers.
-
-    Args:
-        model: the encoder, changed in place.
-        embeddings: freeze the word-embedding matrix (96 of the embedded encoder's 117 million parameters).
-        layers: number of layers, counted from below; with 1 or more, all that lies below the layers is frozen too.
-
-    Raises:
-        InputError: more layers than there are, or layers that cannot be frozen apart (ALBERT).
-    """
+    """Freeze the word embeddings, and/or everything up to and including the first `layers` layers."""
     if embeddings:
         model.get_input_embeddings().requires_grad_(False)
     if layers:

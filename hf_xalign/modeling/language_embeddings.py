@@ -88,9 +88,6 @@ def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
     Args:
         model: the encoder.
         method: what does not tell it, for the message.
-
-    Raises:
-        InputError: it has them.
     """
     if (rows := language_ids(model.config)) is not None:
         raise InputError(

@@ -71,13 +71,6 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     """Set the language of texts within the block. Models that do not distinguish languages are left alone.
 
     An encoder with language embeddings gets its `token_type_ids`, unless a call passes its own.
-
-    Args:
-        model: any encoder, task model or `PeftModel`.
-        language: code of the language; None changes nothing.
-
-    Raises:
-        InputError: the model has no map or no language embedding for the language.
     """
     if language is None:
         yield
@@ -125,16 +118,7 @@ def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, i
 
 
 def language_number(language: str, numbers: Mapping[str, int], owner: str) -> int:
-    """Return the number of one language.
-
-    Args:
-        language: code of the language.
-        numbers: result of [`number_languages`].
-        owner: name of the model or module in error messages.
-
-    Raises:
-        InputError: there is no map for the language.
-    """
+    """Return the number of one language."""
     if language not in numbers:
         raise InputError(f"language={language!r}: {owner} has maps for {', '.join(numbers)}")
     return numbers[language]
@@ -143,17 +127,8 @@ def language_number(language: str, numbers: Mapping[str, int], owner: str) -> in
 def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
     """Return the number of each row's language.
 
-    Args:
-        given: languages, or their numbers, of shape (rows,) or `size`.
-        numbers: result of [`number_languages`].
-        size: (rows,), or (rows, width) where the vectors of a row can differ in language.
-        owner: name of the model or module in error messages.
-
     Returns:
         int64 (rows,), or of shape `size` where such numbers were given.
-
-    Raises:
-        InputError: no language, not one per row, or a language without a map.
     """
     if given is None:
         raise InputError(

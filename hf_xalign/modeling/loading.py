@@ -81,11 +81,7 @@ def load(
 
 
 def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of anything that [`load`] takes.
-
-    Raises:
-        InputError: the folder or repository has no usable tokenizer.
-    """
+    """Load the tokenizer of anything that [`load`] takes."""
     try:
         return AutoTokenizer.from_pretrained(embedded.resolve_model(str(name_or_path)))
     except (OSError, ValueError) as error:

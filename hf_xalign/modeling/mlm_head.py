@@ -92,9 +92,6 @@ class MaskedLMHead(nn.Module):
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Replace the head's weights in `carried` with the trained ones.
 
-        Args:
-            carried: from [`~hf_xalign.modeling.checkpoint.carried_weights`].
-
         Returns:
             `carried` with this head's weights by the family's names, so that `AutoModelForMaskedLM.from_pretrained`
             finds the trained head in the saved folder.
@@ -110,10 +107,6 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
 
     Args:
         encoder: as `load_encoder` gives it. A new head's weights are drawn from torch's global generator.
-
-    Raises:
-        InputError: transformers has no MLM model of this type, or its head is of another form; the word embeddings
-            are not tied to the output.
     """
     config = encoder.config
     kind = config.model_type

@@ -71,11 +71,7 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
 
 
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last).
-
-    Raises:
-        InputError: a layer that the encoder does not have, or one named twice.
-    """
+    """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
         raise InputError(

@@ -230,11 +230,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
 
 def check_bare(encoder: PreTrainedModel) -> None:
-    """Check that a model is an encoder that can take maps.
-
-    Raises:
-        InputError: it has adapters, maps, a task head or language embeddings, or is not an encoder.
-    """
+    """Check that a model is an encoder that can take maps."""
     if not isinstance(encoder, PreTrainedModel) or any(
         isinstance(module, BaseTunerLayer) for module in encoder.modules()
     ):
@@ -266,16 +262,7 @@ class Placed(NamedTuple):
 
 
 def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
-    """Find the encoder layers of a map.
-
-    Args:
-        one: map to place.
-        encoder: encoder with the layers.
-        name: name of the map in messages.
-
-    Raises:
-        InputError: the map is not affine, has another size, or has a layer that the encoder lacks.
-    """
+    """Find the encoder layers of a map."""
     size = encoder.config.hidden_size
     shape = one.source.weight.shape
     found = (shape[2], shape[1] if one.target is None else one.target.weight.shape[2])
@@ -294,11 +281,7 @@ def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
 
 
 def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
-    """Return the unmapped target language of the maps: `pivot`, by default the maps' `target_lang`.
-
-    Raises:
-        InputError: there are no maps, the pivot has a map, or a map has another source or target language.
-    """
+    """Return the unmapped target language of the maps: `pivot`, by default the maps' `target_lang`."""
     if not maps:
         raise InputError("no maps. Pass one for each language.")
     for language, one in maps.items():

@@ -15,11 +15,7 @@ from hf_xalign.errors import InputError
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write tensors of any device and layout atomically. Tensors must not share memory.
-
-    Raises:
-        InputError: the disk is full.
-    """
+    """Write tensors of any device and layout atomically. Tensors must not share memory."""
     owned = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as partial:
         # Not save_file, which reports a full disk without its error number.
@@ -31,18 +27,8 @@ def read_tensors(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file of [`write_tensors`] and check its `format` and `version`.
 
-    Args:
-        path: file to read.
-        what: plural noun of the content, for messages.
-        writer: function that writes such files, for messages.
-        format: expected format in the metadata.
-        version: expected version in the metadata.
-
     Returns:
         The tensors and the metadata.
-
-    Raises:
-        InputError: the file is missing, damaged, or has another format or version.
     """
     try:
         with safe_open(path, "pt") as file:

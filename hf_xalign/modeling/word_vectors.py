@@ -132,15 +132,7 @@ def word_spans(
     max_length: int | None,
     specials: bool,
 ) -> tuple[list[list[int]], list[np.ndarray]]:
-    """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off.
-
-    Args:
-        model: the encoder, whose positions limit the length.
-        tokenizer: its fast tokenizer.
-        sentences: one list of words a sentence.
-        max_length: tokens a sentence at most, or None for the encoder's own limit.
-        specials: the first and the last token are two more words after the sentence's own.
-    """
+    """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off."""
     limit = min(max_length or position_limit(model.config), position_limit(model.config))
     encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
     if not specials:
@@ -165,20 +157,7 @@ def extract_pooled(
     specials: bool = False,
     desc: str | None = None,
 ) -> dict[Pooling, WordVectors]:
-    """Extract word vectors with several poolings in one pass of the encoder.
-
-    Args:
-        model: the encoder.
-        tokenizer: its fast tokenizer.
-        sentences: one list of words a sentence.
-        layers: which layers (see [`layer_index`]).
-        poolings: any of `first`, `last`, `mean`.
-        batch_size: sentences a batch.
-        max_length: tokens a sentence at most.
-        dtype: autocast dtype, or None.
-        specials: give each sentence two more rows after its words, its first and its last token ([CLS] and [SEP]).
-        desc: label of the progress bar, or None.
-    """
+    """Extract word vectors with several poolings in one pass of the encoder."""
     index = layer_index(layers, model.config.num_hidden_layers)
     input_ids, parts = word_spans(model, tokenizer, sentences, max_length=max_length, specials=specials)
     counts = np.array([len(part) for part in parts], dtype=np.int64)

@@ -61,12 +61,6 @@ def test_names_of_the_first_checkpoints(tmp_path):
     assert all(torch.equal(saved[name], new[name]) for name in new)
 
 
-def test_half_precision_is_loaded_as_float32(tmp_path):
-    save_base("bert", tmp_path / "base")
-    AutoModel.from_pretrained(tmp_path / "base", dtype=torch.float16).save_pretrained(tmp_path / "half")
-    assert load_encoder(str(tmp_path / "half")).dtype == torch.float32
-
-
 def test_positions_of_roberta_begin_after_the_padding_token():
     assert position_limit(CONFIGS["bert"]()) == 80
     assert position_limit(CONFIGS["xlm-roberta"]()) == 79

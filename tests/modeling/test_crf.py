@@ -151,15 +151,6 @@ def test_what_is_beyond_a_sentence_takes_no_part(float64):
             assert_rounding(own[0], gradients[0][0][row], operations(3, 4), scale)
 
 
-def test_the_constraint_is_of_bio():
-    start, forbidden = bio_constraint(BIO)
-    assert start.tolist() == [False, False, True, False, True]
-    for (i, before), (j, name) in itertools.product(enumerate(BIO), repeat=2):
-        known = [before, name] if before[0] != "I" else ["B" + before[1:], before, name]
-        assert forbidden[i, j] != is_bio(known), (before, name)
-    assert not any(part.any() for part in bio_constraint(["NOUN", "VERB"]))
-
-
 def test_nothing_pulls_a_sequence_over_the_constraint():
     wanted = bio_constraint(BIO).transitions.float()
     for pull in (1.0, 1e6):

@@ -41,16 +41,6 @@ def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch)
                     assert_rounding(got, expected, PASS)
 
 
-def test_each_sentence_once_over_both_sides(tmp_path):
-    vectors, indexed = cache(tmp_path, needed=ALL)
-    words = {tuple(row[f"{s}_ids"]): len(row[f"{s}_starts"]) + 2 for row in indexed for s in ("source", "target")}
-    assert len(words) == 16 and len(indexed) == 25
-    assert vectors.shape == (sum(words.values()), 1, 16)
-    assert vectors.path.stat().st_size == sum(words.values()) * 16 * 4
-    assert indexed[5]["target_rows"] == indexed[13]["target_rows"] == indexed[21]["target_rows"]
-    assert indexed[24]["source_rows"] == indexed[5]["target_rows"]
-
-
 @pytest.mark.numeric
 def test_linked_stores_what_some_pair_links(tmp_path):
     everything, there = cache(tmp_path / "everything", needed=ALL)
@@ -82,16 +72,6 @@ def test_links_of_all_pairs_of_a_sentence_are_united(tmp_path):
     for row in indexed:
         assert [place >= 0 for place in row["source_rows"]] == [True, True, False, True, False, False, False]
         assert [place >= 0 for place in row["target_rows"]] == [True, True, False, False, True, False, False]
-
-
-def test_a_word_without_token_has_no_row(tmp_path):
-    vectors, indexed = cache(tmp_path, links=make_links(1), needed={"target": "all"}, max_length=5)
-    empty = [a == b for a, b in zip(indexed[0]["target_starts"], indexed[0]["target_ends"], strict=True)]
-    assert any(empty) and not all(empty)
-    assert [place == -1 for place in indexed[0]["target_rows"]] == [*empty, False, False]
-    assert "source_rows" not in indexed.column_names
-    with pytest.raises(IndexError, match="not stored"):
-        vectors.read(np.array(indexed[0]["target_rows"]))
 
 
 @pytest.mark.numeric

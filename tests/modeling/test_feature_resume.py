@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import time
 
@@ -155,25 +154,6 @@ def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread, who
     assert not (tmp_path / "part" / "vectors.bin").exists()
     vectors = compute(tmp_path / "part", model)
     assert len(batches) == 15 - 6 and vectors.path.read_bytes() == whole.path.read_bytes()
-
-
-@pytest.mark.slow
-def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread, whole):
-    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 1)
-
-    def work():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
-        with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*to resume"):
-            compute(tmp_path / "full")
-
-    process = forked(work)
-    process.join()
-    assert process.exitcode == 0
-    marked = json.loads((tmp_path / "full" / "progress.json").read_text())["sentences"]
-    assert 8 <= marked < 120 and not (tmp_path / "full" / "vectors.bin").exists()
-    model, batches = counting()
-    vectors = compute(tmp_path / "full", model)
-    assert sum(batches) == 120 - marked and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
 @pytest.mark.slow

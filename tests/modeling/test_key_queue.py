@@ -59,19 +59,3 @@ def test_a_random_start_is_the_seeds_and_of_length_one():
     assert not torch.equal(queue.keys, KeyQueue(20, 300, start="random", seed=4).keys)
     assert_rounding(queue.keys.norm(dim=1), torch.ones(20), operations=2 * 300)
     assert queue.pairs.tolist() == [RANDOM] * 20 and queue.filled == 0
-
-
-def test_keys_of_other_precisions_are_kept_in_float32_without_graph():
-    queue = KeyQueue(4, 3)
-    queue.enqueue(torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True) / 3, torch.tensor([5, 6]))
-    assert queue.keys.dtype == torch.float32 and not queue.keys.requires_grad
-    assert torch.equal(queue.keys[:2], (torch.ones(2, 3, dtype=torch.bfloat16) / 3).float())
-
-
-def test_a_queue_that_moves_on_before_its_backward_is_an_error():
-    queue, query = KeyQueue(4, 3), torch.ones(2, 3, requires_grad=True)
-    queue.enqueue(torch.ones(2, 3), torch.tensor([0, 1]))
-    loss = (query @ queue.keys_and_ids()[0].T).exp().sum()
-    queue.enqueue(torch.ones(2, 3), torch.tensor([2, 3]))
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()

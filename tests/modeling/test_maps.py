@@ -10,7 +10,7 @@ from support.maps import conditioned, normal
 from support.numeric import assert_rounding
 
 from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.modeling.maps import LanguageMap, SideMap, unit
+from hf_xalign.modeling.maps import LanguageMap, SideMap
 
 STEPS = [(), ("centre",), ("unit",), ("unit", "centre"), ("centre", "unit"), ("unit", "centre", "unit")]
 # One side on at most 6 dimensions: three steps (a length takes 2 x 6 operations, its division 2), a product and an
@@ -73,14 +73,6 @@ def test_project(steps):
         close(other.project(target, "target"), one_by_one(other.target, target))
         # A target without a map of its own is compared as it is.
         assert torch.equal(one.project(normal(5, 2, 3), "target"), normal(5, 2, 3))
-
-
-def test_one_layer_takes_two_dimensions():
-    one = LanguageMap(side(("centre",), layers=1), side(layers=1, seed=7))
-    vectors = normal(5, 4)
-    for call in (one.project, one.apply, lambda v: one.project(v, "target")):
-        assert call(vectors).shape == (5, 4)
-        assert torch.equal(call(vectors), call(vectors.unsqueeze(1))[:, 0])
 
 
 @pytest.mark.numeric
@@ -236,20 +228,3 @@ def test_checked_vectors_get_three_dimensions():
         assert torch.equal(check_vectors(vectors, "some", normal(9, 1, 4)), vectors.unsqueeze(1))
         largest = torch.full((2, 3, 4), torch.finfo(dtype).max, dtype=dtype)
         assert check_vectors(largest, "some") is largest
-
-
-@pytest.mark.numeric
-def test_unit():
-    vectors = normal(3, 2, 4)
-    vectors[1, 1] = 0
-    found = unit(vectors.requires_grad_())
-    found.sum().backward()
-    assert vectors.grad.isfinite().all()
-    vectors, found = vectors.detach(), found.detach()
-    assert torch.equal(found[1, 1], torch.zeros(4, dtype=torch.float64))
-    lengths = found.norm(dim=-1)
-    lengths[1, 1] = 1
-    close(lengths, torch.ones(3, 2, dtype=torch.float64))
-    close(found * vectors.norm(dim=-1, keepdim=True), vectors)
-    close(unit(vectors * 1e-20), found)
-    assert unit(vectors.bfloat16()).dtype is torch.bfloat16

@@ -227,11 +227,3 @@ def test_autocast(operands):
         assert a.dtype == torch.float32
         # Softmax, both factors of each product, and their sum are rounded to bfloat16.
         assert_rounding(a, b, operations=4, dtype=torch.bfloat16)
-
-
-def test_only_once(operands):
-    tensors, labels = operands
-    loss = tied_cross_entropy(*tensors, labels)
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="only once"):
-        loss.backward()

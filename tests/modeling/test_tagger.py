@@ -15,7 +15,7 @@ from support.numeric import assert_rounding
 from support.tagger import BIO, COUNTS, INPUTS, LABELS, make_tagger, trained
 from transformers import Trainer, TrainingArguments
 
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFConfig, words_of
+from hf_xalign.modeling.tagger.tagger import words_of
 
 # Two layers of two LSTMs over 3 words, of 16 or 48 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.
 TAGGED = PASS + 2 * 3 * 2 * (48 + 6 + 5) + 2 * 3 * (12 + 12 + 3 * 5)
@@ -278,18 +278,3 @@ def test_all_but_the_encoder_is_in_float32_under_autocast():
     assert whole.logits.dtype is torch.float32 and not torch.equal(whole.logits, expected.logits)
     # The encoder's states lose all but 8 bits, at each of its three norms at least.
     assert_rounding(whole.logits, expected.logits, operations=2 * 3, dtype=torch.bfloat16)
-
-
-def test_new_weights_are_drawn_from_the_seed_alone():
-    one, same, other = make_tagger(seed=1), make_tagger(seed=1), make_tagger(seed=2)
-    assert all(torch.equal(value, same.state_dict()[name]) for name, value in one.state_dict().items())
-    assert not torch.equal(one.lstm.weight_hh_l1_reverse, other.lstm.weight_hh_l1_reverse)
-    assert one.lstm.weight_ih_l0.abs().max() <= 6**-0.5
-    assert not any(parameter.any() for parameter in make_tagger(perturb=False).crf.parameters())
-
-
-def test_the_published_settings_are_the_default():
-    config = BiLSTMCRFConfig()
-    assert (config.layers, config.layer_mix, config.pooling) == ((-4, -3, -2, -1), "sum", "mean")
-    assert (config.lstm_size, config.lstm_layers, config.dropout) == (384, 2, 0.5)
-    assert config.transitions == "contextual" and not config.bio

@@ -68,15 +68,7 @@ class KeyQueue(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor, pairs: torch.Tensor) -> None:
-        """Write keys over the oldest ones: all keys of an optimizer step, in the same order on every process.
-
-        Args:
-            keys: float (n, dim), any dtype; n at most the size of the queue.
-            pairs: int64 (n,), the number in the corpus of each key's pair.
-
-        Raises:
-            InputError: more keys than slots.
-        """
+        """Write keys over the oldest ones: all keys of an optimizer step, in the same order on every process."""
         count, size = len(keys), len(self)
         if count > size:
             raise InputError(

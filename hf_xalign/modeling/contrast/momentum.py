@@ -73,11 +73,6 @@ class MomentumEncoder(nn.Module):
         """theta_k = m theta_k + (1 - m) theta_q (PPA eq. 1) for every parameter once; buffers become the query's.
 
         To be called once an optimizer step, after it.
-
-        Args:
-            encoder: the query encoder, unwrapped.
-            head: its projection.
-            momentum: m, from 0 to 1.
         """
         keys: list[torch.Tensor] = []
         queries: list[torch.Tensor] = []
@@ -112,12 +107,7 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
 
 
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
-    """Read a file of [`save_momentum`] back into both, in place, every number the same bits.
-
-    Raises:
-        InputError: the file is missing, broken or something else, or of another queue, encoder, head or choice of
-            frozen parts. Nothing is changed then.
-    """
+    """Read a file of [`save_momentum`] back into both, in place, every number the same bits."""
     try:
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get("format") != _FORMAT:

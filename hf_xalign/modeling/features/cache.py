@@ -79,9 +79,6 @@ def cache_features(
     Returns:
         The vectors, and the dataset with a column `{side}_rows` for each side of `needed` (list of int64): the row of
         each word's vector, then those of [CLS] and [SEP]; -1 where it is not stored.
-
-    Raises:
-        InputError: `folder` holds a cache of another encoder, text or settings, or a damaged one; or the disk is full.
     """
     plan = plan_features(dataset, needed, linked_tokens)
     identity = {

@@ -24,16 +24,6 @@ def extract_word_view(
 ) -> WordVectors:
     """Extract the module's output for every word, pooled as its config says.
 
-    Args:
-        model: encoder with an XALIGN adapter, or a `PeftModel` around one.
-        tokenizer: its fast tokenizer.
-        sentences: one list of words per sentence.
-        batch_size: sentences per forward pass.
-        max_length: maximum tokens per sentence; words beyond it are not present.
-        dtype: autocast dtype of the forward passes, or None.
-        specials: append [CLS] and [SEP] to the words of each sentence.
-        desc: label of the progress bar, or None.
-
     Returns:
         The vectors, (words, 1, dim).
     """

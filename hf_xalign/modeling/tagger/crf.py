@@ -34,9 +34,6 @@ def bio_constraint(names: Sequence[str]) -> Constraint:
 
     Args:
         names: tags; any tag other than `B-...` and `I-...` is outside.
-
-    Raises:
-        InputError: an `I-X` has no `B-X`, so no sequence could hold it.
     """
     strange = [name for name in names if name.startswith("I-") and f"B-{name[2:]}" not in names]
     if strange:
@@ -115,11 +112,6 @@ class LinearChainCRF(nn.Module):
     def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
         """Return the most probable tags of each sentence (Viterbi).
 
-        Args:
-            emissions: float (B, W, K).
-            mask: bool (B, W).
-            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1; None for nothing.
-
         Returns:
             int64 (B, W); -100 at padding.
         """
@@ -144,9 +136,6 @@ class LinearChainCRF(nn.Module):
         Args:
             tags: int64 (B, W).
             mask: bool (B, W).
-
-        Raises:
-            InputError: a tag is missing or unknown, or the constraint forbids the sequence.
         """
         size = len(self.start)
         if tags.shape != mask.shape:

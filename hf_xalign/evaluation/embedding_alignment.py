@@ -106,11 +106,7 @@ def alignment_of_model(
     Measures one direction, from the first column of the entries to the second: natural to derived, as in the paper.
     For the other direction pass `entries[:, [1, 0]]` and that side's candidates.
 
-    Args:
-        model: anything with `get_input_embeddings()`.
-        entries: (e, 2) integers, token ids: natural, derived.
-        candidates: ids of the whole derived vocabulary. By default the counterparts in `entries`; searching only a
-            training dictionary is easier than searching the vocabulary.
+    The candidates should be ids of the whole derived vocabulary: searching only a training dictionary is easier.
     """
     embeddings = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
     return alignment_of_entries(embeddings, embeddings, entries, candidates)

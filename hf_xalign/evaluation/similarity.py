@@ -26,13 +26,7 @@ MEASURES = ("cosine", "csls")
 
 
 class WordSimilarity(NamedTuple):
-    """Similarities between the words of two sentences.
-
-    Attributes:
-        source_words: words of the rows.
-        target_words: words of the columns.
-        values: float32 (source words, target words); NaN where a word has no vector (no subword, or truncated).
-    """
+    """Similarities of the source words (rows) and target words: float32, NaN where a word has no vector."""
 
     source_words: list[str]
     target_words: list[str]

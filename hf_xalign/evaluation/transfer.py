@@ -87,9 +87,7 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     0.781 on NER). The p-value is exact up to 12 runs, where the t approximation is inaccurate. It treats runs as
     independent, which runs that share a transformation or an objective are not.
 
-    Args:
-        alignments: (n,) alignment scores, one per run, on any scale.
-        gaps: (n,) deltas of the same runs.
+    Both arguments are (n,), one number per run, on any scale.
 
     Raises:
         InputError: fewer than 3 runs, unequal numbers of values, a value that is not finite, or all values of one side

@@ -28,11 +28,7 @@ def score_interval(
     replace SciPy's default (BCa), which is undefined where all examples score the same. There the interval has no
     width, and says nothing about how certain the score is.
 
-    Args:
-        scores: score of each test example.
-        confidence: share of the resampled scores between the bounds.
-        resamples: number of times the examples are drawn with replacement. A draw whose denominator is 0 scores 0.
-        seed: seed of the draws.
+    `confidence` is the share of the resampled scores between the bounds. A draw whose denominator is 0 scores 0.
 
     Example:
         >>> low, high = score_interval(ExampleScores.from_values([1, 1, 0, 1, 1, 0, 1, 1]))

@@ -118,17 +118,9 @@ def compare(
     seeds. A score that is a mean over examples (accuracy of sentences, QA F1) gets the paired t-test. Any other (micro
     F1, accuracy of words) gets the permutation test. All systems and languages get the same test.
 
-    Args:
-        folders: result folders of at least two systems, the baseline first.
-        names: names of the systems; the folders' names by default.
-        languages: languages to compare, in this order; all by default.
-        seeds: seeds to compare; all by default.
-        level: p below which a difference is called significant.
-        confidence: share of the resampled differences inside the intervals.
-        permutations: number of swaps of the permutation test.
-        resamples: number of draws of examples and seeds for the intervals.
-        seed: seed of permutations and draws.
-        quiet: hide the progress bar.
+    By default systems have their folders' names, and all languages and seeds are compared. A difference is significant
+    where p is below `level`; `confidence` is the share of the resampled differences inside the intervals; `resamples`
+    draws examples and seeds for them.
 
     Raises:
         InputError: a folder holds no finished system, or the systems do not compare; the message names the folder.

@@ -38,10 +38,6 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
 
     If all examples differ by the same amount, there is no variance to test against, and p is 1.
 
-    Args:
-        scores: the system's scores, one for each seed.
-        baseline: the baseline's, one for each seed.
-
     Raises:
         InputError: seeds or examples do not match, or the total is not a mean, see [`is_mean`].
 

@@ -89,15 +89,6 @@ def test_distances_against_a_loop(encoder, tokenizer, aligned):
     assert len(found["de"][-1]["l2"].linked) == sum(map(len, aligned["links"]))
 
 
-def test_a_language_does_not_depend_on_the_others(encoder, tokenizer):
-    both = two_languages()
-    found = word_distances(encoder, tokenizer, both)
-    assert list(found) == ["bn", "de"]
-    alone = word_distances(encoder, tokenizer, both.filter(lambda row: row["source_lang"] == "de"))
-    for measure, own in alone["de"][-1].items():
-        assert_rounding(np.concatenate(own), np.concatenate(found["de"][-1][measure]), **NUMBERS)
-
-
 def test_pairs_without_vectors_are_left_out_of_both_kinds(encoder, tokenizer, aligned):
     rows = aligned.to_list()
     whole = word_distances(encoder, tokenizer, aligned)["de"][-1]["l2"]

@@ -9,7 +9,7 @@ from support.nearest import on_circle, scores, vectors
 from support.numeric import assert_rounding
 
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
-from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
+from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.search import csls
 from hf_xalign.search.csls import nearest_neighbours
@@ -65,22 +65,6 @@ def test_options_reach_the_search():
     for options, got in zip(runs, found):
         own = nearest_neighbours(source, target, **options)
         assert got["source_to_target"] == (own.source_to_target == torch.arange(60)).double().mean().item()
-
-
-def test_flatten_rows():
-    flat = flatten_rows(
-        [[[1.0, 2.0], [3.0, 4.0]], [], [[5.0, 6.0]]],
-        [[[0.0, 1.0]], [[2.0, 3.0]], torch.tensor([[4.0, 5.0], [6.0, 7.0]], dtype=torch.bfloat16)],
-        [[[1, 0]], [], np.array([[0, 1]])],
-        [["a", "b"], [], ["c"]],
-        [["x"], ["y"], ["z", "w"]],
-    )
-    assert flat["source_vectors"].tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert flat["target_vectors"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert flat["source_vectors"].dtype == flat["target_vectors"].dtype == torch.float32
-    assert flat["links"].tolist() == [[1, 0], [2, 3]]
-    assert (flat["source_words"], flat["target_words"]) == (["a", "b", "c"], ["x", "y", "z", "w"])
-    assert word_retrieval(**flat)["queries"] == 2
 
 
 def test_alignment_error_by_hand():

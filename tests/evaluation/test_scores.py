@@ -14,7 +14,6 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
 from hf_xalign.evaluation.sentence_scores import score_sentences
-from hf_xalign.links.frozen import read_links, write_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 from hf_xalign.tables import is_count
@@ -96,11 +95,6 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
     assert score_retrieval(model, tokenizer, links, legacy=True)["de"]["pool"] == scores["pool"]
-
-
-def test_links_are_frozen_to_a_file(tmp_path):
-    write_links(make_links(5), tmp_path / "links.jsonl")
-    assert read_links(tmp_path / "links.jsonl")["links"][:] == make_links(5)["links"][:]
 
 
 def test_drift():

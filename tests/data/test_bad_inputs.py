@@ -123,6 +123,7 @@ FILES = {
     r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx(("de", "a"), ("en", "b"))[:-20]),
     r"m\.tmx: declares XML entities": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
     r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
+    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx(("de", "<hi>" * 3000 + "</hi>" * 3000))),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
     r"p\.docx: cannot tell its format.*\.tsv, \.jsonl, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
@@ -156,6 +157,7 @@ def test_parallel_files(tmp_path):
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
         r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),
         r"corpsu\.jsonl: no such file; did you mean .*corpus\.jsonl\?": in_file("corpus.jsonl", "{}", misspelt),
+        "nor a folder": lambda folder: german(folder / "nowhere" / "corpus.jsonl"),
         "is a folder": german,
     }
     refused(table, tmp_path / "others")
@@ -209,6 +211,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
     table = {
         r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"good\tgut\n{line}\n", load_dictionary) for line in words],
         "no entries": in_file("en-xx.txt", "\n\n", load_dictionary),
+        r"none\.txt: cannot be read": lambda folder: load_dictionary(folder / "none.txt"),
         "line 5: 9 tab-separated columns": conllu("\troot\t_\t_\n", "\troot\t_\n"),
         "line 3: word 1 has the head 9, in a sentence of 3": conllu("\t_\t3\tcase", "\t_\t9\tcase"),
         "line 3: the heads of word 1 lead back": conllu("\t_\t0\troot", "\t_\t1\troot"),

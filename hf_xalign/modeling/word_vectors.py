@@ -190,22 +190,8 @@ def extract_word_vectors(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sequence[str]],
     *,
-    layers: Sequence[int] = (-1,),
     pooling: Pooling = "mean",
-    batch_size: int = 64,
-    max_length: int | None = None,
-    dtype: torch.dtype | None = None,
-    desc: str | None = None,
+    **options: Any,
 ) -> WordVectors:
     """Extract word vectors with one pooling; see [`extract_pooled`] for the arguments."""
-    return extract_pooled(
-        model,
-        tokenizer,
-        sentences,
-        layers=layers,
-        poolings=(pooling,),
-        batch_size=batch_size,
-        max_length=max_length,
-        dtype=dtype,
-        desc=desc,
-    )[pooling]
+    return extract_pooled(model, tokenizer, sentences, poolings=(pooling,), **options)[pooling]

@@ -10,6 +10,7 @@ import shutil
 import pytest
 import torch
 import transformers
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.adapters import TEXT, make_base
 from support.families import CONFIGS, save_base
@@ -22,6 +23,7 @@ import hf_xalign
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling import set_language
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.word_vectors import extract_word_vectors
@@ -124,6 +126,20 @@ def test_a_language_for_each_row():
                     assert_rounding(found.hidden_states[layer][row], alone[language].hidden_states[layer][row], MAP)
         assert rotated.config.language_numbers == {"en": 1, "to": 2, "de": 0}
         assert torch.equal(run(rotated, language=["de"] * 3)[0], alone["de"][0])
+
+
+def test_said_once_or_for_a_block():
+    rotated = make_rotated()
+    english, tongan = (run(rotated, language=language)[0] for language in ("en", "to"))
+    set_language(rotated, "to")
+    assert torch.equal(run(rotated)[0], tongan) and not torch.equal(english, tongan)
+    with language_context(rotated, "en"):
+        assert torch.equal(run(rotated)[0], english)
+    with language_context(rotated, None):
+        assert torch.equal(run(rotated)[0], tongan)
+    lora = get_peft_model(rotated, LoraConfig(target_modules=["query"]))
+    with language_context(lora, "de"):
+        assert torch.equal(run(lora)[0], run(make_base())[0])
 
 
 @pytest.mark.numeric

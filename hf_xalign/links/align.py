@@ -58,7 +58,6 @@ def align_words(
     extra_data: Dataset | None = None,
     sample_size: int = 1_000_000,
     seed: int = 0,
-    files: Mapping[str, str | Path] | None = None,
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     layer: int | None = None,
@@ -86,7 +85,6 @@ def align_words(
         extra_data: more parallel text to fit statistical aligners on; it is not linked.
         sample_size: largest number of sentence pairs that the aligner of a language pair is fitted on.
         seed: seed of the sample and of eflomal.
-        files: source language -> file of aligner `pharaoh` or `dictionary`, instead of a PATH with `{lang}`.
         model: encoder of aligner `encoder`.
         tokenizer: fast tokenizer of `model`.
         layer: position in the encoder's `hidden_states`; two thirds of the depth by default.
@@ -114,7 +112,7 @@ def align_words(
     if extra_data is not None:
         check_parallel(extra_data, "extra_data")
     by_pair = _rows_by_pair(dataset)
-    kind, paths = _parse_aligner(aligner, files, [source_lang for source_lang, _ in by_pair])
+    kind, paths = _parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
 
@@ -190,11 +188,7 @@ class LinkStatistics:
 
 
 def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str, LinkStatistics]:
-    """Count the links of a word-aligned dataset by language pair (`de-en`).
-
-    Args:
-        linked: a result of [`align_words`].
-        before: the dataset before alignment, to count dropped pairs.
+    """Count the links of a word-aligned dataset by language pair (`de-en`), and pairs of `before` that were dropped.
 
     Example:
         >>> from datasets import Dataset
@@ -286,25 +280,19 @@ def _link_rows(
     return linked, np.frombuffer(kept, dtype=np.int64)
 
 
-def _parse_aligner(
-    aligner: str, files: Mapping[str, str | Path] | None, langs: Sequence[str]
-) -> tuple[str, dict[str, Path]]:
+def _parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:
     """Return the kind of aligner, and the file of each source language if it reads files."""
     kind, _, path = aligner.partition(":")
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in known}:
         raise InputError(f"aligner={aligner!r} is none of {', '.join(known)}")
     if kind not in ("pharaoh", "dictionary"):
-        if path or files:
-            raise InputError(f"aligner {kind!r} reads no files; {path or files} is for pharaoh or dictionary")
+        if path:
+            raise InputError(f"aligner {kind!r} reads no files; {path} is for pharaoh or dictionary")
         return kind, {}
-    if bool(path) == bool(files):
-        raise InputError(f"aligner={aligner!r}: give either {kind}:PATH or files={{language: path}}")
-    paths = {lang: path.replace("{lang}", lang) if path else (files or {}).get(lang) for lang in langs}
-    missing = [lang for lang, found in paths.items() if found is None]
-    if missing:
-        raise InputError(f"files= has no {kind} file for the source language {', '.join(missing)}")
-    return kind, {lang: Path(found) for lang, found in paths.items() if found is not None}
+    if not path:
+        raise InputError(f"aligner={aligner!r}: give {kind}:PATH")
+    return kind, {lang: Path(path.replace("{lang}", lang)) for lang in langs}
 
 
 def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:

@@ -17,15 +17,10 @@ COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "ta
 
 
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
-    """Link test text for the headline score.
+    """Link test text for the headline score, with a fast_align fitted on the test and `train` text.
 
-    Uses fast_align (5 iterations, lower-cased, fitted on each language's train and test text), intersection and 1-to-1
-    links. Both words have a letter and differ. Pairs without a link stay: their words are candidates of the
-    all-occurrences pool.
-
-    Args:
-        test: parallel text.
-        train: more parallel text of the same languages for the aligner.
+    Five iterations, lower-cased; intersection and 1-to-1 links. Both words have a letter and differ. Pairs without a
+    link stay: their words are candidates of the all-occurrences pool.
     """
     return align_words(test, drop_identical=True, require_letter=True, keep_unlinked=True, extra_data=train)
 

@@ -34,12 +34,8 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
 class PharaohReader:
     """Linker that reads the links of consecutive sentence pairs and checks each line against its words.
 
-    Args:
-        path: the Pharaoh file.
-        pairs: number of sentence pairs that the file must have a line for.
-
     Raises:
-        InputError: the number of lines differs, or a line is malformed. The whole file is checked here.
+        InputError: a line is malformed, or there is not one for each of the `pairs`. The whole file is checked here.
     """
 
     def __init__(self, path: str | Path, pairs: int):

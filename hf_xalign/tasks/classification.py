@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -21,17 +20,17 @@ from hf_xalign.tasks.encoding import encode_texts, encode_words
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.scoring import Counts, Metric, count_classes, count_spans, count_words
+from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words
 from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
-
-_NOT_INPUTS = ("labels", "label_positions", "label_counts")
 
 
 class _Classification(Task):
     """Cross entropy over labelled items."""
 
+    targets: ClassVar[tuple[str, ...]] = ("labels", "label_positions", "label_counts")
+    cut_off: ClassVar[str]  # what truncation cuts off, for messages
     labels: LabelSet
 
     def config(self) -> dict[str, Any]:
@@ -43,10 +42,6 @@ class _Classification(Task):
     def count_items(self, batch: Batch) -> int:
         return len(batch["labels"])
 
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        inputs = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
-        return inputs, {name: value for name, value in batch.items() if name in _NOT_INPUTS}
-
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
         return F.cross_entropy(self._logits(output, batch).float(), batch["labels"], reduction="sum")
 
@@ -54,14 +49,26 @@ class _Classification(Task):
         """Return label scores, float (items, labels)."""
         raise NotImplementedError
 
-    def _encode(
-        self, encode: Callable[..., tuple[Dataset, int]], examples: Examples, max_length: int, unit: str
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int,
+        training: bool,
     ) -> Dataset:
+        """Encode examples as rows of [`encode_words`] or [`encode_texts`]."""
         examples.check_labels(self.labels, "the training text")
-        encoded, cut = encode(examples, self.labels.ids, max_length=max_length)
+        encoded, cut = self._rows(examples, tokenizer=tokenizer, languages=languages, max_length=max_length)
         if cut:
+            unit = self.cut_off if training else self.cut_off.replace("ignored", "counted as wrong")
             logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
         return encoded
+
+    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
+        """Return encoded rows, and the number of items cut off."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class TokenTask(_Classification):
 
     kind: ClassVar[str] = "token"
     head: ClassVar[str] = "ForTokenClassification"
+    cut_off: ClassVar[str] = "words cut off (ignored)"
     spans: ClassVar[bool] = False  # whether rows need the end of each word
     labels: LabelSet
     metric: Metric = cast(Metric, None)
@@ -96,25 +104,8 @@ class TokenTask(_Classification):
         if self.metric == "span_f1" and not self.labels.mark_spans:
             raise InputError(f"metric=span_f1 needs BIO labels, got {self.labels.describe()}")
 
-    def encode(
-        self,
-        examples: Examples,
-        tokenizer: PreTrainedTokenizerBase,
-        languages: LanguageInputs,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> Dataset:
-        """Encode sentences as rows of [`encode_words`]."""
-        encode = partial(
-            encode_words,
-            tokenizer=tokenizer,
-            languages=languages,
-            on_empty_word=self.on_empty_word,
-            spans=self.spans,
-        )
-        lost = "words cut off (ignored)" if training else "words cut off (counted as wrong)"
-        return self._encode(encode, examples, max_length, lost)
+    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
+        return encode_words(examples, self.labels.ids, on_empty_word=self.on_empty_word, spans=self.spans, **inputs)
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits.flatten(0, 1)[batch["label_positions"]]
@@ -133,12 +124,12 @@ class TokenTask(_Classification):
         for first, found in zip(encoded["first"], predictions, strict=True):
             ids = iter(found.tolist())
             predicted.append([self.labels.names[next(ids)] if position >= 0 else None for position in first])
-        scores = {"accuracy": _example_scores(count_words(predicted, gold, outside=None))}
+        scores = {"accuracy": ExampleScores.from_counts(*count_words(predicted, gold, outside=None))}
         if self.labels.mark_spans:
             # A word without a prediction cannot be part of a predicted span.
             filled = [["O" if label is None else label for label in labels] for labels in predicted]
-            scores["span_f1"] = _example_scores(count_spans(filled, gold))
-        scores["token_f1"] = _example_scores(count_words(predicted, gold))
+            scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
+        scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
         lost = sum(label is None for labels in predicted for label in labels)
         return TaskScores(scores, {"words": sum(map(len, gold)), "lost_words": lost})
 
@@ -159,21 +150,12 @@ class SequenceTask(_Classification):
 
     kind: ClassVar[str] = "sequence"
     head: ClassVar[str] = "ForSequenceClassification"
+    cut_off: ClassVar[str] = "examples cut off"
     labels: LabelSet
     metric: Literal["accuracy"] = "accuracy"
 
-    def encode(
-        self,
-        examples: Examples,
-        tokenizer: PreTrainedTokenizerBase,
-        languages: LanguageInputs,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> Dataset:
-        """Encode texts as rows of [`encode_texts`]."""
-        encode = partial(encode_texts, tokenizer=tokenizer, languages=languages)
-        return self._encode(encode, examples, max_length, "examples cut off")
+    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
+        return encode_texts(examples, self.labels.ids, **inputs)
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits
@@ -185,8 +167,6 @@ class SequenceTask(_Classification):
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`."""
         predicted = [self.labels.names[int(found)] for found in predictions]
-        return TaskScores({"accuracy": _example_scores(count_classes(predicted, examples.rows["label"][:]))})
-
-
-def _example_scores(counts: Counts) -> ExampleScores:
-    return ExampleScores.from_counts(*counts)
+        return TaskScores(
+            {"accuracy": ExampleScores.from_counts(*count_classes(predicted, examples.rows["label"][:]))}
+        )

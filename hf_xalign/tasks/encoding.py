@@ -25,21 +25,13 @@ def encode_words(
     on_empty_word: Literal["error", "unk"] = "error",
     spans: bool = False,
 ) -> tuple[Dataset, int]:
-    """Encode sentences with word labels.
-
-    Args:
-        examples: sentences.
-        label_ids: id of each label.
-        tokenizer: fast tokenizer.
-        languages: language inputs of the model.
-        max_length: maximum number of tokens of a sentence, with special tokens.
-        on_empty_word: treatment of words that the tokenizer drops: `error`, or `unk` for the unknown token.
-        spans: add `ends`, the position after each word's last subword, 0 if the word was cut off.
+    """Encode sentences with word labels; words that the tokenizer drops raise an error, or become `unk`.
 
     Returns:
         Rows of `input_ids`; `first`, the position of each word's first subword, -1 if the word was cut off even in
-        part; `word_labels`, the id of each word's label; `length`; `source_lang`; and the columns of
-        [`LanguageInputs.columns`]. The second value is the number of words cut off.
+        part; `ends` (with `spans`), the position after its last subword, 0 if cut off; `word_labels`, the id of each
+        word's label; `length`; `source_lang`; and the columns of [`LanguageInputs.columns`]. The second value is the
+        number of words cut off.
 
     Raises:
         InputError: the tokenizer drops a word; the message names file and line.
@@ -87,13 +79,6 @@ def encode_texts(
     max_length: int,
 ) -> tuple[Dataset, int]:
     """Encode texts, or pairs of texts, with one label each; truncation shortens the longer text of a pair.
-
-    Args:
-        examples: texts.
-        label_ids: id of each label.
-        tokenizer: fast tokenizer.
-        languages: language inputs of the model.
-        max_length: maximum number of tokens of a row, with special tokens.
 
     Returns:
         Rows of `input_ids`; `token_type_ids`, for pairs if the model reads segments; `label`; `length`; `source_lang`;

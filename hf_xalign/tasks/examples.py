@@ -62,11 +62,7 @@ class Examples:
         return {name for names in self.rows["labels"] for name in names}
 
     def check_labels(self, labels: LabelSet, source: str) -> None:
-        """Check that all labels are in a label set.
-
-        Args:
-            labels: allowed labels.
-            source: origin of the allowed labels, for the message.
+        """Check that all labels are in a label set, which comes from `source`.
 
         Raises:
             InputError: a label is unknown; the message names the first one and its place.
@@ -145,12 +141,8 @@ def read_examples(
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
     """Return evaluation sets by their language.
 
-    Args:
-        parts: the sets.
-        wanted: required languages.
-
     Raises:
-        InputError: two sets share a language, or a required language is missing.
+        InputError: two sets share a language, or a language of `wanted` is missing.
     """
     found: dict[str, Examples] = {}
     for part in parts:

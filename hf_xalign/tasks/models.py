@@ -76,11 +76,7 @@ def adapter_alone(name: str) -> InputError:
 
 
 def check_mapped(name: str, adapter: str | None) -> None:
-    """Refuse an adapter on top of a mapped encoder.
-
-    Raises:
-        InputError: there is an adapter.
-    """
+    """Refuse an adapter on top of a mapped encoder."""
     if adapter is not None:
         raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
 

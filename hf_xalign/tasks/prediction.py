@@ -25,15 +25,9 @@ def predict(
     batch_size: int = 64,
     desc: str | None = None,
 ) -> list[np.ndarray]:
-    """Predict for encoded rows and return the predictions in their order; rows of similar length share a batch.
+    """Predict for rows of the task's `encode`, and return the predictions in their order.
 
-    Args:
-        model: task model, on any device; it is in evaluation mode meanwhile.
-        task: the task.
-        encoded: rows of the task's `encode`.
-        pad_token_id: id of the padding token.
-        batch_size: rows in a forward pass.
-        desc: label of the progress bar; None hides it.
+    Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
     """
     device = next(model.parameters()).device
     collate = task.collator(pad_token_id)
@@ -50,8 +44,7 @@ def predict(
                 columns = encoded[rows]
                 batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
                 batch = {name: value.to(device) for name, value in batch.items()}
-                inputs, _ = task.split(batch)
-                for row, prediction in zip(rows, task.predictions(model(**inputs), batch), strict=True):
+                for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
                     found[row] = prediction
     finally:
         model.train(was_training)
@@ -67,26 +60,11 @@ def score_languages(
     batch_size: int = 64,
     desc: str | None = None,
 ) -> dict[str, TaskScores]:
-    """Score every language.
-
-    Args:
-        model: task model, on any device.
-        task: the task.
-        evaluation: language -> its examples, and their encoded rows.
-        tokenizer: tokenizer, for its padding token.
-        batch_size: rows in a forward pass.
-        desc: label of the progress bars; None hides them.
-    """
+    """Score every language of `evaluation` (language -> its examples and their encoded rows); see [`predict`]."""
     assert isinstance(tokenizer.pad_token_id, int)
     scores = {}
     for language, (examples, encoded) in evaluation.items():
-        predictions = predict(
-            model,
-            task,
-            encoded,
-            tokenizer.pad_token_id,
-            batch_size=batch_size,
-            desc=desc and f"{desc} ({language})",
-        )
+        own = desc and f"{desc} ({language})"
+        predictions = predict(model, task, encoded, tokenizer.pad_token_id, batch_size=batch_size, desc=own)
         scores[language] = task.score(examples, encoded, predictions)
     return scores

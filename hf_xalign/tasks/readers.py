@@ -24,13 +24,7 @@ LABELS_OF = {".jsonl": "labels", ".conll": "labels", ".conllu": "upos"}
 
 
 def read_records(source: str, *, split: str = "train", revision: str | None = None) -> tuple[str, Records, str | None]:
-    """Open a file or a Hub dataset.
-
-    Args:
-        source: path of a .jsonl, .conll or .conllu file (each also .gz), or a Hub dataset as owner/name or
-            owner/name:config.
-        split: split of a Hub dataset; a file is read whole.
-        revision: branch, tag or commit of a Hub dataset.
+    """Open a .jsonl, .conll or .conllu file (each also .gz), or a Hub dataset as owner/name or owner/name:config.
 
     Returns:
         The unit of a record's place (`line` or `row`); the records with their places, from 1 (the first line of a

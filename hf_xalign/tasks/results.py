@@ -33,23 +33,16 @@ def seed_folder(output: str | os.PathLike, seed: int) -> Path:
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the content of a finished seed's scores.json, or None.
 
-    Args:
-        folder: folder of the seed.
-        how: fields that the scores must agree with: `settings`, `inputs`, ...
-
     Raises:
-        InputError: a field differs; the message names it.
+        InputError: a field differs from `how` (`settings`, `inputs`, ...); the message names it.
     """
     return _agreeing(folder / SCORES, how)
 
 
 def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> None:
-    """Prepare a seed's folder for a run, or to resume an interrupted one.
+    """Prepare a seed's folder to begin or resume a run; `overwrite` deletes an earlier run's results.
 
-    Args:
-        folder: folder of the seed.
-        how: fields of the run, kept in `run.json` until there are scores.
-        overwrite: delete the results of an earlier run.
+    The fields `how` are kept in `run.json` until there are scores.
 
     Raises:
         InputError: the folder holds an interrupted run with other settings.
@@ -63,19 +56,7 @@ def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> N
 
 
 def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the scores of one seed: those of every example first, then the totals, atomically.
-
-    Args:
-        folder: folder of the seed.
-        scores: language -> scores.
-        how: fields of the run: `task`, `metric` (the headline), `seed`, `train_language`, `settings`, ...
-
-    Returns:
-        The content of `scores.json`.
-
-    Raises:
-        InputError: the disk is full.
-    """
+    """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content."""
     languages = {}
     for language, found in scores.items():
         examples = found.examples[how["metric"]]
@@ -116,11 +97,7 @@ def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of scores over seeds: for each language the mean, the spread, the minimum and the maximum.
-
-    Args:
-        runs: content of `scores.json` of each seed.
-    """
+    """Return a table of the scores of several `scores.json`: mean, spread, minimum and maximum of each language."""
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
     table = np.array([[run["languages"][language]["score"] for language in languages] for run in runs])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset, Features, List, Value
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
@@ -20,7 +20,6 @@ from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.collation import collate_inputs
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import adapter_alone, check_mapped
 from hf_xalign.tasks.task import Batch
 
@@ -46,15 +45,7 @@ class TaggingTask(TokenTask):
     bio: bool = False
     keep_vectors: bool = True
 
-    def encode(
-        self,
-        examples: Examples,
-        tokenizer: PreTrainedTokenizerBase,
-        languages: LanguageInputs,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> Dataset:
+    def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
         """Encode sentences as rows of [`encode_words`], with the ends of words.
 
         Raises:
@@ -62,7 +53,7 @@ class TaggingTask(TokenTask):
         """
         if training and self.bio:
             _check_bio(examples)
-        return super().encode(examples, tokenizer, languages, max_length=max_length, training=training)
+        return super().encode(examples, *inputs, training=training, **options)
 
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
         """Return a [`TaggingCollator`]."""
@@ -78,7 +69,7 @@ class TaggingTask(TokenTask):
 
         def add(columns: dict[str, list]) -> dict[str, list]:
             batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
-            inputs = {name: value.to(device) for name, value in self.split(batch)[0].items()}
+            inputs = {name: value.to(device) for name, value in self.inputs(batch).items()}
             found = tagger.word_vectors(**inputs).cpu()
             counts = batch["label_counts"].tolist()
             return {"vectors": [row[:count].flatten().numpy() for row, count in zip(found, counts, strict=True)]}
@@ -104,7 +95,7 @@ class TaggingTask(TokenTask):
 
     def training_inputs(self, batch: Batch) -> Batch:
         """Add the labels, since the model computes the likelihood of a sequence."""
-        return {**self.split(batch)[0], "labels": batch["labels"]}
+        return {**self.inputs(batch), "labels": batch["labels"]}
 
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
         """Return minus the log-likelihood of the labels, summed over sentences."""

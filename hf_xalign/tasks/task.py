@@ -45,16 +45,18 @@ class Task(ABC):
     Attributes:
         kind: name of the kind of task.
         head: suffix of transformers' model classes: `ForTokenClassification`, ...
+        targets: columns of a batch that are no inputs of the model.
         metric: headline score, one of the metrics of `score`.
     """
 
     kind: ClassVar[str]
     head: ClassVar[str]
+    targets: ClassVar[tuple[str, ...]]
     metric: str
 
-    @abstractmethod
     def config(self) -> dict[str, Any]:
         """Return the label fields of the model's config; empty for a task without labels."""
+        return {}
 
     @abstractmethod
     def encode(
@@ -84,26 +86,20 @@ class Task(ABC):
         """Return a function that collates encoded rows into a padded batch."""
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """Add columns that the model can compute before training; none by default.
-
-        Args:
-            model: task model, on its training device.
-            encoded: rows of `encode`.
-            pad_token_id: id of the padding token.
-        """
+        """Add columns to encoded rows that the model can compute before training; none by default."""
         return encoded
 
     @abstractmethod
     def count_items(self, batch: Batch) -> int:
         """Count the items of a batch that the loss averages over, without waiting for the device."""
 
-    @abstractmethod
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch into the model's inputs and the rest."""
+    def inputs(self, batch: Batch) -> Batch:
+        """Return the model's inputs."""
+        return {name: value for name, value in batch.items() if name not in self.targets}
 
     def training_inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs in training, with labels if it computes the loss itself."""
-        return self.split(batch)[0]
+        return self.inputs(batch)
 
     @abstractmethod
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
@@ -115,10 +111,4 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Score an evaluation set.
-
-        Args:
-            examples: the set.
-            encoded: its rows from `encode`.
-            predictions: prediction for each row.
-        """
+        """Score the predictions for each encoded row of an evaluation set."""

@@ -57,12 +57,6 @@ def hide(input_ids, vocabulary, examples, seed=0, epoch=0, **shares):
     return mask_tokens(input_ids, maskable, vocabulary, examples, seed=seed, epoch=epoch, **shares)
 
 
-def test_vocabulary(tokenizer, vocabulary):
-    assert vocabulary.mask_token_id == 4
-    assert vocabulary.special_ids.tolist() == [0, 1, 2, 3, 4]
-    assert vocabulary.replacements.tolist() == list(range(5, len(tokenizer)))
-
-
 def test_masks_belong_to_the_example_wherever_its_padding_is(vocabulary):
     rng = np.random.default_rng(0)
     rows = [rng.integers(5, 100, size=size).tolist() for size in rng.integers(3, 25, size=20)]

@@ -10,7 +10,7 @@ from datasets import Dataset
 from support.tiny import make_tokenizer, make_two_separator_tokenizer
 from transformers import BertConfig
 
-from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining, pack
+from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 
 CONFIG = BertConfig(max_position_embeddings=64)
@@ -49,12 +49,6 @@ def loop_rows(sentences, room):
 
 
 # ---- Rows of text ----
-
-
-def test_pack_by_hand():
-    assert pack(np.array([[3], [4], [3], [10], [1], [9], [1]]), 10).tolist() == [0, 3, 4, 6, 7]
-    assert pack(np.array([[3, 1], [4, 5], [3, 5], [1, 1]]), 10).tolist() == [0, 2, 4]
-    assert pack(np.array([[7]]), 10).tolist() == [0, 1]
 
 
 def test_rows_by_hand(tokenizer):

@@ -8,7 +8,7 @@ from support.numeric import tolerance
 from support.tiny import make_links
 
 from hf_xalign.links.align import align_words
-from hf_xalign.links.neural import default_layer, encoder_links, predict_links
+from hf_xalign.links.neural import encoder_links, predict_links
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 
@@ -56,14 +56,6 @@ def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
     for few, some, many in zip(links, grown, union):
         assert {*map(tuple, few)} <= {*map(tuple, some)} <= {*map(tuple, many)}
     assert sum(map(len, union)) > sum(map(len, grown)) >= sum(map(len, links))
-
-
-def test_the_same_sentence_links_to_itself(encoder, tokenizer):
-    words = [["the", "big", "cat", "sees", "the", "dog"], ["house"], ["open", "the", "file"]]
-    links = encoder_links(encoder, tokenizer, words, words, layer=-1)
-    assert links == [[[i, i] for i in range(len(w))] for w in words]
-    assert encoder_links(encoder, tokenizer, [["cat"], []], [[], ["cat"]]) == [[], []]
-    assert default_layer(encoder) == 1
 
 
 def test_cut_words_have_no_links(encoder, tokenizer):

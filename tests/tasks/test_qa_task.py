@@ -56,7 +56,7 @@ def trained(sets):
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
-        loss = TASK.loss(model(**TASK.split(batch)[0]), batch) / TASK.count_items(batch)
+        loss = TASK.loss(model(**TASK.inputs(batch)), batch) / TASK.count_items(batch)
         loss.backward()
         optimizer.step()
     return model, float(loss.detach())
@@ -87,16 +87,14 @@ def test_loss_is_the_sum_of_each_windows_own(sets):
     alone = []
     for row in encoded:
         batch = collate([row])
-        inputs, labels = TASK.split(batch)
-        assert set(labels) == {"start_positions", "end_positions"}
-        output = model(**inputs)
+        output = model(**TASK.inputs(batch))
         own = TASK.loss(output, batch)
         ends = (output.start_logits, "start_positions"), (output.end_logits, "end_positions")
         expected = sum(F.cross_entropy(logits, batch[name]) for logits, name in ends) / 2
         assert_rounding(own, expected, LOSS)
-        assert_rounding(own, model(**inputs, **labels).loss, LOSS)
+        assert_rounding(own, model(**batch).loss, LOSS)
         alone.append(own.item())
-    whole = TASK.loss(model(**TASK.split(together)[0]), together)
+    whole = TASK.loss(model(**TASK.inputs(together)), together)
     assert_rounding(whole, sum(alone), LOSS + len(alone))
     whole.backward()
     assert all(torch.isfinite(weight.grad).all() for weight in model.parameters() if weight.grad is not None)

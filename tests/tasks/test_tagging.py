@@ -99,7 +99,7 @@ def test_loss_is_the_likelihood_and_predictions_the_best_sequences(bases):
     expected, alone = [], 0.0
     for row in rows:
         batch = task.collator(0)([row])
-        inputs, _ = task.split(batch)
+        inputs = task.inputs(batch)
         assert "labels" not in inputs
         expected += tagger.decode(**inputs)
         alone += tagger(**inputs, labels=batch["labels"], num_items_in_batch=1).loss.item()

@@ -153,7 +153,7 @@ def test_module_with_a_map_for_each_language(base, tmp_path):
     languages = LanguageInputs.of(model)
     assert languages.maps == {"en": 0, "de": 1, "to": 2}
     rows = [encode(TOKENS, words(language=code), languages)[0] for code in ("de", "en", "to")]
-    inputs, _ = TOKENS.split(TaskCollator(0)(rows))
+    inputs = TOKENS.inputs(TaskCollator(0)(rows))
     top = find_top(adapter.double()).xalign_top["default"]
     logits = model.double()(**inputs).logits
     states = encoder.double()(inputs["input_ids"][:1]).last_hidden_state[0]

@@ -101,9 +101,7 @@ class DerivedLanguage:
     def order(self, words: Sequence[str], tree: Tree | None = None) -> list[int]:
         """Return the derived order: for each place, the index of the word that goes there.
 
-        Args:
-            words: natural words of one or several sentences; of one sentence if a tree is given.
-            tree: dependency tree of the words, for `syntax`.
+        The natural words are of one or several sentences; of one, with its tree, for `syntax`.
 
         Raises:
             InputError: a tree is needed and not given, or has other words.
@@ -142,17 +140,9 @@ class DerivedLanguage:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the language as JSON, with its alphabet and word order."""
-        about = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "base": self.base,
-            "operations": self.operations,
-            "seed": self.seed,
-            "shared": self.shared,
-            "alphabet": self.alphabet and self.alphabet.characters,
-            "word_order": self.word_order and self.word_order.to_json(),
-            "on_unknown": self.on_unknown,
-        }
+        about = {"format": _FORMAT, "version": _VERSION, **vars(self)}
+        about["alphabet"] = self.alphabet and self.alphabet.characters
+        about["word_order"] = self.word_order and self.word_order.to_json()
         with replacing(path) as partial:
             partial.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

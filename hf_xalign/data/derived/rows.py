@@ -15,6 +15,8 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+_PAIR = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
+
 
 def derive(
     dataset: Dataset,
@@ -53,8 +55,8 @@ def derive(
     for name in (*labels, *spans):
         if not _is_list(dataset.features[name]):
             raise InputError(f"column {name} holds no list ({dataset.features[name]}), so not one label a word")
-    kept = [name for name in dataset.column_names if not _is_list(dataset.features[name])]
-    kept = [name for name in dataset.column_names if name in {*kept, *columns, *labels, *spans}]
+    named = {*columns, *labels, *spans}
+    kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
     if left := [name for name in dataset.column_names if name not in {*kept, *TREE_COLUMNS}]:
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     return dataset.map(
@@ -99,27 +101,17 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str, *, nu
         with_indices=True,
         num_proc=num_proc,
         remove_columns=dataset.column_names,
-        features=Features(
-            {
-                **dict.fromkeys(("source", "target", "source_lang", "target_lang"), text),
-                **dict.fromkeys(("source_words", "target_words"), words),
-                "links": List(List(Value("int32"))),
-            }
-        ),
+        features=Features(dict(zip(_PAIR, (*[text] * 4, words, words, List(List(Value("int32")))), strict=True))),
         fn_kwargs={"language": language, "column": column},
         desc=f"Pairing {language.code}",
     )
 
 
 def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
-    """Reorder BIO labels with their words.
+    """Reorder BIO labels with their words, by the index of the word that goes to each new place.
 
     Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
     B I I). A span that is torn apart becomes several. An I without a B of its type before it begins a span (IOB1).
-
-    Args:
-        labels: `O`, `B-type` or `I-type` of each word.
-        order: for each new place, the index of the word that goes there.
 
     Raises:
         InputError: a label is not BIO.
@@ -183,8 +175,7 @@ def _pair_batch(
         if words:
             links = [[place, index] for place, index in enumerate(order)]
             pairs.append((" ".join(derived), " ".join(words), language.code, language.base, derived, words, links))
-    names = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
-    return {name: [pair[k] for pair in pairs] for k, name in enumerate(names)}
+    return {name: [pair[k] for pair in pairs] for k, name in enumerate(_PAIR)}
 
 
 def _sentence(

@@ -73,17 +73,10 @@ class WordOrder:
         return (before + natural) / (before + after + 1)
 
     def order(self, tree: Tree, draw: Callable[[], float]) -> list[int]:
-        """Draw an order of a sentence's words.
+        """Draw an order of a sentence's words: for each place, the index of the word that goes there.
 
         Phrases stay whole: a dependent moves with everything below it, and phrases with gaps (not projective) are
-        closed. Heads of other categories keep the order of their dependents.
-
-        Args:
-            tree: tree of the sentence.
-            draw: returns the next random number in [0, 1).
-
-        Returns:
-            For each place, the index of the word that goes there.
+        closed. Heads of other categories keep the order of their dependents. `draw` returns the next number in [0, 1).
 
         Raises:
             InputError: this is not a tree.
@@ -110,11 +103,7 @@ class WordOrder:
 
     @classmethod
     def from_json(cls, value: Any) -> WordOrder:
-        """Read what `to_json` returned.
-
-        Raises:
-            InputError: the format or version differs.
-        """
+        """Read what `to_json` returned; another format raises an InputError."""
         if not isinstance(value, dict) or (value.get("format"), value.get("version")) != (_FORMAT, _VERSION):
             raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
         if not isinstance(value.get("counts"), dict) or set(value["counts"]) != set(_CATEGORIES.values()):

@@ -23,15 +23,7 @@ class Translations:
         self._translations = both[:, 1]
 
     def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Draw a translation of each token; a token without translations stays.
-
-        Args:
-            tokens: int64 (n,).
-            numbers: float (n,) in [0, 1), the draws.
-
-        Returns:
-            int64 (n,).
-        """
+        """Draw a translation of each token, int64 (n,), by `numbers` in [0, 1); one without translations stays."""
         places = np.minimum(np.searchsorted(self._tokens, tokens), len(self._tokens) - 1)
         drawn = self._starts[places] + (numbers * self._counts[places]).astype(np.int64)
         return np.where(self._tokens[places] == tokens, self._translations[drawn], tokens)
@@ -48,18 +40,8 @@ def dict_mlm_labels(
 ) -> np.ndarray:
     """Draw the labels of DICT-MLM (Chaudhary et al. 2020, without language conditioning; ALIGN-MLM, appendix G.4).
 
-    Each hidden token with a translation has it as its label with `probability`. The encoder's input does not change.
-
-    Args:
-        labels: int64 (B, T), labels of [`~hf_xalign.data.pretraining.masking.mask_tokens`].
-        translations: translations of the tokens.
-        examples: int64 (B,), number of each row in the corpus.
-        seed: seed of the run.
-        epoch: number of the epoch.
-        probability: probability that the label is the translation; 0.5 in the paper.
-
-    Returns:
-        int64 (B, T), with -100 where `labels` has it.
+    Each hidden token with a translation has it as its label with `probability` (0.5 in the paper). The encoder's input
+    does not change. Arguments and labels, int64 (B, T), as of [`~hf_xalign.data.pretraining.masking.mask_tokens`].
     """
     hidden = labels != IGNORED
     draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=_STREAM).reshape(-1, 2)

@@ -124,11 +124,7 @@ class TokenEntries:
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())))
 
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
-        """Check that all tokens are in a vocabulary of `size` tokens.
-
-        Raises:
-            InputError: a token is outside it.
-        """
+        """Refuse tokens outside a vocabulary of `size` tokens."""
         if (outside := self.ids >= size).any():
             raise InputError(
                 f"{name}: token {self.ids[outside][0]} in a vocabulary of {size}. These entries belong to another "
@@ -138,24 +134,15 @@ class TokenEntries:
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
         path = Path(folder) / ENTRIES_FILE
-        content = {
-            "origin": self.origin,
-            "share": self.share,
-            "seed": self.seed,
-            "dropped": dict(self.dropped),
-            "entries": self.ids.tolist(),
-        }
+        content = {name: value for name, value in vars(self).items() if name != "ids"}
+        content |= {"dropped": dict(self.dropped), "entries": self.ids.tolist()}
         with replacing(path) as partial:
             partial.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
         return path
 
     @classmethod
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
-        """Read the entries that [`save`] wrote.
-
-        Args:
-            folder: folder of the checkpoint.
-            vocab_size: rows of the encoder's word embeddings.
+        """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings.
 
         Raises:
             InputError: the file is missing or malformed, or its entries belong to another vocabulary.

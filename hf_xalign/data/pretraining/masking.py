@@ -138,11 +138,7 @@ def mask_tokens(
 
 
 def check_shares(probability: float, mask_share: float, random_share: float) -> None:
-    """Check the shares of [`mask_tokens`].
-
-    Raises:
-        InputError: a share is invalid.
-    """
+    """Refuse invalid shares of [`mask_tokens`]."""
     # A sum such as 0.7 + 0.3 may exceed 1 by rounding.
     if not 0 < probability <= 1 or min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
         raise InputError(

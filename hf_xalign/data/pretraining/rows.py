@@ -51,12 +51,7 @@ class TextCounts(NamedTuple):
 
 
 class PretrainingRows(NamedTuple):
-    """Rows to train on, with their counts.
-
-    Attributes:
-        dataset: the rows, see [`encode_pretraining`].
-        counts: counts by language code, and by `<first>+<second>` for rows of sentence pairs.
-    """
+    """Rows to train on, with their counts by language code, and by `<first>+<second>` for sentence pairs."""
 
     dataset: Dataset
     counts: dict[str, TextCounts]
@@ -135,12 +130,6 @@ def check_block_size(
     block_size: int, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, *, pairs: bool = False
 ) -> None:
     """Check the tokenizer and block size before any text is read.
-
-    Args:
-        block_size: largest number of tokens in a row.
-        tokenizer: the model's tokenizer.
-        config: the encoder's config.
-        pairs: there will be rows of sentence pairs.
 
     Raises:
         InputError: `block_size` does not fit the encoder, or the tokenizer lacks a special token.
@@ -291,17 +280,10 @@ def _bilingual(
 def _rows(
     encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str], num_proc: int | None
 ) -> Dataset:
-    """Pack encoded sentences.
+    """Pack encoded sentences: columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`.
 
     The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed. So
-    batches and processes do not change the rows.
-
-    Args:
-        encoded: columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`.
-        room: largest number of tokens of each side of a row.
-        frame: special tokens before, between and after the sides.
-        languages: code of each side.
-        num_proc: processes of `datasets.map`.
+    batches and processes do not change the rows. `frame` stands before, between and after the sides.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
     bounds = pack(np.stack([_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)

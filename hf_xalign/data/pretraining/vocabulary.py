@@ -76,12 +76,9 @@ def train_tokenizer(
 
 
 def roberta_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:
-    """Give a tokenizer RoBERTa's templates: `<s> A </s>` and `<s> A </s></s> B </s>`.
+    """Give a tokenizer that splits at blanks RoBERTa's templates: `<s> A </s>` and `<s> A </s></s> B </s>`.
 
-    Args:
-        tokenizer: tokenizer with `SPLIT_AT_BLANKS` as its pre-tokenizer.
-        specials: its special tokens `<s> <pad> </s> <unk> <mask>`, in this order.
-        max_length: the tokenizer's `model_max_length`.
+    `specials` are its tokens `<s> <pad> </s> <unk> <mask>`, in this order.
     """
     bos, pad, eos, unk, mask = specials
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")

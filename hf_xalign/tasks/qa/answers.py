@@ -31,15 +31,9 @@ def window_spans(
 ) -> Spans:
     """Find the span s..e with the highest start_logits[s] + end_logits[e] in each window.
 
-    The search over all spans is exact. Of equal scores, the span that begins first wins, then the shorter one.
-
-    Args:
-        start_logits: float (windows, T) scores of first tokens.
-        end_logits: float (windows, T) scores of last tokens.
-        opens: int64 (windows, T) characters where answers begin, see
-            [`~hf_xalign.tasks.qa.features.QuestionCollator`].
-        closes: int64 (windows, T) characters where answers end.
-        max_answer_tokens: maximum number of tokens of an answer.
+    The search over all spans of at most `max_answer_tokens` is exact. Of equal scores, the span that begins first
+    wins, then the shorter one. All arguments are (windows, T); `opens` and `closes` as in
+    [`~hf_xalign.tasks.qa.features.QuestionCollator`].
 
     Raises:
         InputError: `max_answer_tokens` is not positive.
@@ -63,9 +57,7 @@ def window_spans(
 
 
 def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarray:
-    """Choose the best span over all windows of each question.
-
-    Of equal scores, the span that begins first wins, then the shorter one.
+    """Choose the best span over all windows of each of `count` questions, of equal ones as [`window_spans`] does.
 
     Args:
         questions: int (windows,) row of each window's question.
@@ -76,10 +68,8 @@ def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarr
         int64 (count, 2) characters `[start, end)`; -1 if no window of the question has a span.
 
     Raises:
-        InputError: there is not one span for each window, or a score is NaN.
+        InputError: a score is NaN.
     """
-    if len(spans) != len(questions):
-        raise InputError(f"{len(spans)} spans for {len(questions)} windows: there must be one for each")
     starts, ends, scores = spans.T
     if np.isnan(scores).any():
         window = int(np.flatnonzero(np.isnan(scores))[0])

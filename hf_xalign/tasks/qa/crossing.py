@@ -40,7 +40,7 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
         if absent:
             raise InputError(
                 f"{len(absent)} of the {len(there)} ids of {there.name} are not in {other.name}, the first is "
-                f"{absent[0]!r}. Read both sets with the same split, max_examples and on_unusable."
+                f"{absent[0]!r}. Read both sets with the same split and max_examples."
             )
     asked = questions.rows.select([rows[name] for name in ids[1]]).select_columns(list(_QUESTION))
     both = datasets.concatenate_datasets([contexts.rows.remove_columns(list(_QUESTION)), asked], axis=1)

@@ -143,13 +143,9 @@ def encode_questions(
     tally = {"cut": 0, "lost": 0}
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        options: dict[str, Any] = {
-            "add_special_tokens": False,
-            "return_attention_mask": False,
-            "return_token_type_ids": False,
-        }
-        questions = tokenizer(batch["question"], verbose=False, **options).input_ids
-        contexts = tokenizer(batch["context"], verbose=False, return_offsets_mapping=True, **options)
+        options = {"add_special_tokens": False, "verbose": False}
+        questions = tokenizer(batch["question"], **options).input_ids
+        contexts = tokenizer(batch["context"], return_offsets_mapping=True, **options)
         found: dict[str, list] = {name: [] for name in columns}
         for k, row in enumerate(rows):
             ids = np.asarray(contexts["input_ids"][k], dtype=np.int64)
@@ -229,13 +225,7 @@ class QuestionCollator:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Token types and language inputs of the two parts of a window.
-
-    Attributes:
-        languages: language inputs of the model.
-        segments: token types of the two parts, if the model reads them as segments.
-        mark: id of the lone boundary mark; -1 if the vocabulary has none.
-    """
+    """Token types and language inputs of the two parts of a window; `mark` is the lone boundary mark, or -1."""
 
     languages: LanguageInputs
     segments: tuple[int, int] | None
@@ -256,7 +246,6 @@ class _Parts:
         return ["token_types"] * typed + ["language_numbers"] * (self.languages.maps is not None)
 
     def columns(self, question_lang: str, context_lang: str) -> dict[str, list[int]]:
-        """Return the columns of one question."""
         found: dict[str, list[int]] = {} if self.segments is None else {"token_types": list(self.segments)}
         own = [self.languages.columns(code) for code in (question_lang, context_lang)]
         for name, column in (("language_row", "token_types"), ("language_number", "language_numbers")):

@@ -21,7 +21,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from datasets import Dataset, Features, List, Value
 from tqdm import tqdm
@@ -35,7 +35,6 @@ from hf_xalign.tasks.readers import read_records
 
 logger = logging.getLogger(__name__)
 
-OnUnusable = Literal["error", "drop"]
 # Number, from 1; place in words; columns.
 Records = Iterator[tuple[int, str, Mapping[str, Any]]]
 
@@ -81,21 +80,19 @@ def read_questions(
     question_lang: str | None = None,
     split: str = "train",
     max_examples: int | None = None,
-    on_unusable: OnUnusable = "error",
     revision: str | None = None,
 ) -> Examples:
     """Read questions, their contexts and answers.
 
     A context stays unchanged, since answers have offsets into it (in Unicode code points). A question is
-    NFC-normalised and stripped. Questions without an answer, and those with an answer that is not at its offset,
-    cannot be used. They raise an error by default, since dropping them changes what is measured.
+    NFC-normalised and stripped. Questions without an answer, or with one that is not at its offset, are refused, since
+    dropping them changes what is measured.
 
     Args:
         item: source as described in the module; `de=` names the language of contexts and questions.
         question_lang: language of the questions, if it differs from the contexts'.
         split: split of a Hub dataset.
         max_examples: maximum number of questions; the first ones are kept.
-        on_unusable: `error`, or `drop` to skip unusable questions and log their number.
         revision: branch, tag or commit of a Hub dataset.
 
     Returns:
@@ -141,14 +138,16 @@ def read_questions(
             raise InputError(f"{where}: its columns name {asked}+{own} (question+context), but not {language}")
         answers = {"text": [text for text, _ in spans], "answer_start": [start for _, start in spans]}
         rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked, own, line), strict=True)))
-    _report(source, unusable, len(places), on_unusable)
+    if unusable:
+        found = "; ".join(f"{len(at)} {problem}, the first at {at[0]}" for problem, at in unusable.items())
+        raise InputError(f"{source}: of {len(places)} questions there are {found}. Correct or remove them")
     if others:
         skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
         if not rows:
             raise InputError(f"{source}: by the ids no question is in {context_lang}; there are {skipped}")
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     if not rows:
-        raise InputError(f"{source}: no questions in it" + (" that can be used" if places else ""))
+        raise InputError(f"{source}: no questions in it")
     pairs = {(row["question_lang"], row["context_lang"]) for row in rows}
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name the set, as in de={source}")
@@ -193,17 +192,6 @@ def _problem(spans: list[tuple[str, int]], context: str) -> str | None:
     if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
         return _MISPLACED
     return None
-
-
-def _report(source: str, unusable: Mapping[str, list[str]], questions: int, on_unusable: OnUnusable) -> None:
-    """Log the questions that cannot be used, or refuse them."""
-    if not unusable:
-        return
-    found = "; ".join(f"{len(places)} {problem}, the first at {places[0]}" for problem, places in unusable.items())
-    message = f"{source}: of {questions} questions there are {found}"
-    if on_unusable == "error":
-        raise InputError(f"{message}. Correct them, or skip them by on_unusable=drop")
-    logger.warning("%s; they are skipped", message)
 
 
 # ---- Records ----

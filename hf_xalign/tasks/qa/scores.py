@@ -63,15 +63,10 @@ def score_answers(
 
 
 def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, Any]:
-    """Average scores over the questions of each language, then over languages.
-
-    Args:
-        scores: scores of [`score_answers`].
-        languages: language of each answer, or one for all.
+    """Average scores over the questions of each language, then over languages, which all weigh the same.
 
     Returns:
-        `f1` and `exact_match`: means of the languages' means, so that all languages weigh the same; `questions`: their
-        number; `languages`: code -> the same three values of one language.
+        `f1`, `exact_match`, `questions` (their number), `languages`: code -> the same three values of one language.
     """
     codes = np.broadcast_to(np.asarray(languages), scores.f1.shape)
     found: dict[str, dict[str, float]] = {}

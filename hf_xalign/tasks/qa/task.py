@@ -25,8 +25,6 @@ from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 
-_NOT_INPUTS = ("start_positions", "end_positions", "opens", "closes")
-
 
 @dataclass(frozen=True)
 class QuestionTask(Task):
@@ -50,15 +48,12 @@ class QuestionTask(Task):
 
     kind: ClassVar[str] = "questions"
     head: ClassVar[str] = "ForQuestionAnswering"
+    targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions", "opens", "closes")
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
     overlap: int = 128
     max_question_tokens: int = 64
     max_answer_tokens: int = 30
     rules: Rules = "mlqa"
-
-    def config(self) -> dict[str, Any]:
-        """Return an empty dict, since there are no labels."""
-        return {}
 
     def encode(
         self,
@@ -79,14 +74,12 @@ class QuestionTask(Task):
             max_question_tokens=self.max_question_tokens,
             training=training,
         )
-        if found.cut_questions:
-            logger.warning("%s: %d questions are cut off", examples.name, found.cut_questions)
-        if found.lost_answers:
-            logger.warning(
-                "%s: %d questions are left out, since the tokenizer drops their whole answer",
-                examples.name,
-                found.lost_answers,
-            )
+        for count, what in (
+            (found.cut_questions, "cut off"),
+            (found.lost_answers, "left out: no answer token"),
+        ):
+            if count:
+                logger.warning("%s: %d questions are %s", examples.name, count, what)
         return found.windows
 
     def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
@@ -97,20 +90,12 @@ class QuestionTask(Task):
         """Count the windows."""
         return len(batch["input_ids"])
 
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch into the model's inputs and the labels or characters."""
-        inputs = {name: value for name, value in batch.items() if name not in _NOT_INPUTS}
-        return inputs, {name: value for name, value in batch.items() if name in _NOT_INPUTS}
-
     def loss(self, output: Any, batch: Batch) -> Tensor:
         """Sum the mean of both cross entropies over the windows."""
         padding = batch["attention_mask"] == 0
         losses = [
             F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
-            for logits, labels in (
-                (output.start_logits, "start_positions"),
-                (output.end_logits, "end_positions"),
-            )
+            for logits, labels in ((output.start_logits, "start_positions"), (output.end_logits, "end_positions"))
         ]
         return (losses[0] + losses[1]) / 2
 
@@ -138,7 +123,5 @@ class QuestionTask(Task):
         answers = self.answers(examples, encoded, predictions)
         references = [row["text"] for row in examples.rows["answers"]]
         found = score_answers(answers, references, examples.rows["context_lang"][:], rules=self.rules)
-        scores = {"qa_f1": found.f1, "exact_match": found.exact_match}
-        return TaskScores(
-            {name: ExampleScores.from_values(values) for name, values in scores.items()}, {"windows": len(encoded)}
-        )
+        f1, exact_match = map(ExampleScores.from_values, found)
+        return TaskScores({"qa_f1": f1, "exact_match": exact_match}, {"windows": len(encoded)})

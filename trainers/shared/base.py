@@ -30,6 +30,7 @@ from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import (
+    COMPLETE,
     check_output_dir,
     check_same_adapter,
     clear_run,
@@ -162,11 +163,19 @@ class AlignmentTrainer(HubTrainer):
         return self._train_sampler
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        # A run resumed at its end would take one more step: the Trainer looks for the end only after a step.
+        if self.state.global_step >= self.state.max_steps or self._stopped_early():
+            self.control.should_training_stop = True
+            return
         # In a resumed run of several processes, accelerate's wrappers hide the sampler from `set_epoch`.
         self._train_sampler.set_epoch(kwargs["epoch"])
         if isinstance(self.data_collator, EpochCollator):
             self.data_collator.set_epoch(kwargs["epoch"])
         super()._run_epoch(*args, **kwargs)
+
+    def _stopped_early(self) -> bool:
+        callbacks = (c for c in self.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback))
+        return any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)
 
     # ---- Loss ----
 
@@ -318,14 +327,16 @@ class AlignmentTrainer(HubTrainer):
         return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        run_dir = self._get_output_dir(trial=trial)
+        folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
+        if self.args.should_save:
+            (folder / COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
         # Older checkpoints may be deleted only when this one is complete, so rotation waits for the mark.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit
-        run_dir = self._get_output_dir(trial=trial)
-        folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
         head = getattr(self.model, HEAD_NAME, None)
         if head is not None and self.args.should_save:
             save_file(head.state_dict(), folder / _HEAD_FILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,29 +11,58 @@ from pathlib import Path
 
 from peft import PeftModel
 
+from hf_xalign.cache import checksum, replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
 
 logger = logging.getLogger(__name__)
 
-# Written after all other files of a checkpoint: a checkpoint without it was cut off while being written.
-COMPLETE = "complete"
+# Written after all other files of a checkpoint, with their checksums. A checkpoint without it was cut off while being
+# written.
+COMPLETE = "complete.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
 # Files that a finished run leaves in its folder, for an encoder or an adapter.
 _SIGNS = ("results.json", "config.json", "adapter_config.json")
 
 
 def mark_complete(checkpoint: str | os.PathLike) -> None:
-    """Mark `checkpoint` as complete: every process has written its files."""
-    part = Path(checkpoint) / f"{COMPLETE}.part"
-    part.touch()
-    os.replace(part, Path(checkpoint) / COMPLETE)
+    """Mark `checkpoint` as complete, by the checksums of its files: every process has written its own."""
+    folder = Path(checkpoint)
+    sums = {
+        path.relative_to(folder).as_posix(): checksum(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != COMPLETE
+    }
+    with replacing(folder / COMPLETE) as partial:
+        partial.write_text(json.dumps(sums, indent=1), encoding="utf-8")
+
+
+def find_damage(checkpoint: str | os.PathLike) -> str | None:
+    """Return what is wrong with the files of a checkpoint, or None if all are as they were written."""
+    folder = Path(checkpoint)
+    try:
+        sums = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
+        for name, due in sums.items():
+            if not (folder / name).is_file():
+                return f"{name} is missing"
+            if checksum(folder / name) != due:
+                return f"{name} is damaged"
+    except FileNotFoundError:
+        return "it was cut off while being written"
+    except (ValueError, AttributeError):
+        return f"{COMPLETE} is damaged"
+    return None
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
-    """Return the complete checkpoint of the highest step, or None."""
-    complete = {step: path for step, path in _checkpoints(output_dir) if (path / COMPLETE).exists()}
-    return str(complete[max(complete)]) if complete else None
+    """Return the complete and undamaged checkpoint of the highest step, or None; damaged ones are logged."""
+    for _, path in sorted(_checkpoints(output_dir), reverse=True):
+        if (path / COMPLETE).exists():
+            damage = find_damage(path)
+            if damage is None:
+                return str(path)
+            logger.warning("%s is skipped: %s", path, damage)
+    return None
 
 
 def remove_incomplete(output_dir: str | os.PathLike) -> None:
@@ -54,10 +84,10 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
         return last
     if not Path(resume).is_dir():
         raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")
-    if not (Path(resume) / COMPLETE).exists():
+    if damage := find_damage(resume):
         last = last_complete_checkpoint(Path(resume).parent)
-        whole = f"; the last whole one in its folder is {last}" if last else ""
-        raise InputError(f"resume_from_checkpoint={resume}: no checkpoint, or cut off while being written{whole}")
+        whole = f" The last whole one in its folder is {last}." if last else ""
+        raise InputError(f"resume_from_checkpoint={resume}: not a whole checkpoint, {damage}.{whole}")
     return str(resume)
 
 

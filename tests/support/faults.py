@@ -1,0 +1,225 @@
+"""Recipes on tiny models in forked children, and what befalls them at the n-th operation on a file.
+
+    python -m support.faults kill|full FOLDER [--only METHOD ...] [--every K]
+
+One process imports the libraries and forks a child for every run, so that a run takes about two seconds. The command
+prints a table of counts and fails if a run did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from pathlib import Path
+from unittest import mock
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+METHODS = ("fao", "mao", "ppa", "align_mlm", "continual")
+
+
+class Faults:
+    """Audit hook of a child: counts the operations that change files in `folder`, and fails the n-th.
+
+    Args:
+        folder: where operations count.
+        at: number of the operation that fails, from 1; None only counts.
+        fault: `kill`, before the operation (a native writer is killed with half of its file written), or `full`, the
+            error of a full disk at this operation and all later ones.
+    """
+
+    def __init__(self, folder, at=None, fault="kill"):
+        self.folder, self.at, self.fault = str(folder), at, fault
+        self.operations = []
+
+    def __call__(self, event, arguments):
+        if event == "open" and arguments[2] & WRITING:
+            self.change("open", arguments[0])
+        elif event == "os.mkdir" and not os.path.isdir(arguments[0]):
+            self.change("mkdir", arguments[0])
+        elif event == "os.remove" and os.path.exists(arguments[0]):
+            self.change("remove", arguments[0])
+        elif event in ("os.rename", "os.rmdir", "os.truncate"):
+            self.change(event.removeprefix("os."), arguments[0])
+
+    def change(self, event, path):
+        """Count an operation; fail it if it is the one."""
+        if not str(path).startswith(self.folder):
+            return False
+        self.operations.append(f"{event} {str(path).removeprefix(self.folder)}")
+        if self.at is None or len(self.operations) < self.at:
+            return False
+        if event == "write":
+            return True
+        if self.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if event in ("open", "mkdir"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return False
+
+    def native(self, write, error, position):
+        """Wrap a writer in C++ or Rust, which no audit event tells of; `position` is that of its path."""
+
+        def wrapped(*arguments, **options):
+            path = options.get("filename", arguments[position] if len(arguments) > position else None)
+            failing = isinstance(path, (str, os.PathLike)) and self.change("write", path)
+            if failing and self.fault == "full":
+                raise error
+            result = write(*arguments, **options)
+            if failing:
+                os.truncate(path, os.path.getsize(path) // 2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return wrapped
+
+
+def forked(main, words, folder, at=None, fault="kill"):
+    """Run `main(words)` in a child; return its exit status (-9 if killed), its operations and what it printed."""
+    log = Path(f"{folder}.log")
+    report = Path(f"{folder}.operations.json")
+    pid = os.fork()
+    if pid == 0:
+        status = 70
+        try:
+            status = _child(main, words, Faults(folder, at, fault), log, report)
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    operations = json.loads(report.read_text()) if status != -signal.SIGKILL else []
+    return status, operations, log.read_text(errors="replace")
+
+
+def _child(main, words, faults, log, report):
+    import safetensors.torch
+    import torch
+    from safetensors import SafetensorError
+
+    from hf_xalign.recipes.parts.common import run
+
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    full = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    torn = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
+    sys.addaudithook(faults)
+    with (
+        mock.patch.object(safetensors.torch, "serialize_file", faults.native(safetensors.torch.serialize_file, full, 1)),
+        mock.patch.object(torch, "save", faults.native(torch.save, torn, 1)),
+    ):
+        try:
+            run(lambda: main(words))
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+    report.write_text(json.dumps(faults.operations))
+    return status
+
+
+# ---- The runs ----
+
+
+def recipes(files):
+    """Return the main function and the arguments of a short run of each method, without its output folder."""
+    from support.recipe import command, pretraining_command
+
+    from hf_xalign.recipes import align_mlm, continual, fao, mao, ppa
+
+    short = ("--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none")
+    plain = command(files, *short)
+    return {
+        "fao": (fao.main, plain),
+        "mao": (mao.main, [*plain, "--objective", "infonce"]),
+        "ppa": (ppa.main, [*plain, "--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16"]),
+    }
+
+
+def prepare(folder):
+    """Write the model and the text of every run, and have everything imported and cached that a run needs."""
+    from support.recipe import make_files
+
+    files = Path(folder) / "files"
+    if not files.exists():
+        files.mkdir(parents=True)
+        make_files(files)
+    return files
+
+
+def placed(words, folder):
+    """Return the arguments with another output folder."""
+    words = list(words)
+    words[words.index("--output_dir") + 1] = str(folder)
+    return words
+
+
+def result_of(folder):
+    """Return the weights' bytes and the scores that a run left."""
+    weights = {path.name: path.read_bytes() for path in sorted(Path(folder).glob("*.safetensors"))}
+    record = json.loads((Path(folder) / "results.json").read_text())
+    return weights, record["scores"]["after"], record.get("drift")
+
+
+def again(main, words, folder):
+    """Resume a run, or start it again where it was cut off before its first checkpoint."""
+    status, operations, log = forked(main, [*words, "--resume_from_checkpoint", "true"], folder)
+    if status == 2 and "no complete checkpoint" in log:
+        status, operations, log = forked(main, [*words, "--overwrite_output_dir", "true"], folder)
+    return status, log
+
+
+def attack(fault, method, main, words, folder, every=1):
+    """Fail a run at each of its operations; return how many there were, and a line for each that went wrong."""
+    folder = Path(folder) / fault / method
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "whole").parent.mkdir(parents=True, exist_ok=True)
+    forked(main, placed(words, folder / "warm"), folder / "warm")
+    status, operations, log = forked(main, placed(words, folder / "whole"), folder / "whole")
+    assert status == 0, log
+    whole = result_of(folder / "whole")
+    wrong = []
+    for at in range(1, len(operations) + 1, every):
+        run = folder / str(at)
+        status, _, log = forked(main, placed(words, run), run, at, fault)
+        said = operations[at - 1]
+        if fault == "kill":
+            if status != -signal.SIGKILL:
+                wrong.append(f"{method} {at} {said}: not killed ({status})")
+        elif "Traceback" in log or status not in (0, 1, 2) or (status and str(run) not in log):
+            wrong.append(f"{method} {at} {said}: {log.strip().splitlines()[-1:]}")
+        status, log = again(main, placed(words, run), run)
+        if status != 0:
+            wrong.append(f"{method} {at} {said}: cannot be resumed: {log.strip().splitlines()[-1:]}")
+        elif result_of(run) != whole:
+            wrong.append(f"{method} {at} {said}: resumed to another result")
+        shutil.rmtree(run, ignore_errors=True)
+    return len(range(1, len(operations) + 1, every)), wrong
+
+
+def main():
+    """Attack the runs, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("fault", choices=("kill", "full"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="+", default=METHODS)
+    parser.add_argument("--every", type=int, default=1)
+    args = parser.parse_args()
+    runs = recipes(prepare(args.folder.absolute()))
+    failed = []
+    for method in args.only:
+        count, wrong = attack(args.fault, method, *runs[method], args.folder.absolute(), args.every)
+        print(f"{args.fault}  {method:10} {count:4} faults, {len(wrong)} wrong", flush=True)
+        failed += wrong
+    print("\n".join(failed))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,15 +6,19 @@ import contextlib
 import hashlib
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import xxhash
 from filelock import FileLock, Timeout
 
-from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.errors import InputError, find_disk_full
 
 logger = logging.getLogger(__name__)
+
+_SEAL = ".xxh3"
+_held: dict[str, FileLock] = {}
 
 
 def cache_dir(*parts: str) -> Path:
@@ -50,15 +54,75 @@ def checksum(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
 
 
+def seal(path: Path) -> None:
+    """Write the checksum of a finished cache file next to it, for [`is_whole`]."""
+    with replacing(f"{path}{_SEAL}") as partial:
+        partial.write_text(checksum(path))
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a cache file exists as it was sealed; a damaged one is removed with a warning."""
+    if not path.exists():
+        return False
+    try:
+        whole = Path(f"{path}{_SEAL}").read_text() == checksum(path)
+    except (OSError, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        logger.warning("%s: the cached file is damaged, so it is made again", path)
+        path.unlink()
+    return whole
+
+
+def hold_folder(folder: str | os.PathLike) -> None:
+    """Lock an output folder until this process ends, and remove what a killed run left unfinished in it.
+
+    The lock lies in the library's cache, so it holds between runs that share one.
+
+    Raises:
+        InputError: another run writes there.
+    """
+    folder = Path(folder).expanduser().resolve()
+    name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
+    if name in _held:
+        return
+    # Not in the folder, which a refused run must not make.
+    lock = FileLock(cache_dir("locks") / f"{name}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            f"{folder}: another run is writing there now. Wait for it, or give another output_dir."
+        ) from None
+    _held[name] = lock
+    for path in folder.glob("*.partial"):
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def work_folder(folder: Path) -> Iterator[Path]:
+    """Make an empty folder for a block and remove it afterwards; what a killed process left there goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def disk_errors(path: str | os.PathLike, advice: str = "free some space and run again") -> Iterator[None]:
     """Turn the error of a full disk, quota or file-size limit into an `InputError` that names the path."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
+    except InputError:
+        raise
+    except Exception as error:
+        full = find_disk_full(error)
+        if full is None:
             raise
-        raise InputError(f"{path}: cannot be written ({error.strerror}): {advice}") from error
+        reason = getattr(full, "strerror", None) or str(full).splitlines()[0]
+        raise InputError(f"{path}: cannot be written ({reason}): {advice}") from error
 
 
 @contextlib.contextmanager

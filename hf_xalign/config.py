@@ -28,7 +28,7 @@ import yaml
 from transformers import HfArgumentParser
 
 from hf_xalign.errors import InputError
-from hf_xalign.record import is_secret_name, to_plain
+from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
 _UNSET = object()
 # YAML 1.1 reads `1e-5` as text, because its floats need a dot.
@@ -83,7 +83,10 @@ def parse(
     hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
     known = [name for name in hints if not is_secret(name, hints[name])]
     parser = _Parser(types, description=description, prog=prog)
-    options, extra = parser.parse_options(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if hidden := next((word for word in words if mask_secrets(word) != word), None):
+        raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
+    options, extra = parser.parse_options(words)
     if extra:
         raise InputError(_unknown_option(extra[0], known))
     config_file = options.pop("config", None)

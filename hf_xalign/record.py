@@ -196,7 +196,7 @@ def to_plain(value: Any, where: str = "record") -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
-        return _SECRET_TEXT.sub("***", value)
+        return mask_secrets(value)
     if isinstance(value, os.PathLike):
         return to_plain(os.fspath(value), where)
     if isinstance(value, (datetime.date, datetime.datetime)):
@@ -215,6 +215,11 @@ def to_plain(value: Any, where: str = "record") -> Any:
     raise TypeError(f"{where}: {type(value).__name__} has no JSON form")
 
 
+def mask_secrets(text: str) -> str:
+    """Replace Hub tokens and passwords in addresses by `***`."""
+    return _SECRET_TEXT.sub("***", text)
+
+
 def is_secret_name(name: str) -> bool:
     """Return whether a field or option of this name holds a credential, which no file may contain."""
     return bool(_SECRET_NAME.search(name.lstrip("-")))
@@ -230,7 +235,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
         if hide and not word.startswith("--"):
             masked.append("***")
         else:
-            masked.append(f"{name}=***" if option and equals else _SECRET_TEXT.sub("***", word))
+            masked.append(f"{name}=***" if option and equals else mask_secrets(word))
         hide = option and not equals
     return masked
 

@@ -55,11 +55,12 @@ class ContinualArguments(TaskArguments):
         self, args: ContinualConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
     ) -> ContinualTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
-        from transformers import AutoTokenizer, set_seed
+        from transformers import set_seed
 
         from hf_xalign.data.embedded.encoder import resolve_model
         from hf_xalign.errors import InputError
         from hf_xalign.modeling.checkpoint import load_encoder
+        from hf_xalign.pretrained import load_tokenizer
         from hf_xalign.tasks import load_task_model
         from hf_xalign.trainers.continual import ContinualTrainer
 
@@ -79,7 +80,7 @@ class ContinualArguments(TaskArguments):
             pairs=pairs,
             reference=load_encoder(reference),
             eval_dataset=evaluation,
-            processing_class=AutoTokenizer.from_pretrained(path, revision=self.model_revision),
+            processing_class=load_tokenizer(path, revision=self.model_revision),
         )
 
 

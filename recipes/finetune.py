@@ -84,9 +84,10 @@ class FinetuneArguments(TaskArguments):
         self, args: TaskConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
     ) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
-        from transformers import AutoTokenizer, set_seed
+        from transformers import set_seed
 
         from hf_xalign.data.embedded.encoder import resolve_model
+        from hf_xalign.pretrained import load_tokenizer
         from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
         from hf_xalign.trainers.task import TaskTrainer
 
@@ -101,7 +102,7 @@ class FinetuneArguments(TaskArguments):
             model: PreTrainedModel = load_tagger(name, task, **given)
         else:
             model = load_task_model(name, task, **given)
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=self.model_revision)
+        tokenizer = load_tokenizer(path, revision=self.model_revision)
         return TaskTrainer(
             model, args, task=task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer
         )

@@ -38,6 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     if data.compare_with:
         raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
 
+    from hf_xalign.cache import hold_folder
     from hf_xalign.data.parallel import parse_source
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
     from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
@@ -48,6 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     folder = Path(args.output_dir)
     if not data.dry_run:
         check_folder(folder, data.model_name_or_path, overwrite=args.overwrite_output_dir)
+        hold_folder(folder)
     pivot = data.target_lang
     record = start_record(
         method="mapping",

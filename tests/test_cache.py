@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 
 import pytest
+from safetensors import SafetensorError
 
-from hf_xalign.cache import disk_errors, replacing
+from hf_xalign.cache import disk_errors, hold_folder, is_whole, replacing, seal
 from hf_xalign.errors import InputError
 
 
@@ -33,3 +36,42 @@ def test_full_disks_are_input_errors(tmp_path):
         raise OSError(errno.ENOSPC, "why")
     with pytest.raises(PermissionError), disk_errors("here"):
         raise PermissionError(errno.EACCES, "why")
+
+
+def test_a_damaged_file_is_no_file(tmp_path, caplog):
+    path = tmp_path / "file"
+    for damage in (b"", b"onf", b"one "):
+        path.write_bytes(b"one")
+        seal(path)
+        assert is_whole(path)
+        path.write_bytes(damage)
+        assert not is_whole(path) and not path.exists() and "damaged, so it is made again" in caplog.text
+        caplog.clear()
+    assert not is_whole(path) and not caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"),
+        Exception("Disk quota exceeded (os error 122)"),
+    ],
+)
+def test_writers_without_an_error_number(error):
+    with pytest.raises(InputError, match=r"^here: cannot be written"), disk_errors("here"):
+        raise error
+
+
+def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
+    (tmp_path / "results.json.1.partial").touch()
+    code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n" and not list(tmp_path.glob("*.partial"))
+    with pytest.raises(InputError, match="another run is writing there now"):
+        hold_folder(tmp_path)
+    holder.communicate("\n", timeout=60)
+    hold_folder(tmp_path)
+    hold_folder(tmp_path)  # once more by the same process

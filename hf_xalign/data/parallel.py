@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -28,13 +27,15 @@ from typing import Literal
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
+from filelock import FileLock
 from httpx import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 from tqdm import tqdm
 
-from hf_xalign.cache import cache_dir
-from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.cache import cache_dir, is_whole, seal
+from hf_xalign.data.readers import FORMATS, Columns, Rows, check_regular, file_format, read_aligned, read_file
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,9 @@ def load_parallel(
         raise InputError("source_column and target_column go together. Give both or none.")
     if max_pairs is not None and max_pairs < 1:
         raise InputError(f"max_pairs is {max_pairs}; it must be at least 1")
+    for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
+        if code is not None:
+            check_language(code, field)
     columns = Columns(source_lang, target_lang, source_column, target_column)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     files = _find_files(source, split)
@@ -144,8 +148,9 @@ def load_parallel(
     asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
-    if not table.exists():
-        _write(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs), table, name)
+    with FileLock(f"{table}.lock"):  # one process writes, the others wait for its file
+        if not is_whole(table):
+            _write(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs), table, name)
     return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
 
 
@@ -172,6 +177,9 @@ def check_parallel(dataset: Dataset, name: str) -> None:
         )
     if not len(dataset):
         raise InputError(f"{name} has no rows")
+    for column in ("source_lang", "target_lang"):
+        for code in dataset.unique(column):
+            check_language(code, f"{name}: {column}")
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:
@@ -188,6 +196,8 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
         raise InputError(f"{len(parts)} files are named; line-aligned text has two, the source's and the target's")
     parts = [part.expanduser() for part in parts]
     for part in parts:
+        if not part.is_dir():
+            check_regular(part)
         if part.is_dir():
             raise InputError(f"{part} is a folder; name a file in it")
         if not part.exists():
@@ -265,7 +275,7 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
 
 def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
     """Stream the pairs into an Arrow file that appears under `path` only when it is complete."""
-    unfinished = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    unfinished = path.with_name(f".{path.name}.partial")
     hidden = int(os.environ.get("RANK", "0")) != 0
     bar = tqdm(pairs, desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False, disable=hidden)
     count = 0
@@ -279,6 +289,7 @@ def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
         if not count:
             raise InputError(f"{name}: no sentence pairs in it")
         os.replace(unfinished, path)
+        seal(path)
     finally:
         unfinished.unlink(missing_ok=True)
 

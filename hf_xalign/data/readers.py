@@ -9,11 +9,14 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
+import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 from xml.etree.ElementTree import Element
@@ -24,10 +27,12 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 
 Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
 
+_LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
 FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -41,9 +46,26 @@ def file_format(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
+def check_regular(path: str | Path) -> None:
+    """Refuse what is there but is no regular file: reading a pipe or a device may never end.
+
+    Raises:
+        InputError: it is a folder, a pipe, a socket or a device, or its name cannot be looked up.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)[:200]}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: not a regular file, but a folder, a pipe or a device. Name a file.")
+
+
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file as bytes, decompressed if its name ends in `.gz`."""
+    check_regular(path)
     packed = Path(path).name.lower().endswith(".gz")
     try:
         with gzip.open(path) if packed else open(path, "rb") as stream:
@@ -62,7 +84,9 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     row, offset = 0, 0
     with open_bytes(path) as stream:
         try:
-            for row, raw in enumerate(stream, 1):
+            for row, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE + 1), b""), 1):
+                if len(raw) > _LONGEST_LINE:
+                    raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is no text")
                 yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
                 offset += len(raw)
         except UnicodeDecodeError as error:
@@ -178,6 +202,8 @@ class Columns:
 
 def _language(record: Record, column: str, asked: str | None, where: str) -> str:
     own = record.get(column)
+    if own is not None and own != "":
+        check_language(own, f"{where}: {column}")
     if asked is None and not own:
         raise InputError(
             f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."

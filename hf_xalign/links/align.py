@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 from filelock import FileLock
 
-from hf_xalign.cache import cache_dir
+from hf_xalign.cache import cache_dir, is_whole, seal, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
@@ -153,7 +152,7 @@ def align_words(
     group_of = {pair: pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0]) for pair in by_pair}
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
     with FileLock(f"{path}.lock"):  # one process links, the others wait for its file
-        if not path.exists():
+        if not is_whole(path):
             run = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
             _link_groups(dataset, _merge(by_pair, group_of), make_linker, partial(run, blanks=kind == "pharaoh"), path)
     linked = Dataset.from_file(str(path))
@@ -219,7 +218,7 @@ def _link_groups(
     path: Path,
 ) -> None:
     """Link group by group, with one aligner in memory at a time, and write the rows in their old order."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with work_folder(path.with_suffix(".work")) as folder:
         parts, origin = [], []
         for number, (pair, rows) in enumerate(groups):
             linker = make_linker(pair, rows)
@@ -241,6 +240,7 @@ def _link_groups(
             order = np.argsort(np.concatenate(origin))
             concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=result)
         os.replace(result, path)
+        seal(path)
 
 
 def _link_rows(

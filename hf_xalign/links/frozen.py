@@ -6,11 +6,14 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 
+from hf_xalign.cache import replacing
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import align_words
 
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
@@ -27,11 +30,9 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
 
 def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
     """Write word-linked pairs as JSON Lines; the file appears only when it is complete."""
-    part = Path(f"{path}.part")
-    with part.open("w", encoding="utf-8") as file:
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in dataset.select_columns(list(COLUMNS)):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    os.replace(part, path)
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
@@ -48,6 +49,7 @@ def read_links(path: str | os.PathLike) -> Dataset:
         if missing := [column for column in COLUMNS if column not in row]:
             raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
         row = {column: row[column] for column in COLUMNS}
+        _check_row(row, where)
         sizes = len(row["source_words"]), len(row["target_words"])
         for i, j in row["links"]:
             if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
@@ -59,4 +61,24 @@ def read_links(path: str | os.PathLike) -> Dataset:
                     "Remove these links."
                 )
         rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: there are no rows")
     return Dataset.from_list(rows)
+
+
+def _check_row(row: dict[str, Any], where: str) -> None:
+    """Check the types of a row's fields."""
+    for field in ("source_lang", "target_lang"):
+        check_language(row[field], f"{where}: {field}")
+    for field in ("source", "target"):
+        if not isinstance(row[field], str):
+            raise InputError(f"{where}: {field} is {type(row[field]).__name__}, not text")
+    for field in ("source_words", "target_words"):
+        if not (isinstance(row[field], list) and all(isinstance(word, str) for word in row[field])):
+            raise InputError(f"{where}: {field} is not a list of words")
+    links = row["links"]
+    if not (
+        isinstance(links, list)
+        and all(isinstance(link, list) and len(link) == 2 and all(type(i) is int for i in link) for link in links)
+    ):
+        raise InputError(f"{where}: links is not a list of pairs of integers, such as [[0, 2], [1, 0]]")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, heuristic, symmetrize
+from hf_xalign.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
     from hf_xalign.data.batches.token_index import Pooling
@@ -163,7 +164,7 @@ def predict_links(
     if tokenizer is None:
         if not model.name_or_path:
             raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer= as well.")
-        tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
+        tokenizer = load_tokenizer(model.name_or_path)
     source_words = [split_words(unicodedata.normalize("NFC", text), source_lang) for text in sources]
     target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
     links = encoder_links(model, tokenizer, source_words, target_words, **options)

@@ -23,6 +23,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.hub import get_checkpoint_shard_files
 
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import from_pretrained
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
     """Load an encoder for alignment: float32, without pooler, from safetensors only."""
     try:
-        config = AutoConfig.from_pretrained(name_or_path, revision=revision)
+        config = from_pretrained(AutoConfig, name_or_path, revision=revision)
     except (OSError, ValueError) as error:
         if Path(name_or_path).is_dir():
             reason = str(error).splitlines()[0]
@@ -45,8 +46,14 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
         ) from error
     options = without_pooler(config, name_or_path)
     with safetensors_alone(name_or_path):
-        return AutoModel.from_pretrained(
-            name_or_path, config=config, revision=revision, dtype=torch.float32, use_safetensors=True, **options
+        return from_pretrained(
+            AutoModel,
+            name_or_path,
+            config=config,
+            revision=revision,
+            dtype=torch.float32,
+            use_safetensors=True,
+            **options,
         )
 
 

@@ -10,16 +10,18 @@ import torch
 import transformers
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
 import hf_xalign.modeling.rotated  # noqa: F401 (has transformers know mapped encoders)
+from hf_xalign import pretrained
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone, without_pooler
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.pretrained import from_pretrained
 
 _TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 _CLASS_OF_ADAPTER = {
@@ -82,13 +84,7 @@ def load(
 
 def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
     """Load the tokenizer of anything that [`load`] takes."""
-    try:
-        return AutoTokenizer.from_pretrained(embedded.resolve_model(str(name_or_path)))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"
-        ) from error
+    return pretrained.load_tokenizer(embedded.resolve_model(str(name_or_path)))
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
@@ -163,7 +159,7 @@ def _load_model(
     hub = {option: kwargs[option] for option in _HUB_OPTIONS if option in kwargs}
     revision = revision or "main"
     try:
-        config = AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=False, **hub)
+        config = from_pretrained(AutoConfig, name, revision=revision, **hub)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -174,7 +170,7 @@ def _load_model(
     options = without_pooler(config, name) if task is None else {}
     model_class: Any = AutoModel if task is None else _task_class(task)
     with safetensors_alone(name):
-        return model_class.from_pretrained(name, revision=revision, use_safetensors=True, **options, **kwargs)
+        return from_pretrained(model_class, name, revision=revision, use_safetensors=True, **options, **kwargs)
 
 
 def _task_class(name: str) -> Any:

@@ -20,6 +20,7 @@ from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel
 from hf_xalign.modeling.xalign.align_matrix import map_adapter
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.pretrained import from_pretrained
 from hf_xalign.tasks.task import Task
 
 
@@ -53,7 +54,7 @@ def load_task_model(
     if Path(path, "adapter_config.json").exists() and not Path(path, "config.json").exists():
         raise adapter_alone(name_or_path)
     try:
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
+        config = from_pretrained(AutoConfig, path, revision=revision)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"model_name_or_path={name_or_path}: transformers cannot load it ({reason})") from error
@@ -64,8 +65,13 @@ def load_task_model(
             return _mapped(name_or_path, task, revision)
         _check_head(name_or_path, config, task)
         with safetensors_alone(name_or_path):
-            model = _auto_class(task, config).from_pretrained(
-                path, revision=revision, dtype=torch.float32, use_safetensors=True, **task.config()
+            model = from_pretrained(
+                _auto_class(task, config),
+                path,
+                revision=revision,
+                dtype=torch.float32,
+                use_safetensors=True,
+                **task.config(),
             )
     return model if adapter is None else with_alignment(model, adapter)
 

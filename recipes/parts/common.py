@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hf_xalign.errors import DISK_FULL, InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -123,15 +123,13 @@ def run(
     except NonFiniteLossError as error:
         _exit(1, f"error: {error}")
     except Exception as error:
-        # When a disk is full, Arrow only reports that it could not close a file: its cause says more.
-        cause: BaseException | None = error
-        while cause is not None and not (isinstance(cause, OSError) and cause.errno in DISK_FULL):
-            cause = cause.__cause__ or cause.__context__
+        cause = find_disk_full(error)
         if cause is None:
             raise
+        place, reason = getattr(cause, "filename", None), getattr(cause, "strerror", None)
         _exit(
             1,
-            f"error: {cause.filename or 'the disk'}: {cause.strerror}: partial files are ignored; make room, "
+            f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
             "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
         )
     except KeyboardInterrupt:

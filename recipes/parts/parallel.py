@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
@@ -21,6 +21,7 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
@@ -117,7 +118,7 @@ def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTr
     with args.main_process_first(desc="making the embedded encoder"):
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    tokenizer = load_tokenizer(path, revision=data.model_revision)
     args.check_model(model, tokenizer)
     cast(nn.Module, model).to(args.device)
     return model, tokenizer

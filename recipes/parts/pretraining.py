@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
@@ -29,6 +29,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.parallel import source_entry
 from hf_xalign.recipes.parts.pretraining_arguments import NEW, PretrainingArguments
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
@@ -155,7 +156,7 @@ def _tokenizer(
     if data.vocabulary == "train":
         return train_tokenizer(_texts(corpora), data.vocab_size, max_length=data.block_size), None
     path = resolve_model(data.model_name_or_path)
-    tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
+    tokenizer = load_tokenizer(path, revision=data.model_revision)
     if data.vocabulary == "keep":
         return tokenizer, None
     return cut_tokenizer(tokenizer, _texts(corpora), data.vocab_size)

@@ -14,6 +14,7 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
 
+from hf_xalign.cache import hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import vector_drift
@@ -41,6 +42,8 @@ def start_run(
         resume = resume.lower() == "true"
     if not data.dry_run:
         check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+        if args.should_save:
+            hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
     record = start_record(

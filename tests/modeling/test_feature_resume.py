@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import torch
+import xxhash
 from support.families import PASS
 from support.features import LINKED, cache, counted, many
 from support.numeric import assert_rounding
@@ -34,6 +35,24 @@ def counting():
 
 def compute(folder, model=None, batch_size=8):
     return cache(folder, model=model, links=many(), batch_size=batch_size)[0]
+
+
+def marked(folder):
+    """Sentences up to the end of the last block."""
+    return json.loads((folder / "blocks.json").read_text())[-1][0]
+
+
+def sentence_ends():
+    """Bytes of the file before each sentence: one layer of 16 numbers a word."""
+    plan = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words")
+    return (plan.row_offsets * 64).tolist()
+
+
+def flip(path, at):
+    """Change one byte."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
 
 
 @pytest.fixture
@@ -77,21 +96,22 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch, 
     with pytest.raises(InputError, match=r"No space left on device.*to resume.*XALIGN_CACHE"):
         compute(tmp_path / "full", model.train())
     assert model.training
-    assert names(tmp_path / "full") == ["cache.json", "lock", "progress.json", "vectors.part"]
+    assert names(tmp_path / "full") == ["blocks.json", "cache.json", "lock", "vectors.part"]
     assert 4 <= len(batches) < 15  # some are computed ahead of those that are written
-    assert json.loads((tmp_path / "full" / "progress.json").read_text()) == {"sentences": 16}
+    assert marked(tmp_path / "full") == 16
     monkeypatch.setattr(feature_cache, "_sync", sync)
     batches.clear()
     vectors = compute(tmp_path / "full", model)
     assert len(batches) == 15 - 2 and vectors.path.read_bytes() == whole.path.read_bytes()
-    assert names(tmp_path / "full") == ["cache.json", "lock", "vectors.bin"]
+    assert names(tmp_path / "full") == ["blocks.json", "cache.json", "lock", "vectors.bin"]
 
 
 @pytest.mark.parametrize(
     ("left", "done", "block"),
     [
         ("whole", 6, 16_384),  # all that was marked
-        ("cut", 4, 16),  # the file is shorter than the mark says: the last whole batch that is there
+        ("cut", 3, 16),  # the file is shorter than the mark says: the last whole block that is there
+        ("flipped", 3, 16),
         ("none", 0, 16),
         ("unmarked", 0, 16_384),
     ],
@@ -110,16 +130,29 @@ def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkey
         compute(tmp_path / "part", model)
     hook.remove()
     part = tmp_path / "part" / "vectors.part"
-    sentence_rows = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words").row_offsets
     if left == "cut":
-        os.truncate(part, int(sentence_rows[38]) * 64 + 1)
+        os.truncate(part, sentence_ends()[38] + 1)
     elif left == "none":
         part.unlink()
     elif left == "unmarked":
-        (tmp_path / "part" / "progress.json").unlink()
+        (tmp_path / "part" / "blocks.json").write_text("[[24")
+    elif left == "flipped":
+        flip(part, sentence_ends()[30])
     batches.clear()
     vectors = compute(tmp_path / "part", model)
     assert len(batches) == 15 - done and vectors.path.read_bytes() == whole.path.read_bytes()
+
+
+@pytest.mark.parametrize("at", [0, 1500, -1])
+def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monkeypatch, caplog, whole):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 5)
+    content = compute(tmp_path / "again").path.read_bytes()
+    flip(tmp_path / "again" / "vectors.bin", at)
+    model, batches = counting()
+    assert compute(tmp_path / "again", model).path.read_bytes() == content == whole.path.read_bytes()
+    assert len(batches) == (5 if at == -1 else 15) and "vectors.bin is damaged" in caplog.text
+    (tmp_path / "again" / "cache.json").write_text("{")
+    assert compute(tmp_path / "again", model).path.read_bytes() == content
 
 
 @pytest.mark.numeric
@@ -127,10 +160,11 @@ def test_resuming_with_another_batch_size(tmp_path, whole):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "cache.json").write_bytes((tmp_path / "whole" / "cache.json").read_bytes())
     (tmp_path / "part" / "vectors.part").write_bytes(whole.path.read_bytes())
-    (tmp_path / "part" / "progress.json").write_text('{"sentences": 40}')
+    blocks = [[40, xxhash.xxh3_64(whole.path.read_bytes()[: sentence_ends()[40]]).hexdigest()]]
+    (tmp_path / "part" / "blocks.json").write_text(json.dumps(blocks))
     model, batches = counting()
     vectors = compute(tmp_path / "part", model, batch_size=25)
-    assert sorted(batches) == [20, 25, 25, 25]  # threads take them, and end in any order
+    assert sorted(batches) == [5, 25, 25, 25]  # threads take them, and end in any order
     rows = np.arange(whole.shape[0])
     assert_rounding(vectors.read(rows), whole.read(rows), PASS)
 
@@ -154,6 +188,25 @@ def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread, who
     assert not (tmp_path / "part" / "vectors.bin").exists()
     vectors = compute(tmp_path / "part", model)
     assert len(batches) == 15 - 6 and vectors.path.read_bytes() == whole.path.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_file_size_limit_is_an_input_error(tmp_path, monkeypatch, one_thread, whole):
+    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 1)
+
+    def work():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
+        with pytest.raises(InputError, match=rf"{tmp_path}.*File too large.*to resume"):
+            compute(tmp_path / "full")
+
+    process = forked(work)
+    process.join()
+    assert process.exitcode == 0
+    done = marked(tmp_path / "full")
+    assert 8 <= done < 120 and not (tmp_path / "full" / "vectors.bin").exists()
+    model, batches = counting()
+    vectors = compute(tmp_path / "full", model)
+    assert sum(batches) == 120 - done and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
 @pytest.mark.slow

@@ -105,11 +105,12 @@ def _child(main, words, faults, log, report):
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
+    serialize_file = safetensors.torch.serialize_file
     full = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
     torn = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
     sys.addaudithook(faults)
     with (
-        mock.patch.object(safetensors.torch, "serialize_file", faults.native(safetensors.torch.serialize_file, full, 1)),
+        mock.patch.object(safetensors.torch, "serialize_file", faults.native(serialize_file, full, 1)),
         mock.patch.object(torch, "save", faults.native(torch.save, torn, 1)),
     ):
         try:
@@ -129,9 +130,8 @@ def _child(main, words, faults, log, report):
 
 def recipes(files):
     """Return the main function and the arguments of a short run of each method, without its output folder."""
-    from support.recipe import command, pretraining_command
-
-    from hf_xalign.recipes import align_mlm, continual, fao, mao, ppa
+    from hf_xalign.recipes import fao, mao, ppa
+    from support.recipe import command
 
     short = ("--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none")
     plain = command(files, *short)
@@ -169,9 +169,9 @@ def result_of(folder):
 
 def again(main, words, folder):
     """Resume a run, or start it again where it was cut off before its first checkpoint."""
-    status, operations, log = forked(main, [*words, "--resume_from_checkpoint", "true"], folder)
+    status, _, log = forked(main, [*words, "--resume_from_checkpoint", "true"], folder)
     if status == 2 and "no complete checkpoint" in log:
-        status, operations, log = forked(main, [*words, "--overwrite_output_dir", "true"], folder)
+        status, _, log = forked(main, [*words, "--overwrite_output_dir", "true"], folder)
     return status, log
 
 

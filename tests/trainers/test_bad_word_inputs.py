@@ -85,7 +85,7 @@ def test_what_fao_cannot_train(tmp_path):
 
 def test_checkpoints(tmp_path):
     fao.make(tmp_path / "run", pairs=8, save_strategy="steps", save_steps=1).train()
-    (tmp_path / "run" / "checkpoint-2" / "complete").unlink()
+    (tmp_path / "run" / "checkpoint-2" / "complete.json").unlink()
 
     def resume(path, folder="other", **settings):
         return lambda: fao.make(tmp_path / folder, **settings).train(resume_from_checkpoint=path)

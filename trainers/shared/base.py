@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -23,11 +25,13 @@ from transformers.trainer_utils import (
     rotate_checkpoints,
 )
 
+from hf_xalign.cache import disk_errors, hold_folder
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
+from hf_xalign.record import mask_secrets, write_text
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import (
     COMPLETE,
@@ -310,6 +314,8 @@ class AlignmentTrainer(HubTrainer):
         if not self._trained:
             check_output_dir(output_dir, resume=resume_from_checkpoint, overwrite=self.args.overwrite_output_dir)
         checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
+        if self.args.should_save:
+            hold_folder(output_dir)
         self.accelerator.wait_for_everyone()
         if self.args.should_save and checkpoint:
             remove_incomplete(output_dir)
@@ -334,7 +340,11 @@ class AlignmentTrainer(HubTrainer):
         # Older checkpoints may be deleted only when this one is complete, so rotation waits for the mark.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
-            super()._save_checkpoint(model, trial)
+            with self._saving(folder):
+                super()._save_checkpoint(model, trial)
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
+            raise
         finally:
             self.args.save_total_limit = limit
         head = getattr(self.model, HEAD_NAME, None)
@@ -345,18 +355,28 @@ class AlignmentTrainer(HubTrainer):
             mark_complete(folder)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
+    def _saving(self, folder: Path) -> AbstractContextManager[None]:
+        """Explain a full disk while a model is saved: the room that is needed, and how the run goes on."""
+        size = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+        return disk_errors(
+            folder,
+            f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer); make room and resume by "
+            "resume_from_checkpoint=true, which continues from the last complete checkpoint",
+        )
+
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         # The Trainer's own method pickles the arguments; resuming does not read them, so JSON is enough.
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        if hasattr(self.model, "peft_config"):
-            self.model.save_pretrained(folder, state_dict=state_dict)
-        else:
-            save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
-        self.processing_class.save_pretrained(folder)
-        (folder / "training_args.json").write_text(self.args.to_json_string(), encoding="utf-8")
+        with self._saving(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if hasattr(self.model, "peft_config"):
+                self.model.save_pretrained(folder, state_dict=state_dict)
+            else:
+                save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
+            self.processing_class.save_pretrained(folder)
+        write_text(folder / "training_args.json", mask_secrets(self.args.to_json_string()))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from datasets import Dataset
 from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
@@ -33,8 +34,12 @@ logger = logging.getLogger(__name__)
 _SCHEMA = 1
 # Sentences whose token ids are in memory at a time, rounded to whole batches.
 _BLOCK = 16_384
-# Batches between two progress marks: the most that an interrupted run repeats.
+# Batches a block, which has a checksum: the most that an interrupted run repeats.
 _MARK_EVERY = 50
+_BLOCKS = "blocks.json"
+_READ = 1 << 24
+# Number of sentences from the start to the block's end, and the checksum of the block.
+Block = tuple[int, str]
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
@@ -58,8 +63,9 @@ def cache_features(
     with the same `batch_size`, the file is then the same byte for byte. When several processes make the same call, one
     computes and the others wait for its file.
 
-    The folder holds `cache.json` (the settings) and `vectors.bin`; until that is complete, `vectors.part` and
-    `progress.json`.
+    The folder holds `cache.json` (the settings), `vectors.bin` (`vectors.part` until it is complete) and
+    `blocks.json`, the checksums of its blocks. A damaged cache is made again from its first damaged block, with a
+    warning.
 
     Args:
         model: the encoder.
@@ -104,20 +110,22 @@ def cache_features(
     way_out = f"make room and run again to resume; or remove this folder and {_ELSEWHERE}"
     with locked(folder), disk_errors(folder, way_out):
         _check_identity(folder, identity)
-        if vectors.path.exists():
+        blocks = _whole_blocks(folder, plan.row_offsets * _row_bytes(vectors))
+        if vectors.path.exists() and blocks and blocks[-1][0] == len(plan):
             logger.info("using the cached word vectors in %s", folder)
         else:
-            _write(vectors, identity, plan, model, layers, pooling, pad_token_id, autocast, batch_size)
-    if vectors.path.stat().st_size != _row_bytes(vectors) * plan.rows:
-        raise InputError(
-            f"{vectors.path}: has {vectors.path.stat().st_size:,} bytes where {_row_bytes(vectors) * plan.rows:,} are "
-            f"due, so it was cut or overwritten: remove {folder} and run again"
-        )
+            if vectors.path.exists():
+                logger.warning(
+                    "%s is damaged: its sentences from %d on are encoded again", vectors.path, _done(blocks)
+                )
+                os.replace(vectors.path, folder / "vectors.part")
+            _write(vectors, blocks, identity, plan, model, layers, pooling, pad_token_id, autocast, batch_size)
     return vectors, plan.add_rows()
 
 
 def _write(
     vectors: CachedVectors,
+    blocks: list[Block],
     identity: dict[str, Any],
     plan: FeaturePlan,
     model: PreTrainedModel,
@@ -128,15 +136,15 @@ def _write(
     batch_size: int,
 ) -> None:
     folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
-    part, progress = folder / "vectors.part", folder / "progress.json"
-    done = _resume_at(part, progress, plan.row_offsets * row_bytes, batch_size)
+    part, done = folder / "vectors.part", _done(blocks)
+    digest = xxhash.xxh3_64()
     kept, size = int(plan.row_offsets[done]) * row_bytes, plan.rows * row_bytes
     _check_room(folder, size - kept, vectors.dtype)
     logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
     if done:
         logger.info("resuming after %d cached sentences", done)
     _write_json(folder / "cache.json", identity)
-    _write_json(progress, {"sentences": done})
+    _write_json(folder / _BLOCKS, blocks)
     block = max(1, _BLOCK // batch_size) * batch_size
     with (
         open(part, "ab") as file,
@@ -164,31 +172,48 @@ def _write(
                     words = spans[offsets[0] - first_word : offsets[-1] - first_word][stored]
                     tokens = word_token_index(words, owners, mask.shape[1], pooling).to(mask.device)
                     pooled = torch.stack([pool_words(hidden, tokens).to(vectors.dtype) for hidden in states], dim=1)
-                    file.write(pooled.cpu().view(torch.uint8).numpy().data)
+                    written = pooled.cpu().view(torch.uint8).numpy().data
+                    file.write(written)
+                    digest.update(written)
                     bar.update(len(rows))
                     ready = start + int(rows[-1]) + 1
-                    if ready % (batch_size * _MARK_EVERY) == 0:
+                    if ready - _done(blocks) >= batch_size * _MARK_EVERY or ready == len(plan):
                         _sync(file)
-                        _write_json(progress, {"sentences": ready})
-        _sync(file)
+                        blocks = [*blocks, (ready, digest.hexdigest())]
+                        _write_json(folder / _BLOCKS, blocks)
+                        digest.reset()
     os.replace(part, vectors.path)
-    progress.unlink(missing_ok=True)
 
 
-def _resume_at(part: Path, progress: Path, ends: np.ndarray, batch_size: int) -> int:
-    """Return how many sentences of an interrupted run are on disk, a whole number of batches.
+def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
+    """Return the blocks on disk that are as they were written, up to the first damaged one.
 
     Args:
-        part: the unfinished file.
-        progress: the mark of what was flushed to disk.
+        folder: the cache.
         ends: int64 (sentences + 1,), the bytes of the file before each sentence.
-        batch_size: sentences a batch.
     """
-    if not (part.exists() and progress.exists()):
-        return 0
-    marked = json.loads(progress.read_text())["sentences"]
-    there = int(np.searchsorted(ends, part.stat().st_size, side="right")) - 1
-    return min(marked, there) // batch_size * batch_size
+    whole: list[Block] = []
+    try:
+        file = next(path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists())
+        blocks = [(int(ready), str(due)) for ready, due in json.loads((folder / _BLOCKS).read_text())]
+    except (StopIteration, OSError, ValueError, TypeError):
+        return whole
+    with open(file, "rb") as stream:
+        for ready, due in blocks:
+            start, end = int(ends[_done(whole)]), int(ends[min(ready, len(ends) - 1)])
+            digest = xxhash.xxh3_64()
+            while start < end and (read := stream.read(min(_READ, end - start))):
+                digest.update(read)
+                start += len(read)
+            if digest.hexdigest() != due:
+                break
+            whole.append((ready, due))
+    return whole
+
+
+def _done(blocks: list[Block]) -> int:
+    """Return the number of sentences in all blocks."""
+    return blocks[-1][0] if blocks else 0
 
 
 def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
@@ -200,9 +225,12 @@ def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
             raise InputError(f"{folder}: holds vectors without the cache.json that says what they are of. {way_out}")
         return
     try:
-        there = json.loads(path.read_text())
-    except ValueError as error:
-        raise InputError(f"{path}: is no JSON ({error}). {way_out}") from error
+        there = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        logger.warning("%s is damaged: the word vectors are computed again", path)
+        for name in ("vectors.bin", "vectors.part", _BLOCKS):
+            (folder / name).unlink(missing_ok=True)
+        return
     differing = [name for name, value in identity.items() if there.get(name) != value]
     if not differing:
         return
@@ -250,7 +278,7 @@ def _sync(file: Any) -> None:
     os.fsync(file.fileno())
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def _write_json(path: Path, value: Any) -> None:
     part = path.with_suffix(".json.part")
     try:
         with open(part, "w") as file:

@@ -10,7 +10,7 @@ import torch
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
 from hf_xalign.data.batches.pairs import SIDES
@@ -30,6 +30,7 @@ from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
@@ -75,11 +76,7 @@ def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTr
         model = backbone_of(inner)
     layer_index(args.layers, model.config.num_hidden_layers)  # raises for an unknown layer
     path = resolve_model(name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=data.model_revision)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"model_name_or_path={name}: the tokenizer cannot be loaded ({reason}).") from error
+    tokenizer = load_tokenizer(path, revision=data.model_revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
 

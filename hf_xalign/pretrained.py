@@ -1,0 +1,36 @@
+"""The one door to `from_pretrained` of transformers: no code of a repository runs, and weights are safetensors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hf_xalign.errors import InputError
+
+
+def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options: Any) -> Any:
+    """Call `auto_class.from_pretrained` without remote code.
+
+    Without `trust_remote_code=False`, transformers asks on the terminal, and a "y" runs code of the folder.
+
+    Raises:
+        OSError, ValueError: those of transformers, also for a folder that needs its own code.
+    """
+    return auto_class.from_pretrained(name_or_path, trust_remote_code=False, **options)
+
+
+def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = None) -> Any:
+    """Load a tokenizer from a folder or the Hub.
+
+    Raises:
+        InputError: the folder or repository has no usable tokenizer.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return from_pretrained(AutoTokenizer, name_or_path, revision=revision or "main")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"
+        ) from error

@@ -400,25 +400,12 @@ def test_feature_caches(tmp_path):
     relu.config.hidden_act = "relu"
     fewer = pairs().map(lambda row: {"links": row["links"][:1]})
     vectors, _ = cache(tmp_path)
-    whole, text = vectors.path.read_bytes(), (tmp_path / "cache.json").read_text()
+    whole = vectors.path.read_bytes()
     # Nothing of what is the same is named behind "holds".
     said = rf"{re.escape(str(tmp_path))}.*holds((?!%s).)*%s((?!%s).)*remove"
 
     def changed(message, unsaid, **change):
         return lambda: cache(tmp_path, **change), said % (unsaid, re.escape(message), unsaid)
-
-    def damaged(content, json_text, message):
-        def call():
-            vectors.path.write_bytes(content)
-            (tmp_path / "cache.json").unlink(missing_ok=True)
-            if json_text is not None:
-                (tmp_path / "cache.json").write_text(json_text)
-            try:
-                cache(tmp_path)
-            finally:
-                assert vectors.path.read_bytes() == content
-
-        return call, message
 
     two = "of another encoder and another text and other settings (layers is [2] there and [1] here)"
     refused(
@@ -431,9 +418,5 @@ def test_feature_caches(tmp_path):
         changed(two, "links", model=make_encoder(seed=1), links=pairs(7), layers=(1,)),
     )
     assert vectors.path.read_bytes() == whole and cache(tmp_path)[0].path == vectors.path
-    due = rf"bytes where {len(whole):,} are due.*remove"
-    refused(
-        *(damaged(part, text, f"has {len(part):,} {due}") for part in (whole[:-1], whole + b"x", b"")),
-        damaged(whole, "{", "is no JSON"),
-        damaged(whole, None, r"without the cache\.json"),
-    )
+    (tmp_path / "cache.json").unlink()
+    refused((lambda: cache(tmp_path), r"without the cache\.json"))

@@ -82,12 +82,11 @@ def test_checkpoints_of_something_else(tmp_path):
         room.train(tmp_path / room.__name__, **EACH_STEP)
     other = align_mlm.make_entries(seed=4)
     assert not np.array_equal(other.ids, align_mlm.make_entries().ids)
-    lost = r"momentum\.safetensors: the momentum encoder and its queue cannot be read"
     assert_refused(
         {
             "entries": (lambda: resume(align_mlm, entries=other), "checkpoint-1 was trained with another dictionary"),
             "queue": (lambda: resume(ppa, queue_size=12), "a queue of 10 keys of 6 numbers, here 12 of 6"),
-            "no queue": (without_queue, lost),
+            "no queue": (without_queue, "no complete checkpoint"),
         }
     )
 

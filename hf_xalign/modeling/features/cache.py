@@ -111,7 +111,8 @@ def cache_features(
     with locked(folder), disk_errors(folder, way_out):
         _check_identity(folder, identity)
         blocks = _whole_blocks(folder, plan.row_offsets * _row_bytes(vectors))
-        if vectors.path.exists() and blocks and blocks[-1][0] == len(plan):
+        size = _row_bytes(vectors) * plan.rows
+        if vectors.path.exists() and _done(blocks) == len(plan) and vectors.path.stat().st_size == size:
             logger.info("using the cached word vectors in %s", folder)
         else:
             if vectors.path.exists():

@@ -99,6 +99,18 @@ def hold_folder(folder: str | os.PathLike) -> None:
         path.unlink(missing_ok=True)
 
 
+def inside(folder: str | os.PathLike, name: str) -> Path:
+    """Return the path of a file in a folder: the last guard where a name is made from data.
+
+    Raises:
+        InputError: the name leads out of the folder.
+    """
+    path = Path(folder, name)
+    if os.path.dirname(os.path.normpath(path)) != os.path.normpath(folder):
+        raise InputError(f"{name!r} is no name of a file in {folder}")
+    return path
+
+
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
     """Make an empty folder for a block and remove it afterwards; what a killed process left there goes first."""

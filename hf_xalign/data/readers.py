@@ -144,6 +144,8 @@ def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict
             raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
         if cells[0] == _DOCUMENT or (universal and not cells[0].isdecimal()):
             continue
+        if universal and rows and cells[0] == "1":
+            raise InputError(f"{path}, line {number}: a word 1 within a sentence. End each sentence by a blank line.")
         if rows and len(cells) != len(rows[0]):
             raise InputError(
                 f"{path}, line {number}: {len(cells)} columns, and the sentence's first word has {len(rows[0])}"
@@ -275,7 +277,10 @@ def _parquet(path: Path, columns: Columns) -> Rows:
     try:
         # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16)
-        wanted = columns.select(file.schema_arrow.names, str(path))
+        names = file.schema_arrow.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"{path}: the column {twice[0]!r} is there {names.count(twice[0])} times. Rename one.")
+        wanted = columns.select(names, str(path))
         row = 0
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(1000, row_groups=[group], columns=wanted, use_threads=False):

@@ -114,7 +114,8 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
 def _open(path: Path, mode: str, *, compressed: bool) -> TextIO:
     # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
     opener = gzip.open if compressed else open
-    return cast(TextIO, opener(path, mode + "t", encoding="utf-8", newline="\n"))
+    encoding = "utf-8-sig" if mode == "r" else "utf-8"
+    return cast(TextIO, opener(path, mode + "t", encoding=encoding, newline="\n"))
 
 
 def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> tuple[list[str], np.ndarray]:

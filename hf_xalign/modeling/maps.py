@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:  # keeps the data package out of the imports
@@ -263,24 +264,25 @@ class LanguageMap:
             InputError: the file is missing, damaged or of another kind.
         """
         tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
-        about = json.loads(metadata["map"])
-        sides = {
-            name: SideMap(
-                tensors[f"{name}.weight"],
-                tensors.get(f"{name}.offset"),
-                tuple(steps),
-                tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("centre"))),
-            )
-            for name, steps in about["steps"].items()
-        }
-        return cls(
-            sides["source"],
-            sides.get("target"),
-            about["method"],
-            tuple(about["layers"]),
-            about["source_lang"],
-            about["target_lang"],
-        )
+        if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+            raise InputError(f"{path}: {broken[0]} has a number that is not finite. Learn the map again.")
+        try:
+            about = json.loads(metadata["map"])
+            sides = {
+                name: SideMap(
+                    tensors[f"{name}.weight"],
+                    tensors.get(f"{name}.offset"),
+                    tuple(steps),
+                    tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("centre"))),
+                )
+                for name, steps in about["steps"].items()
+            }
+            languages = [about[f"{side}_lang"] for side in ("source", "target")]
+            for code in filter(None, languages):
+                check_language(code, f"{path}: a language")
+            return cls(sides["source"], sides.get("target"), about["method"], tuple(about["layers"]), *languages)
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise InputError(f"{path}: not a whole map ({type(error).__name__}: {error}). Learn it again.") from error
 
     def _shaped(self, part: SideMap, vectors: Tensor, size: int, side: str) -> Tensor:
         self._checked(vectors, size, side)

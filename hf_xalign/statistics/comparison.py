@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from tqdm import tqdm
 
+from hf_xalign.cache import inside
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
@@ -249,7 +250,7 @@ def _read_scores(folder: Path, number: int) -> dict[str, Any]:
 
 def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleScores:
     """Read the example scores of one seed and language, and check that they add up to the reported score."""
-    path = folder / "examples" / f"{code}.json"
+    path = inside(folder / "examples", f"{code}.json")
     scores = ExampleScores.load(path)
     reported = record["languages"][code]
     if not abs(scores.score() - reported["score"]) <= _ROUNDING or reported.get("examples", len(scores)) != len(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xalign.cache import replacing
+from hf_xalign.cache import inside, replacing
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.task import TaskScores
 
@@ -60,7 +60,7 @@ def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping
     languages = {}
     for language, found in scores.items():
         examples = found.examples[how["metric"]]
-        examples.save(folder / EXAMPLES / f"{language}.json")
+        examples.save(inside(folder / EXAMPLES, f"{language}.json"))
         languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
     content = {**how, "languages": languages}
     _write(folder / SCORES, content)

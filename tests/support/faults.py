@@ -49,7 +49,7 @@ class Faults:
 
     def change(self, event, path):
         """Count an operation; fail it if it is the one."""
-        if not str(path).startswith(self.folder):
+        if not f"{path}/".startswith(f"{self.folder}/"):
             return False
         self.operations.append(f"{event} {str(path).removeprefix(self.folder)}")
         if self.at is None or len(self.operations) < self.at:
@@ -129,27 +129,41 @@ def _child(main, words, faults, log, report):
 
 
 def recipes(files):
-    """Return the main function and the arguments of a short run of each method, without its output folder."""
-    from hf_xalign.recipes import fao, mao, ppa
-    from support.recipe import command
+    """Return main function, arguments and what resumes it, of a short run of each method."""
+    from hf_xalign.recipes import align_mlm, continual, fao, mao, ppa
+    from support.recipe import command, pretraining_command, task_command
 
-    short = ("--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none")
+    short = ["--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none"]
     plain = command(files, *short)
+    resume = ["--resume_from_checkpoint", "true"]
+    pairs = ["--pairs", f"de={files / 'test.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
+    tasks = task_command(files, "--seeds", "0", "--save_models", "true", *pairs, *short, evaluation=("de=en.jsonl",))
+    texts = pretraining_command(files, "--derive", "inversion", "transliteration", "--dictionary_share", "1", *short)
     return {
-        "fao": (fao.main, plain),
-        "mao": (mao.main, [*plain, "--objective", "infonce"]),
-        "ppa": (ppa.main, [*plain, "--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16"]),
+        "fao": (fao.main, plain, resume),
+        "mao": (mao.main, [*plain, "--objective", "infonce"], resume),
+        "ppa": (ppa.main, [*plain, "--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16"], resume),
+        "align_mlm": (align_mlm.main, texts, resume),
+        "continual": (continual.main, tasks, []),
     }
 
 
 def prepare(folder):
-    """Write the model and the text of every run, and have everything imported and cached that a run needs."""
+    """Write the model and the text of every run."""
     from support.recipe import make_files
+    from support.tiny import SENTENCES
 
     files = Path(folder) / "files"
     if not files.exists():
         files.mkdir(parents=True)
         make_files(files)
+        english = [text for _, text, _ in SENTENCES]
+        (files / "en.txt").write_text("".join(f"{text} .\n" for text in english * 6))
+        rows = [
+            {"tokens": text.split(), "labels": ["B-A" if word == "the" else "O" for word in text.split()]}
+            for text in english
+        ]
+        (files / "en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return files
 
 
@@ -162,20 +176,22 @@ def placed(words, folder):
 
 def result_of(folder):
     """Return the weights' bytes and the scores that a run left."""
-    weights = {path.name: path.read_bytes() for path in sorted(Path(folder).glob("*.safetensors"))}
-    record = json.loads((Path(folder) / "results.json").read_text())
-    return weights, record["scores"]["after"], record.get("drift")
+    inner = Path(folder) / "seed-0"
+    folder = inner if inner.exists() else Path(folder)
+    weights = {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
+    record = json.loads((folder / "results.json").read_text())
+    return weights, record["scores"]["after"], record.get("drift"), record.get("task", {}).get("scores")
 
 
-def again(main, words, folder):
+def again(main, words, resume, folder):
     """Resume a run, or start it again where it was cut off before its first checkpoint."""
-    status, _, log = forked(main, [*words, "--resume_from_checkpoint", "true"], folder)
+    status, _, log = forked(main, [*words, *resume], folder)
     if status == 2 and "no complete checkpoint" in log:
         status, _, log = forked(main, [*words, "--overwrite_output_dir", "true"], folder)
     return status, log
 
 
-def attack(fault, method, main, words, folder, every=1):
+def attack(fault, method, main, words, resume, folder, every=1):
     """Fail a run at each of its operations; return how many there were, and a line for each that went wrong."""
     folder = Path(folder) / fault / method
     shutil.rmtree(folder, ignore_errors=True)
@@ -194,7 +210,7 @@ def attack(fault, method, main, words, folder, every=1):
                 wrong.append(f"{method} {at} {said}: not killed ({status})")
         elif "Traceback" in log or status not in (0, 1, 2) or (status and str(run) not in log):
             wrong.append(f"{method} {at} {said}: {log.strip().splitlines()[-1:]}")
-        status, log = again(main, placed(words, run), run)
+        status, log = again(main, placed(words, run), resume, run)
         if status != 0:
             wrong.append(f"{method} {at} {said}: cannot be resumed: {log.strip().splitlines()[-1:]}")
         elif result_of(run) != whole:

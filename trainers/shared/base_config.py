@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,17 @@ from hf_xalign.record import to_plain
 
 logger = logging.getLogger(__name__)
 
+# Smallest value of a number that transformers does not check.
+_LEAST = {
+    "learning_rate": 0,
+    "weight_decay": 0,
+    "max_grad_norm": 0,
+    "num_train_epochs": 0,
+    "per_device_train_batch_size": 1,
+    "per_device_eval_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "max_length": 3,
+}
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # `TrainingArguments` sets these from eval_strategy and use_cpu.
@@ -105,6 +117,10 @@ class AlignmentConfig(TrainingArguments):
             value = getattr(self, name, None)
             if get_origin(hint) is Literal and value not in get_args(hint):
                 raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name, None)
+            if isinstance(value, int | float) and not least <= value < math.inf:
+                raise InputError(f"{name}={value}: it must be a finite number, at least {least}")
         self.check_settings()
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True

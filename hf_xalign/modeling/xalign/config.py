@@ -11,6 +11,7 @@ from peft import PeftConfig
 
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 
 Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
 
@@ -120,6 +121,8 @@ class XAlignConfig(PeftConfig):
             )
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout={self.dropout}: it is a share, at least 0 and below 1")
+        for code in (*(self.languages or ()), *filter(None, [self.pivot])):
+            check_language(code, "languages and pivot: one")
         if self.languages and len(set(self.languages)) < len(self.languages):
             raise InputError(f"languages={self.languages}: name each language once")
         if self.pivot and self.pivot in (self.languages or ()):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
+from hf_xalign.cache import inside
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
@@ -71,7 +72,7 @@ def save(
     linked.keep(folder)
     files = {}
     for language, one in maps.items():
-        file = folder / MAPS / f"{one.source_lang}-{one.target_lang}.safetensors"
+        file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
         one.save(file)
         files[language] = f"{MAPS}/{file.name}"
     used = {language: found._asdict() for language, found in coverage.items() if found is not None}

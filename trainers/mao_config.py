@@ -226,7 +226,7 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(
                 "orthogonal=true: one rotation for all languages changes no distance and no cosine; give per_language"
             )
-        self.peft_config(languages=["a"] if self.per_language != "none" else None, pivot=None)
+        self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def _of_own_module(self) -> list[str]:
         """List the settings that differ from the preset's module."""
@@ -243,7 +243,7 @@ class MAOConfig(WordAlignmentConfig):
         # On an encoder without weights, so that the module's own checks run and nothing is changed.
         with torch.random.fork_rng(), torch.device("meta"):
             empty = type(model)(model.config)
-        self.add_module(empty, languages=["a"] if self.per_language != "none" else None, pivot=None)
+        self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
         """Add the module to an encoder, in place; a random start depends on the seed alone.

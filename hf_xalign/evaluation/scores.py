@@ -16,7 +16,6 @@ from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.vectors import language_rows, side_language
-from hf_xalign.modeling.features.word_view import extract_word_view
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 
@@ -90,13 +89,15 @@ def score_retrieval(
             label = desc and f"{desc} ({language}, {side})"
             sentences = rows[f"{side}_words"][:]
             with language_context(model, side_language(rows, side)):
-                found = extract_pooled(
+                sides[side] = extract_pooled(
                     model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
                 )
-                sides[side] = dict(found)
                 if word_view:
                     label = label and f"{label}, words"
-                    sides[side]["words"] = extract_word_view(model, tokenizer, sentences, desc=label, **options)
+                    viewed = extract_pooled(
+                        model, tokenizer, sentences, poolings=("first",), desc=label, word_view=True, **options
+                    )
+                    sides[side]["words"] = viewed["first"]
         scores[language] = {}
         links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
         for kind in sides["source"]:

@@ -13,48 +13,100 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
+import transformers
 from huggingface_hub import save_torch_state_dict
 from safetensors import safe_open
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import from_pretrained
 
 logger = logging.getLogger(__name__)
 
+# A trained head that belongs to an objective, not to the encoder, is a submodule of this name; it is never exported.
+HEAD_NAME = "alignment_head"
+HEAD_PREFIX = f"{HEAD_NAME}."
+
+# Name, shape and reader of a tensor.
+Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
+
+
+TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+
 
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
     """Load an encoder for alignment: float32, without pooler, from safetensors only."""
+    return load_plain(name_or_path, revision, [], dtype=torch.float32)
+
+
+def load_plain(name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any) -> Any:
+    """Load the first task class of `architectures` (by default the checkpoint's own), else the encoder."""
+    revision = revision or "main"
     try:
-        config = from_pretrained(AutoConfig, name_or_path, revision=revision)
+        config = from_pretrained(AutoConfig, name, revision=revision, **hub_options(kwargs))
     except (OSError, ValueError) as error:
-        if Path(name_or_path).is_dir():
-            reason = str(error).splitlines()[0]
-            if (Path(name_or_path) / "adapter_config.json").exists():
-                reason = "it holds an adapter; hf_xalign.load puts that on its encoder, for a trainer to train on"
-            raise InputError(
-                f"{name_or_path}: this folder holds no encoder that transformers knows ({reason})"
-            ) from error
-        raise InputError(
-            f"{name_or_path} is neither a local folder nor a model on the Hub that can be reached. Check the name and "
-            "the connection; without a network, use model_name_or_path=embedded"
-        ) from error
-    options = without_pooler(config, name_or_path)
-    with safetensors_alone(name_or_path):
-        return from_pretrained(
-            AutoModel,
-            name_or_path,
-            config=config,
-            revision=revision,
-            dtype=torch.float32,
-            use_safetensors=True,
-            **options,
-        )
+        if not Path(name).is_dir():
+            raise nowhere(name) from error
+        reason = str(error).splitlines()[0]
+        if Path(name, "adapter_config.json").exists():
+            reason = "it holds an adapter; hf_xalign.load puts that on its encoder, for a trainer to train on"
+        raise InputError(f"{name} holds no model that transformers knows ({reason})") from error
+    named = config.architectures or [] if architectures is None else architectures
+    task = next((kind for kind in named if kind.endswith(TASKS)), None)
+    model_class, options = AutoModel, {}
+    if task is None:
+        options = without_pooler(config, name)
+    else:  # of a class of this library (the tagger), the Auto class
+        auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
+        model_class = getattr(transformers, task, None) or getattr(transformers, auto)
+    with safetensors_alone(name):
+        return from_pretrained(model_class, name, revision=revision, use_safetensors=True, **options, **kwargs)
+
+
+def hub_options(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `from_pretrained` that say how to use the Hub."""
+    return {key: kwargs[key] for key in ("cache_dir", "local_files_only", "token") if key in kwargs}
+
+
+def nowhere(name: str) -> InputError:
+    """Return the error for a model that does not exist."""
+    return InputError(
+        f"{name} is neither a folder here nor a model that can be had from the Hub. Check name and connection; "
+        "without a network, use the model `embedded`"
+    )
+
+
+class WrappedConfig:
+    """Mixin for a config with the field `encoder_config`: exposes the encoder's sizes."""
+
+    encoder_config: PreTrainedConfig | dict | None
+
+    @property
+    def encoder(self) -> PreTrainedConfig:
+        """Config of the encoder."""
+        assert isinstance(self.encoder_config, PreTrainedConfig)
+        return self.encoder_config
+
+    @property
+    def hidden_size(self) -> int:
+        """Hidden size of the encoder."""
+        return self.encoder.hidden_size
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers of the encoder."""
+        return self.encoder.num_hidden_layers
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """Maximum number of tokens, without the positions that a model family reserves."""
+        return position_limit(self.encoder)
 
 
 def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
@@ -78,11 +130,9 @@ def safetensors_alone(name: str) -> Iterator[None]:
 
 
 def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
-    """Return the weights of `model`'s checkpoint that `model` does not hold (pooler, MLM head, ...).
+    """Return the weights of `model`'s checkpoint that it does not hold (pooler, MLM head, ...), by name.
 
-    Returns:
-        The prefix of the encoder's names in that checkpoint ("" or for example "bert."), and the weights by name.
-        ("", {}) for a model without a safetensors checkpoint.
+    Before them, the prefix of the encoder's names there ("" or for example "bert."). Without safetensors: ("", {}).
     """
     own = set(model.state_dict())
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
@@ -131,26 +181,16 @@ def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str 
     model.load_state_dict({name: state[name] for name in own}, strict=False)
 
 
-# A trained head that belongs to an objective, not to the encoder, is a submodule of this name; it is never exported.
-HEAD_NAME = "alignment_head"
-HEAD_PREFIX = f"{HEAD_NAME}."
-
-
-Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
-
-
 def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
     """Yield name, shape and a reader of every tensor in `model`'s checkpoint."""
     source = model.name_or_path
     if not source:
         return
-    options = {
-        "revision": getattr(model.config, "_commit_hash", None),
-        "_raise_exceptions_for_missing_entries": False,
-    }
+    revision = getattr(model.config, "_commit_hash", None)
+    find = partial(cached_file, source, revision=revision, _raise_exceptions_for_missing_entries=False)
     try:
-        weights = cached_file(source, SAFE_WEIGHTS_NAME, **options)
-        index = None if weights else cached_file(source, SAFE_WEIGHTS_INDEX_NAME, **options)
+        weights = find(SAFE_WEIGHTS_NAME)
+        index = None if weights else find(SAFE_WEIGHTS_INDEX_NAME)
     except OSError as error:
         raise InputError(
             f"{source}: the checkpoint of the model is gone, so its other weights (pooler, heads) cannot be kept. "
@@ -159,8 +199,7 @@ def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
     if weights:
         yield from _read([weights])
     elif index:
-        files, _ = get_checkpoint_shard_files(source, index, revision=options["revision"])
-        yield from _read(files)
+        yield from _read(get_checkpoint_shard_files(source, index, revision=revision)[0])
     else:
         logger.warning("%s has no safetensors weights: nothing is carried over into the saved folder", source)
 

@@ -64,16 +64,14 @@ def disable_dropout(model: nn.Module) -> None:
     Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
     added = {
-        id(part)
+        part
         for layer in model.modules()
         if isinstance(layer, BaseTunerLayer)
         for name, child in layer.named_children()
         if name != "base_layer"
         for part in child.modules()
     }
-    for module in model.modules():
-        if id(module) in added:
-            continue
+    for module in set(model.modules()) - added:
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         for name, value in vars(module).items():
@@ -91,8 +89,7 @@ def model_fingerprint(model: torch.nn.Module) -> str:
     """Return a hash of all weights and their names, without MAO's module on top of the encoder."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        if TOP_NAME in name.split("."):
-            continue
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        if TOP_NAME not in name.split("."):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

@@ -11,23 +11,10 @@ from hf_xalign.errors import InputError
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
-    """Pool token states into the word vectors of one layer.
+    """Pool token states float (rows, width, dim) of any dtype into word vectors (words, dim).
 
-    Args:
-        hidden: float (rows, width, dim), any dtype.
-        tokens: from [`word_token_index`], on the same device.
-
-    Returns:
-        float (words, dim), at least float32: a mean in bfloat16 loses the differences that the loss measures.
-
-    Example:
-        >>> from hf_xalign.data.batches.token_index import word_token_index
-        >>> import numpy as np
-        >>> hidden = torch.tensor([[[9.0], [1.0], [3.0], [5.0]]])
-        >>> tokens = word_token_index(np.array([[1, 3], [3, 4]]), np.array([0, 0]), 4, "mean")
-        >>> pool_words(hidden, tokens)
-        tensor([[2.],
-                [5.]])
+    The words are those of [`word_token_index`]. They are at least float32: a mean in bfloat16 loses the differences
+    that the loss measures.
     """
     states = hidden.flatten(0, 1).index_select(0, tokens.index)
     states = states.to(torch.promote_types(states.dtype, torch.float32))
@@ -38,21 +25,9 @@ def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
 
 
 def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> torch.Tensor:
-    """Pool token states into a padded batch of word vectors, with the values of [`pool_words`].
+    """Pool token states as [`pool_words`] does, into a padded batch of word vectors (rows, words, dim).
 
-    Args:
-        hidden: float (rows, width, dim), any dtype.
-        spans: int64 (rows, words, 2), token spans `[start, end)`; empty ones are padding.
-        pooling: which subwords make the word's vector.
-
-    Returns:
-        float (rows, words, dim), at least float32; zero at padding.
-
-    Example:
-        >>> hidden = torch.tensor([[[9.0], [1.0], [3.0], [5.0]]])
-        >>> spans = torch.tensor([[[1, 3], [3, 4], [0, 0]]])
-        >>> pool_spans(hidden, spans, "mean").flatten().tolist()
-        [2.0, 5.0, 0.0]
+    `spans` int64 (rows, words, 2) are token spans `[start, end)`; empty ones are padding, whose vectors are zero.
     """
     start, end = spans.unbind(-1)
     states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
@@ -74,9 +49,7 @@ def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
-        raise InputError(
-            f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers}, or -1 for last"
-        )
+        raise InputError(f"layers {list(layers)}: the encoder has layers 0 (embeddings) to {num_layers}, -1 for last")
     if len(set(index)) < len(index) or not index:
         raise InputError(f"layers {list(layers)}: name each layer once, and at least one")
     return index

@@ -21,12 +21,11 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import without_pooler
+from hf_xalign.modeling.checkpoint import WrappedConfig, without_pooler
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.languages import Language, LanguageAware, language_number, number_languages, row_numbers
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.wrapped_config import WrappedConfig
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
 _OWNER = "this encoder"

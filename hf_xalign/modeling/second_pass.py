@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import torch
 from transformers import PreTrainedModel
@@ -11,20 +11,15 @@ from transformers import PreTrainedModel
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
 
-@contextmanager
+@contextlib.contextmanager
 def second_pass(
     model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool = True
 ) -> Iterator[list[tuple[torch.Tensor, ...]]]:
-    """Pass `inputs` through the encoder of `model` at the end of each forward of `model` in this context.
+    """Pass `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 
-    Each batch is padded to its own longest row, and a wrapper such as DDP sees one forward. The second batch has its
-    own dropout seed, and the random state is restored afterwards, so later dropout does not change.
-
-    Args:
-        model: a model with a head on its encoder, not compiled.
-        inputs: inputs of the encoder; nothing is passed if empty.
-        seed: seed of the second batch's dropout.
-        dropout: apply dropout to the second batch; without, gradient checkpointing does not recompute it.
+    Each batch is padded to its own longest row, and a wrapper such as DDP sees one forward. The second batch's dropout
+    has its own seed, and the random state is restored afterwards. Without `dropout` it has none, and gradient
+    checkpointing does not recompute it.
 
     Yields:
         A list that receives the hidden states of each pass: one (rows, width, dim) per layer, embeddings first.
@@ -45,9 +40,7 @@ def second_pass(
             finally:
                 encoder.train(training)
 
-    handle = model.register_forward_hook(read) if inputs else None
-    try:
+    with contextlib.ExitStack() as stack:
+        if inputs:
+            stack.callback(model.register_forward_hook(read).remove)
         yield states
-    finally:
-        if handle is not None:
-            handle.remove()

@@ -25,11 +25,7 @@ def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metada
 def read_tensors(
     path: str | os.PathLike, what: str, writer: str, format: str, version: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file of [`write_tensors`] and check its `format` and `version`.
-
-    Returns:
-        The tensors and the metadata.
-    """
+    """Read the tensors and metadata of a file of [`write_tensors`], and check its `format` and `version`."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

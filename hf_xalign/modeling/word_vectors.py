@@ -10,21 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import Pooling, word_token_index
+from hf_xalign.data.batches.token_index import Pooling, pad_rows, word_token_index
 from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
 from hf_xalign.modeling.pooling import layer_index, pool_words
 
 
 class WordVectors(NamedTuple):
-    """Vectors of every word in a list of sentences.
+    """Vectors of every word in a list of sentences, float32 (words, layers, dim) on the CPU.
 
-    Attributes:
-        vectors: float32 CPU tensor (words, layers, dim), sentence after sentence.
-        offsets: int64 tensor (sentences + 1,): sentence `s` has rows `offsets[s]` to `offsets[s + 1]`.
-        present: bool tensor (words,): False (and a zero vector) where a word has no subword or was cut off.
+    Sentence `s` has the words `offsets[s]` to `offsets[s + 1]`, int64 (sentences + 1,). Where a word has no subword or
+    was cut off, `present`, bool (words,), is False and the vector zero.
     """
 
     vectors: torch.Tensor
@@ -46,22 +45,16 @@ def hidden_batches(
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
 
-    Args:
-        model: the encoder; its mode is put back afterwards.
-        sentences: token ids.
-        pad_token_id: the padding token.
-        layers: positions in `hidden_states`.
-        batch_size: sentences a batch.
-        dtype: autocast to this dtype (`torch.bfloat16`), or None for the model's own.
-        desc: label of the progress bar; None for no bar.
-        extra: further arguments of the model for a batch of these sentence numbers.
-        pooled_threads: on a CPU, run as many batches at a time as torch has threads, each on one thread: a quarter
-            faster than one batch on all of them, whose threads wait for each other at every operation. Not for a model
-            with a module that acts in its hooks: these know one batch at a time.
+    `layers` are positions in `hidden_states`, `dtype` the autocast dtype (None: the model's own), `desc` the label of
+    a progress bar, and `extra` gives further arguments of the model for a batch of these sentence numbers.
+
+    `pooled_threads` on a CPU runs as many batches at a time as torch has threads, each on one thread: a quarter faster
+    than one batch on all of them, whose threads wait for each other at every operation. Not for a model with a module
+    that acts in its hooks: these know one batch at a time.
 
     Yields:
-        `rows` (sentence numbers of this batch), `attention_mask` (rows, width), and one (rows, width, dim) state a
-        layer, all on the model's device.
+        `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim) state
+        a layer, all on the model's device.
     """
     device = next(model.parameters()).device
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
@@ -70,20 +63,17 @@ def hidden_batches(
 
     def forward(start: int) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
         rows = order[start : start + batch_size]
-        width = len(sentences[rows[0]])
-        ids = torch.full((len(rows), width), pad_token_id)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)
-        for k, row in enumerate(rows):
-            ids[k, : len(sentences[row])] = torch.as_tensor(sentences[row])
-            mask[k, : len(sentences[row])] = 1
-        mask = mask.to(device)
+        ids, inside = (
+            torch.from_numpy(part).to(device) for part in pad_rows([sentences[k] for k in rows], pad_token_id)
+        )
+        mask = inside.long()
         more = {name: value.to(device) for name, value in extra(rows).items()} if extra else {}
         with (
             torch.inference_mode(),
             torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
         ):
             output = model(
-                input_ids=ids.to(device),
+                input_ids=ids,
                 attention_mask=mask,
                 output_hidden_states=list(layers) != [num_layers],
                 **more,
@@ -128,20 +118,17 @@ def word_spans(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sequence[str]],
-    *,
     max_length: int | None,
-    specials: bool,
+    specials: bool = False,
 ) -> tuple[list[list[int]], list[np.ndarray]]:
     """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off."""
-    limit = min(max_length or position_limit(model.config), position_limit(model.config))
-    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, limit)
-    if not specials:
-        return encoded.input_ids, encoded.spans
-    ends = [len(ids) for ids in encoded.input_ids]
-    with_specials = [
-        np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(encoded.spans, ends, strict=True)
-    ]
-    return encoded.input_ids, with_specials
+    limit = position_limit(model.config)
+    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, min(max_length or limit, limit))
+    ids, spans = encoded.input_ids, encoded.spans
+    if specials:
+        ends = map(len, ids)
+        spans = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(spans, ends, strict=True)]
+    return ids, spans
 
 
 def extract_pooled(
@@ -151,38 +138,47 @@ def extract_pooled(
     *,
     layers: Sequence[int] = (-1,),
     poolings: Sequence[Pooling] = ("mean",),
-    batch_size: int = 64,
     max_length: int | None = None,
-    dtype: torch.dtype | None = None,
     specials: bool = False,
-    desc: str | None = None,
-) -> dict[Pooling, WordVectors]:
-    """Extract word vectors with several poolings in one pass of the encoder."""
+    word_view: bool = False,
+    **options: Any,
+) -> dict[str, WordVectors]:
+    """Extract word vectors with several poolings in one pass of the encoder.
+
+    With `specials`, [CLS] and [SEP] follow the words of each sentence. With `word_view`, the vectors are those of
+    MAO's modules that see a sentence as a sequence of words: the model pools (as its config says), not this function.
+    `options` are those of [`hidden_batches`].
+    """
     index = layer_index(layers, model.config.num_hidden_layers)
-    input_ids, parts = word_spans(model, tokenizer, sentences, max_length=max_length, specials=specials)
+    input_ids, parts = word_spans(model, tokenizer, sentences, max_length, specials)
     counts = np.array([len(part) for part in parts], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     spans = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int32)])
     present = spans[:, 1] > 0
+    if word_view:
+        places = np.arange(len(spans)) - np.repeat(offsets[:-1], counts)
+        spans = np.stack([places, places + 1], axis=1)
+
+    def padded_spans(rows: np.ndarray) -> dict[str, torch.Tensor]:
+        # One word at least: not every module takes none.
+        padded = pad_sequence([torch.zeros(1, 2).long(), *(torch.from_numpy(parts[row]) for row in rows)], True)
+        return {"word_spans": padded[1:].long()}
+
     shape = (int(offsets[-1]), len(index), model.config.hidden_size)
-    vectors = {pooling: torch.zeros(shape) for pooling in poolings}
-    pad = tokenizer.pad_token_id
-    for rows, mask, states in hidden_batches(
-        model, input_ids, pad, index, batch_size=batch_size, dtype=dtype, desc=desc
-    ):
+    vectors: dict[str, torch.Tensor] = {pooling: torch.zeros(shape) for pooling in poolings}
+    extra = padded_spans if word_view else None
+    for rows, _, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
         words = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
         words = words[present[words]]
         if not len(words):
             continue
         for pooling in poolings:
-            tokens = word_token_index(spans[words], batch_rows, mask.shape[1], pooling).to(mask.device)
+            tokens = word_token_index(spans[words], batch_rows, states[0].shape[1], pooling).to(states[0].device)
             for k, hidden in enumerate(states):
                 vectors[pooling][torch.from_numpy(words), k] = pool_words(hidden, tokens).float().cpu()
-    return {
-        pooling: WordVectors(vectors[pooling], torch.from_numpy(offsets), torch.from_numpy(present))
-        for pooling in poolings
-    }
+    rest = torch.from_numpy(offsets), torch.from_numpy(present)
+    return {pooling: WordVectors(found, *rest) for pooling, found in vectors.items()}
 
 
 def extract_word_vectors(

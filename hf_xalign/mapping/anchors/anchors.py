@@ -344,7 +344,7 @@ def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_l
         if not long:
             return {}
         chosen = [sentences[k] for k in long]
-        _, spans = word_spans(model, tokenizer, chosen, max_length=max_length, specials=False)
+        _, spans = word_spans(model, tokenizer, chosen, max_length)
         return {k: span[:, 1] == 0 for k, span in zip(long, spans, strict=True)}
 
     return find
@@ -369,7 +369,7 @@ def find_occurrences(
     hidden = int(os.environ.get("RANK", "0")) != 0
     for start in tqdm(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})", disable=hidden):
         block = sentences[start : start + _BLOCK]
-        ids, parts = word_spans(model, tokenizer, counted.split(block), max_length=max_length, specials=False)
+        ids, parts = word_spans(model, tokenizer, counted.split(block), max_length)
         tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
         sizes.append(np.array([len(row) for row in ids]))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]

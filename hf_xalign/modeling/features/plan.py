@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -29,13 +29,12 @@ class FeaturePlan:
     repeated pairs change the cache. The words of a sentence are followed by two more, its [CLS] and [SEP].
 
     Attributes:
-        dataset: what it was made from.
         sentence: for each cached side int64 (pairs,), the sentence of each pair.
-        occurrence: int64 (sentences,), where each occurs first, counted over the pairs of the first cached side, then
-            of the second.
+        occurrence: int64 (sentences,), where each occurs first: a pair's number, plus the number of pairs where it is
+            on the second cached side.
         word_offsets: int64 (sentences + 1,): sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
         stored: bool (words,), whether a word has a row in the cache.
-        row_offsets: int64 (sentences + 1,): sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
+        row_offsets: int64 (sentences + 1,): as `word_offsets`, of the rows.
         text: hash of all sentences.
         words: hash of `stored`.
     """
@@ -72,7 +71,7 @@ class FeaturePlan:
             columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
             table = arrow.select_columns(columns)[pair_of[here]]
             (tokens, lengths), (starts, counts), (ends, _) = (_flat(table[column]) for column in columns)
-            for k, sentence_ids in zip(here, np.split(tokens, np.cumsum(lengths)[:-1]), strict=True):
+            for k, sentence_ids in zip(here, _parts(tokens, lengths), strict=True):
                 ids[k] = sentence_ids
             spans[_ranges(begin[here], counts)] = np.stack([starts, ends], axis=1)
             last = begin[here] + counts
@@ -81,10 +80,9 @@ class FeaturePlan:
         return ids, spans
 
     def add_rows(self) -> Dataset:
-        """The dataset with a column `{side}_rows` for each cached side.
+        """The dataset with a column `{side}_rows` for each cached side, lists of int64.
 
-        It is a list of int64 as long as the sentence has words, and two more for [CLS] and [SEP]: the row of each in
-        the cache, -1 where it is not stored.
+        They are the rows of a sentence's words, [CLS] and [SEP] in the cache, -1 where one is not stored.
         """
         # map, unlike add_column, leaves the table on disk.
         return self.dataset.map(
@@ -96,17 +94,15 @@ class FeaturePlan:
 
 
 def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens: LinkedTokens) -> FeaturePlan:
-    """Find the distinct sentences and the words to store.
+    """Find the distinct sentences and the words to store, in a result of `encode_pairs`.
 
-    Args:
-        dataset: a result of `encode_pairs`.
-        needed: for each side to cache, whether `all` words are stored, [CLS] and [SEP] included, or the `linked` ones:
-            the union over all pairs that the sentence occurs in.
-        linked_tokens: what is linked; see [`~hf_xalign.data.batches.pairs.PairCollator`].
+    Of a side to cache, `all` words are `needed`, [CLS] and [SEP] included, or the `linked` ones: the union over all
+    pairs that the sentence occurs in. For `linked_tokens` see [`~hf_xalign.data.batches.pairs.PairCollator`].
     """
     arrow = dataset.with_format("arrow")
     sides: list[Side] = [side for side in SIDES if side in needed]
-    parts = [_keys(table, side) for side in sides for table in _tables(arrow, side, "ids", "starts", "ends")]
+    columns = {side: [f"{side}_ids", f"{side}_starts", f"{side}_ends"] for side in sides}
+    parts = [_keys(table, own) for own in columns.values() for table in arrow.select_columns(own).iter(_ROWS)]
     keys = np.frombuffer(b"".join(key for part, _, _ in parts for key in part), dtype="V16")
     tokens, words = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
     distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
@@ -130,16 +126,13 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
     )
 
 
-def _keys(table: pyarrow.Table, side: Side) -> tuple[list[bytes], np.ndarray, np.ndarray]:
+def _keys(table: pyarrow.Table, columns: list[str]) -> tuple[list[bytes], np.ndarray, np.ndarray]:
     """A hash of 16 bytes a sentence (token ids and word spans), and its numbers of tokens and of words."""
-    (ids, tokens), (starts, words), (ends, _) = (_flat(table[f"{side}_{name}"]) for name in ("ids", "starts", "ends"))
+    (ids, tokens), (starts, words), (ends, _) = (_flat(table[name]) for name in columns)
     keys = []
-    i = j = 0
-    for length, count in zip(tokens.tolist(), words.tolist(), strict=True):
-        content = (ids[i : i + length], starts[j : j + count], ends[j : j + count])
-        text = b"%d|" % length + b"".join(part.tobytes() for part in content)
+    for content in zip(_parts(ids, tokens), _parts(starts, words), _parts(ends, words), strict=True):
+        text = b"%d|" % len(content[0]) + b"".join(part.tobytes() for part in content)
         keys.append(hashlib.blake2b(text, digest_size=16).digest())
-        i, j = i + length, j + count
     return keys, tokens, words
 
 
@@ -154,27 +147,21 @@ def _mark(
 ) -> None:
     """Set `stored` for the words that the pairs of one side need."""
     specials = word_offsets[1:][np.unique(sentence)] - 2
-    if needed == "all" or linked_tokens != "words":
-        stored[specials] = True
-    if needed == "all" or linked_tokens in ("cls_sep", "all"):
-        stored[specials + 1] = True
-    if needed == "all":
-        tables = _tables(arrow, side, "ends")
-    elif linked_tokens in ("words", "all"):
-        tables = (table for table in arrow.select_columns(["links"]).iter(_ROWS))
-    else:
+    stored[specials] |= needed == "all" or linked_tokens != "words"
+    stored[specials + 1] |= needed == "all" or linked_tokens in ("cls_sep", "all")
+    if needed != "all" and linked_tokens not in ("words", "all"):
         return
+    column = f"{side}_ends" if needed == "all" else "links"
     pair = 0
-    for table in tables:
+    for table in arrow.select_columns([column]).iter(_ROWS):
         first_words = word_offsets[sentence[pair : pair + len(table)]]
         pair += len(table)
+        lists = table[column].combine_chunks()
+        counts = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
         if needed == "all":
-            ends, counts = _flat(table[f"{side}_ends"])
-            stored[_ranges(first_words, counts)[ends > 0]] = True
+            stored[_ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
         else:
-            links = table["links"].combine_chunks()
-            counts = pyarrow.compute.list_value_length(links).to_numpy(zero_copy_only=False)
-            linked = links.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
+            linked = lists.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
             stored[np.repeat(first_words, counts) + linked] = True
 
 
@@ -199,8 +186,8 @@ def _row_columns(
     return columns
 
 
-def _tables(arrow: Dataset, side: Side, *names: str) -> Iterator[pyarrow.Table]:
-    return arrow.select_columns([f"{side}_{name}" for name in names]).iter(_ROWS)
+def _parts(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    return np.split(flat, np.cumsum(lengths)[:-1])
 
 
 def _flat(column: pyarrow.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,11 +29,10 @@ from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import without_pooler
+from hf_xalign.modeling.checkpoint import WrappedConfig, without_pooler
 from hf_xalign.modeling.pooling import layer_index, pool_spans
 from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.modeling.wrapped_config import WrappedConfig
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
 LayerMix = Literal["sum", "concat"]

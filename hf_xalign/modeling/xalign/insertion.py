@@ -77,10 +77,7 @@ def with_alignment(
             f"{type(model).__name__} has no task head that the module could come before: load it by "
             "AutoModelForSequenceClassification or another task's class, or use PeftModel.from_pretrained"
         )
-    if isinstance(adapter, PeftModel):
-        config, weights = _read_model(adapter)
-    else:
-        config, weights = _read_files(str(adapter), revision)
+    config, weights = _read(adapter, revision)
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     tuner = XAlignModel(model, replace(config, inference_mode=True), ADAPTER)
     try:
@@ -98,8 +95,7 @@ def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
 
     The module's weights are read from the folder again, and every one of them must be there.
     """
-    config, weights = _read_files(str(folder), None)
-    _fill(model, config, weights)
+    _fill(model, *_read(folder))
     # Loading an adapter leaves PEFT's names behind as those to save the model's own weights under.
     model.__dict__.pop("_weight_conversions", None)
     _equip(model, frozen=[])
@@ -137,27 +133,25 @@ def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: 
     return file
 
 
-def _read_files(name_or_path: str, revision: str | None) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
-    config = _checked(read_adapter_config(name_or_path, revision), name_or_path)
-    return config, load_file(adapter_weights_file(name_or_path, revision))
-
-
-def _read_model(model: PeftModel) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
-    if len(model.active_adapters) != 1:
-        raise InputError(f"adapters {', '.join(model.active_adapters)} are active: choose one by set_adapter")
-    [name] = model.active_adapters
-    config = _checked(model.peft_config[name], "the PeftModel")
-    state = model.state_dict()
-    return config, {there: state[here] for here, there in XAlignModel.names_on_file(model, name).items()}
-
-
-def _checked(config: PeftConfig, source: str) -> XAlignConfig:
+def _read(
+    adapter: str | os.PathLike | PeftModel, revision: str | None = None
+) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
+    if isinstance(adapter, PeftModel):
+        if len(adapter.active_adapters) != 1:
+            raise InputError(f"adapters {', '.join(adapter.active_adapters)} are active: choose one by set_adapter")
+        [name] = adapter.active_adapters
+        source, config = "the PeftModel", adapter.peft_config[name]
+    else:
+        source, config = str(adapter), read_adapter_config(str(adapter), revision)
     if not isinstance(config, XAlignConfig):
         raise InputError(
             f"{source} is an adapter of kind {getattr(config.peft_type, 'value', config.peft_type)}, not XALIGN: "
             "merge it into the encoder by hf_xalign.modeling.merge, and load the task model from that"
         )
-    return config
+    if not isinstance(adapter, PeftModel):
+        return config, load_file(adapter_weights_file(source, revision))
+    state = adapter.state_dict()
+    return config, {there: state[here] for here, there in XAlignModel.names_on_file(adapter, name).items()}
 
 
 def _wrapped(model: nn.Module) -> dict[str, str]:

@@ -105,18 +105,16 @@ def _fold(
 ) -> None:
     """Put the map into the layers that read the last hidden state, and switch the layer on top off; or raise."""
     training, language_before, biased = model.training, top._language, getattr(model.config, "classifier_bias", None)
-    originals: list[tuple[nn.Linear, torch.Tensor, torch.Tensor | None]] = []
+    originals: list[tuple[nn.Linear, torch.Tensor, nn.Parameter | None]] = []
     model.eval()
     top.set_language(language)
     try:
         before, states, mask, inputs = _probe(model)
         for reader in (layer for layer, given in inputs.items() if _is_pooled(given, states, mask)):
-            originals.append((reader, reader.weight.data, None if reader.bias is None else reader.bias.data))
+            originals.append((reader, reader.weight.data, reader.bias))
             _fold_into(reader, weight, bias, model)
         if not originals:
-            raise InputError(
-                f"{type(model).__name__}: no linear layer reads the last hidden state, so none can take it"
-            )
+            raise InputError(f"{type(model).__name__}: no linear layer reads the last hidden state to take it in")
         top.enable_adapters(False)
         difference = float((_probe(model)[0] - before).abs().max() / before.abs().max())
         if not difference <= _TOLERANCE:
@@ -128,10 +126,7 @@ def _fold(
     except Exception:
         for reader, old_weight, old_bias in originals:
             reader.weight.data = old_weight
-            if old_bias is None:
-                reader.register_parameter("bias", None)
-            else:
-                reader.bias.data = old_bias
+            reader.register_parameter("bias", old_bias)
         if biased is not None:
             model.config.classifier_bias = biased
         top.enable_adapters(True)
@@ -152,15 +147,13 @@ def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, mode
                     "the map's in: train the map with linear_bias=False, or keep the adapter"
                 )
             model.config.classifier_bias = True
-            reader.bias = nn.Parameter(torch.zeros_like(reader.weight[:, 0]), reader.weight.requires_grad)
-        reader.bias.data = (reader.bias.data.double() + old @ bias).to(reader.bias.dtype)
+        like, start = reader.weight, 0.0 if reader.bias is None else reader.bias.data.double()
+        reader.bias = nn.Parameter((start + old @ bias).to(like.dtype), requires_grad=like.requires_grad)
     reader.weight.data = (old @ weight).to(reader.weight.dtype)
 
 
 @torch.no_grad()
-def _probe(
-    model: PreTrainedModel,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[nn.Linear, torch.Tensor]]:
+def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[nn.Linear, torch.Tensor]]:
     """Run a random batch; return its outputs, last hidden state and mask (rows, width), and each layer's input."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, (4, 12), generator=generator).to(model.device)

@@ -36,7 +36,6 @@ MODULES = [
     "hf_xalign.modeling.languages",
     "hf_xalign.modeling.loading",
     "hf_xalign.modeling.maps",
-    "hf_xalign.modeling.pooling",
     "hf_xalign.modeling.tagger.crf",
     "hf_xalign.modeling.xalign.config",
     "hf_xalign.modeling.xalign.insertion",

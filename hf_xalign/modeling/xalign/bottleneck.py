@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
@@ -33,10 +35,7 @@ class XAlignLayer(nn.Module, BaseTunerLayer):
     """Base class of layers that PEFT enables, saves and deletes by adapter name."""
 
     def enable_adapters(self, enabled: bool) -> None:
-        """Switch all adapters on or off.
-
-        PEFT's way back on makes every active adapter trainable, also one that was frozen or loaded for inference.
-        """
+        """Switch all adapters on or off; PEFT's way back on makes every active one trainable, also a frozen one."""
         self._disable_adapters = not enabled
 
     def _register(self, adapter_name: str, module: nn.Module) -> None:
@@ -71,8 +70,7 @@ class BottleneckLayer(XAlignLayer):
 
     def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
         """Add an adapter."""
-        assert config.hidden_size  # filled in by now
-        self._register(adapter_name, Bottleneck(config.hidden_size, config))
+        self._register(adapter_name, Bottleneck(cast(int, config.hidden_size), config))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The layer's output (..., d), adapted."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
-from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import Language, LanguageAware, number_languages, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
@@ -20,8 +19,7 @@ _OWNER = "this module"
 class Rotation(nn.Module):
     """x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (the Cayley transform).
 
-    R is orthogonal whatever the optimizer does to S. `torch.nn.utils.parametrizations.orthogonal` would do, but keeps
-    a buffer beside its parameter that every format of adapters had to carry. With `identity` it starts from S = 0.
+    `torch.nn.utils.parametrizations.orthogonal` keeps a buffer that every format of adapters had to carry.
     """
 
     def __init__(self, hidden_size: int, *, identity: bool):
@@ -63,11 +61,7 @@ class LinearTop(nn.Module):
     def forward(
         self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Map float (rows, width, d), whatever the mask.
-
-        With a map for each language, `language` is int64 (rows,) or (rows, width): 0 for the pivot, which stays as it
-        is, k for the k-th language.
-        """
+        """Map float (rows, width, d); `language` int64 (rows,) or (rows, width) is 0 for the pivot, k for map k."""
         if not self.per_language:
             return self.get_submodule(self.names[0])(vectors)
         if language is None:
@@ -86,8 +80,7 @@ class TransformerTop(nn.Module):
     """One transformer layer over the vectors of a sentence (MAO section 4).
 
     Published: y = T(x) from a random start. With `identity` y = x + g (T(x) - x), with g a vector that starts at
-    zero: nothing changes until training moves it. Without `context` each vector sees itself only, as in the public
-    copy of MAO's code, whose sequences have length 1.
+    zero. Without `context` each vector sees itself only, as in the public copy of MAO's code.
     """
 
     def __init__(self, hidden_size: int, config: XAlignConfig):
@@ -145,9 +138,8 @@ class TopLayer(XAlignLayer, LanguageAware):
         self._configs[adapter_name] = config
         if config.top is None:
             return
-        assert config.hidden_size  # filled in by now
         top = LinearTop if config.top == "linear" else TransformerTop
-        self._register(adapter_name, top(config.hidden_size, config))
+        self._register(adapter_name, top(cast(int, config.hidden_size), config))
 
     def delete_adapter(self, adapter_name: str) -> None:
         """Delete an adapter; one that is not here is passed over."""
@@ -184,12 +176,6 @@ class TopLayer(XAlignLayer, LanguageAware):
     def _active_configs(self) -> list[XAlignConfig]:
         return [self._configs[name] for name in self.active_adapters if name in self._configs]
 
-    def _pooling(self) -> Pooling:
-        # Also while the adapters are off: the untouched encoder's vectors of the same words are what one compares to.
-        for config in (*self._active_configs(), *self._configs.values()):
-            return config.pooling
-        raise InputError("word_spans: all adapters of this model are deleted, and with them the way to pool words")
-
     def _padding_mask(self, mask: Any) -> torch.Tensor | None:
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
             return mask.bool()
@@ -213,7 +199,11 @@ class TopLayer(XAlignLayer, LanguageAware):
         spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
         states = output if isinstance(output, torch.Tensor) else output[0]
         if spans is not None:
-            words = pool_spans(states, spans, self._pooling())
+            # Also while the adapters are off: the untouched encoder's vectors of the same words are to compare with.
+            configs = [*self._active_configs(), *self._configs.values()]
+            if not configs:
+                raise InputError("word_spans: all adapters of this model are deleted, and with them the way to pool")
+            words = pool_spans(states, spans, configs[0].pooling)
             self._call = {"words": self.transform(words, spans[..., 1] > spans[..., 0], language)}
             return output
         new = self.transform(states, self._padding_mask(mask), language).to(states.dtype)

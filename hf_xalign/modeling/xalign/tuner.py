@@ -57,9 +57,7 @@ class XAlignModel(BaseTuner):
         return peft_config
 
     # PEFT's signatures are of any config and any module; this tuner is only ever called with its own.
-    def _prepare_model(  # type: ignore[override]
-        self, peft_config: XAlignConfig, model: PreTrainedModel
-    ) -> None:
+    def _prepare_model(self, peft_config: XAlignConfig, model: PreTrainedModel) -> None:  # type: ignore[override]
         size = model.config.hidden_size
         if peft_config.hidden_size not in (None, size):
             raise InputError(
@@ -71,10 +69,7 @@ class XAlignModel(BaseTuner):
         if peft_config.top == "transformer" and size % peft_config.num_heads:
             raise InputError(f"num_heads={peft_config.num_heads} does not divide the hidden size, {size}")
         if peft_config.adapters and peft_config.reduction_factor > size:
-            raise InputError(
-                f"reduction_factor={peft_config.reduction_factor} leaves nothing of the hidden size, {size}: choose a "
-                "smaller one"
-            )
+            raise InputError(f"reduction_factor={peft_config.reduction_factor} leaves nothing of hidden size {size}")
         self._places = {_stack_name(model)}
         if peft_config.adapters:
             pattern = PLACES[peft_config.adapters]
@@ -119,9 +114,7 @@ class XAlignModel(BaseTuner):
         if was_active and self.peft_config:
             self.set_adapter(others or [next(iter(self.peft_config))])
 
-    def _unload_and_optionally_merge(  # type: ignore[override]
-        self, merge: bool = True, **kwargs: Any
-    ) -> nn.Module:
+    def _unload_and_optionally_merge(self, merge: bool = True, **kwargs: Any) -> nn.Module:  # type: ignore[override]
         if merge:
             raise InputError(
                 "adapters of this kind cannot be folded into the encoder's weights exactly; a linear map on top can "
@@ -147,10 +140,7 @@ class XAlignModel(BaseTuner):
     def _remap_adapter_state_dict_for_load(
         cls, model: nn.Module, config: PeftConfig, adapter_name: str, state_dict: dict[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
-        """Find the place of every saved tensor, in an encoder and in a task model around one alike.
-
-        Tensors that are missing or have no place are an error; PEFT would leave them at their start and only warn.
-        """
+        """Find the place of every saved tensor, in an encoder or a task model; PEFT would only warn without one."""
 
         def plain(key: str) -> str:
             return key.removeprefix("base_model.model.").removeprefix(f"{model.base_model_prefix}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,7 +109,7 @@ class TaskTrainer(AlignmentTrainer):
             train_dataset=train,
             eval_dataset=cast(Any, eval_dataset),
             processing_class=processing_class,
-            data_collator=task.collator(cast(int, processing_class.pad_token_id)),
+            data_collator=partial(task.collate, pad_token_id=cast(int, processing_class.pad_token_id)),
             **kwargs,
         )
 

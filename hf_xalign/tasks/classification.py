@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import EncodedWords, special_frame, tokenize_words, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.collation import TaskCollator
-from hf_xalign.tasks.encoding import encode_texts, encode_words
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.languages import LanguageInputs
@@ -25,19 +24,18 @@ from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 
+# Columns of a batch of examples and their rows -> new columns, and the number of items cut off.
+_Encoder = Callable[[dict[str, list], list[int]], tuple[dict[str, list], int]]
+
 
 class _Classification(Task):
     """Cross entropy over labelled items."""
 
-    targets: ClassVar[tuple[str, ...]] = ("labels", "label_positions", "label_counts")
     cut_off: ClassVar[str]  # what truncation cuts off, for messages
     labels: LabelSet
 
     def config(self) -> dict[str, Any]:
         return self.labels.config()
-
-    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        return TaskCollator(pad_token_id)
 
     def count_items(self, batch: Batch) -> int:
         return len(batch["labels"])
@@ -58,16 +56,39 @@ class _Classification(Task):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Encode examples as rows of [`encode_words`] or [`encode_texts`]."""
+        """Encode examples; rows have the columns of [`LanguageInputs.columns`] too."""
         examples.check_labels(self.labels, "the training text")
-        encoded, cut = self._rows(examples, tokenizer=tokenizer, languages=languages, max_length=max_length)
+        specials = sum(map(len, special_frame(tokenizer)))
+        if max_length <= specials:
+            raise InputError(f"max_length={max_length} leaves no room: every text has {specials} special tokens")
+        own = {"source_lang": examples.language, **languages.columns(examples.language)}
+        encode_rows = self._encoder(examples, tokenizer, min(max_length, tokenizer.model_max_length), languages)
+        cut = 0
+
+        def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+            nonlocal cut
+            columns, lost = encode_rows(batch, rows)
+            cut += lost
+            same = {name: [value] * len(rows) for name, value in own.items()}
+            return {**columns, "length": list(map(len, columns["input_ids"])), **same}
+
+        # Not cached: the fingerprint would miss the tokenizer's state.
+        encoded = examples.rows.map(
+            encode,
+            batched=True,
+            with_indices=True,
+            remove_columns=examples.rows.column_names,
+            load_from_cache_file=False,
+            desc="Encoding examples",
+        )
         if cut:
             unit = self.cut_off if training else self.cut_off.replace("ignored", "counted as wrong")
             logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
         return encoded
 
-    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
-        """Return encoded rows, and the number of items cut off."""
+    def _encoder(
+        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
+    ) -> _Encoder:
         raise NotImplementedError
 
 
@@ -75,7 +96,9 @@ class _Classification(Task):
 class TokenTask(_Classification):
     """Label each word on its first subword: parts of speech, names, slots.
 
-    Words that truncation cuts off have no label in training, and count as wrong in every score.
+    Words that truncation cuts off have no label in training, and count as wrong in every score. Encoded rows have
+    `first`, the position of each word's first subword, -1 if the word was cut off even in part; `ends` (taggers only),
+    the position after its last subword, 0 if cut off; and `word_labels`, the id of each word's label.
 
     Attributes:
         labels: the labels.
@@ -104,8 +127,54 @@ class TokenTask(_Classification):
         if self.metric == "span_f1" and not self.labels.mark_spans:
             raise InputError(f"metric=span_f1 needs BIO labels, got {self.labels.describe()}")
 
-    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
-        return encode_words(examples, self.labels.ids, on_empty_word=self.on_empty_word, spans=self.spans, **inputs)
+    def _encoder(
+        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
+    ) -> _Encoder:
+        splitter = word_tokenizer(tokenizer)
+
+        def encode(batch: dict[str, list], rows: list[int]) -> tuple[dict[str, list], int]:
+            sentences = batch["tokens"]
+            encoded = tokenize_words(splitter, sentences, limit)
+            empty = _empty_words(encoded, limit)
+            if empty and self.on_empty_word == "error":
+                row, word = empty[0]
+                shown = ascii(sentences[row][word])
+                raise InputError(
+                    f"{examples.place(rows[row])}: the tokenizer drops word {word + 1} ({shown}), which has a label. "
+                    "Remove the word, or replace it by the unknown token with on_empty_word=unk"
+                )
+            if empty:
+                sentences = [list(words) for words in sentences]
+                for row, word in empty:
+                    sentences[row][word] = str(tokenizer.unk_token)
+                encoded = tokenize_words(splitter, sentences, limit)
+            columns: dict[str, list] = {
+                "input_ids": encoded.input_ids,
+                "first": [np.where(span[:, 1] > 0, span[:, 0], -1) for span in encoded.spans],
+                "word_labels": [[self.labels.ids[name] for name in names] for names in batch["labels"]],
+            }
+            if self.spans:
+                columns["ends"] = [span[:, 1] for span in encoded.spans]
+            return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans)
+
+        return encode
+
+    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+        """Add the labels of the N words with a token.
+
+        They are `labels` int64 (N,); `label_positions` int64 (N,), first subwords as positions in the flattened batch;
+        `label_counts` int64 (B,), number of such words in each row.
+        """
+        batch = super().collate(rows, pad_token_id)
+        first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
+        labels = [np.asarray(row["word_labels"], dtype=np.int64)[at >= 0] for row, at in zip(rows, first, strict=True)]
+        positions = [number * batch["input_ids"].shape[1] + at[at >= 0] for number, at in enumerate(first)]
+        return {
+            **batch,
+            "labels": torch.from_numpy(np.concatenate(labels)),
+            "label_positions": torch.from_numpy(np.concatenate(positions)),
+            "label_counts": torch.tensor([len(own) for own in labels]),
+        }
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits.flatten(0, 1)[batch["label_positions"]]
@@ -134,9 +203,20 @@ class TokenTask(_Classification):
         return TaskScores(scores, {"words": sum(map(len, gold)), "lost_words": lost})
 
 
+def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
+    """Return (sentence, word) of words without a subword that truncation did not cut off."""
+    found = []
+    for row, (ids, spans) in enumerate(zip(encoded.input_ids, encoded.spans, strict=True)):
+        there = np.flatnonzero(spans[:, 1])
+        # In a sentence of full length, words after the last one with a token may have been cut off.
+        last = len(spans) if len(ids) < limit else max(there, default=0)
+        found += [(row, int(word)) for word in np.flatnonzero(spans[:last, 1] == 0)]
+    return found
+
+
 @dataclass(frozen=True)
 class SequenceTask(_Classification):
-    """Label a text or a pair of texts: inference, intents, topics.
+    """Label a text or a pair of texts: inference, intents, topics. Truncation shortens the longer text of a pair.
 
     Attributes:
         labels: the labels.
@@ -154,8 +234,29 @@ class SequenceTask(_Classification):
     labels: LabelSet
     metric: Literal["accuracy"] = "accuracy"
 
-    def _rows(self, examples: Examples, **inputs: Any) -> tuple[Dataset, int]:
-        return encode_texts(examples, self.labels.ids, **inputs)
+    def _encoder(
+        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
+    ) -> _Encoder:
+        pair = "text_b" in examples.rows.column_names
+        segments = pair and languages.segments and "token_type_ids" in tokenizer.model_input_names
+
+        def encode(batch: dict[str, list], rows: list[int]) -> tuple[dict[str, list], int]:
+            encoded = tokenizer(
+                batch["text_a"],
+                batch["text_b"] if pair else None,
+                truncation=True,
+                max_length=limit,
+                return_attention_mask=False,
+                return_token_type_ids=segments,
+            )
+            labels = [self.labels.ids[name] for name in batch["label"]]
+            return {**encoded, "label": labels}, sum(bool(one.overflowing) for one in encoded.encodings)
+
+        return encode
+
+    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+        """Add `labels`, int64 (B,)."""
+        return {**super().collate(rows, pad_token_id), "labels": torch.tensor([row["label"] for row in rows])}
 
     def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
         return output.logits

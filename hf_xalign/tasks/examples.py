@@ -6,21 +6,23 @@ import hashlib
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from tqdm import tqdm
 
-from hf_xalign.data.parallel import parse_source
-from hf_xalign.data.readers import file_format
+from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby, parse_source
+from hf_xalign.data.readers import file_format, read_conll, read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.labels import LabelSet
-from hf_xalign.tasks.readers import LABELS_OF, read_records
 
+Records = Iterator[tuple[int, dict[str, Any]]]
+
+_SUFFIXES = (".jsonl", ".conll", ".conllu")
 Kind = Literal["token", "sequence"]
 
 _PAIR = ("text_a", "text_b")
@@ -93,7 +95,8 @@ def read_examples(
     """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too.
 
     Args:
-        item: `de=PATH` or `de=owner/name:config`, see [`~hf_xalign.tasks.readers.read_records`].
+        item: `de=PATH` or `de=owner/name:config`: a .jsonl, .conll or .conllu file (each also .gz; for the columns of
+            both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset, whose classes are named.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
             or `text` by default).
@@ -121,7 +124,7 @@ def read_examples(
     unit, records, commit = read_records(source, split=split, revision=revision)
     hidden = int(os.environ.get("RANK", "0")) != 0
     bar = tqdm(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False, disable=hidden)
-    default_labels = LABELS_OF.get(file_format(Path(source)), "labels")
+    default_labels = "upos" if file_format(Path(source)) == ".conllu" else "labels"
     rows: list[dict[str, Any]] = []
     for line, record in bar:
         where = f"{source}, {unit} {line}"
@@ -136,6 +139,39 @@ def read_examples(
     for row in rows:
         digest.update(json.dumps(row).encode())
     return Examples(source, language, Dataset.from_list(rows), unit, digest.hexdigest(), commit)
+
+
+def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
+    """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        raise InputError(f"{source} is a folder. Name a file in it.")
+    kind = file_format(path)
+    if path.is_file():
+        if kind == ".jsonl":
+            return "line", ((line, dict(row)) for line, row in read_jsonl(path) if row is not None), None
+        if kind in _SUFFIXES:
+            return "line", read_conll(path, universal=kind == ".conllu"), None
+        raise InputError(f"{source}: labelled text is read from {', '.join(_SUFFIXES)} (each also .gz), not {kind!r}")
+    if kind not in (*_SUFFIXES, ".json") and HUB_ID.fullmatch(source):
+        found = load_hub(source, split, revision)
+        return "row", _hub_records(found), hub_commit(found)
+    raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
+
+
+def _hub_records(found: Dataset) -> Records:
+    """Yield records with the names of classes for their numbers."""
+    inner = {column: getattr(feature, "feature", feature) for column, feature in found.features.items()}
+    names = {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
+    for row, record in enumerate(found, 1):
+        yield row, {c: _named(value, names[c]) if c in names else value for c, value in record.items()}
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(number, names) for number in value]
+    # -1 is the Hub's class in a test set whose labels are secret.
+    return None if value is None or value < 0 else names[value]
 
 
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
@@ -170,7 +206,7 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     if not words:
         raise InputError(f"{where}: the sentence has no words. Remove it.")
     return {
-        "tokens": [unicodedata.normalize("NFC", _text(word, column, where)) for word in words],
+        "tokens": [unicodedata.normalize("NFC", text_of(word, column, where)) for word in words],
         "labels": [_label(label, label_column, where) for label in labels],
     }
 
@@ -179,7 +215,7 @@ def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     if len(text_columns) > 2:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns = tuple(text_columns) or (_PAIR if set(_PAIR) & set(record) else ("text",))
-    texts = [_text(_get(record, column, where), column, where) for column in columns]
+    texts = [text_of(_get(record, column, where), column, where) for column in columns]
     row = {name: unicodedata.normalize("NFC", text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
@@ -204,7 +240,8 @@ def _list(record: dict[str, Any], column: str, where: str) -> list[Any]:
     return found
 
 
-def _text(value: Any, column: str, where: str) -> str:
+def text_of(value: Any, column: str, where: str) -> str:
+    """Return a value that must be text."""
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value

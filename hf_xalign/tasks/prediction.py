@@ -30,7 +30,6 @@ def predict(
     Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
     """
     device = next(model.parameters()).device
-    collate = task.collator(pad_token_id)
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     found: list[np.ndarray] = [np.empty(0)] * len(order)
     hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
@@ -42,7 +41,7 @@ def predict(
             for start in starts:
                 rows = order[start : start + batch_size]
                 columns = encoded[rows]
-                batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+                batch = task.collate([dict(zip(columns, values)) for values in zip(*columns.values())], pad_token_id)
                 batch = {name: value.to(device) for name, value in batch.items()}
                 for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
                     found[row] = prediction

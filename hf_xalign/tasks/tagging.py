@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -18,10 +18,9 @@ from hf_xalign.modeling.tagger.crf import NO_TAG
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
-from hf_xalign.tasks.collation import collate_inputs
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import adapter_alone, check_mapped
-from hf_xalign.tasks.task import Batch
+from hf_xalign.tasks.task import Batch, Task
 
 # Layers that ROTATE reads from an encoder without maps.
 _LAST_FOUR = (-4, -3, -2, -1)
@@ -46,18 +45,41 @@ class TaggingTask(TokenTask):
     keep_vectors: bool = True
 
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
-        """Encode sentences as rows of [`encode_words`], with the ends of words.
-
-        Raises:
-            InputError: as for [`TokenTask`], or `bio` forbids a training label in its place.
-        """
+        """Encode sentences; raises InputError too if `bio` forbids a training label in its place."""
         if training and self.bio:
             _check_bio(examples)
         return super().encode(examples, *inputs, training=training, **options)
 
-    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """Return a [`TaggingCollator`]."""
-        return TaggingCollator(pad_token_id)
+    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+        """Collate the N words that have a token, at most W in each of B rows.
+
+        The batch holds the encoder's inputs and `word_spans` int64 (B, W, 2); or, for rows with `vectors`,
+        `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W). `labels` int64 (B, W) are -100 for padding,
+        `label_positions` int64 (N,) are positions of words in the flattened labels, and `label_counts` is int64 (B,).
+        """
+        starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
+        # Words are cut off only at the end of a sentence.
+        counts = [int((own >= 0).sum()) for own in starts]
+        width = max(1, *counts)
+        mask = torch.arange(width) < torch.tensor(counts)[:, None]
+        labels = torch.full((len(rows), width), NO_TAG)
+        spans = torch.zeros(len(rows), width, 2, dtype=torch.long)
+        for number, (row, own, count) in enumerate(zip(rows, starts, counts, strict=True)):
+            labels[number, :count] = torch.as_tensor(row["word_labels"][:count])
+            spans[number, :count, 0] = torch.from_numpy(own[:count])
+            spans[number, :count, 1] = torch.as_tensor(row["ends"][:count])
+        batch = {
+            "labels": labels,
+            "label_positions": mask.flatten().nonzero()[:, 0],
+            "label_counts": torch.tensor(counts),
+        }
+        if "vectors" not in rows[0]:
+            return {**Task.collate(self, rows, pad_token_id), "word_spans": spans, **batch}
+        size = max(len(row["vectors"]) // count for row, count in zip(rows, counts, strict=True) if count)
+        vectors = torch.zeros(len(rows), width, size)
+        for number, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            vectors[number, :count] = torch.tensor(row["vectors"]).view(count, size)
+        return {"inputs_vectors": vectors, "word_mask": mask, **batch}
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
         """Add the words' vectors, float32 (words * size,), to the training rows if they are cached."""
@@ -65,10 +87,9 @@ class TaggingTask(TokenTask):
             return encoded
         tagger = cast(BiLSTMCRFForTokenClassification, model)
         device = next(tagger.parameters()).device
-        collate = self.collator(pad_token_id)
 
         def add(columns: dict[str, list]) -> dict[str, list]:
-            batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+            batch = self.collate([dict(zip(columns, values)) for values in zip(*columns.values())], pad_token_id)
             inputs = {name: value.to(device) for name, value in self.inputs(batch).items()}
             found = tagger.word_vectors(**inputs).cpu()
             counts = batch["label_counts"].tolist()
@@ -104,53 +125,6 @@ class TaggingTask(TokenTask):
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each word that has a token, from the best sequence."""
         return self._by_sentence(output.tags.flatten()[batch["label_positions"]], batch)
-
-
-@dataclass(frozen=True)
-class TaggingCollator:
-    """Collate rows of [`TaggingTask`], padded to the longest of them.
-
-    The batch (B rows, W words, T tokens; N words of all rows that have a token) holds:
-
-    - `input_ids`, `attention_mask`, `token_type_ids`, `language` as in
-      [`~hf_xalign.tasks.collation.TaskCollator`], and `word_spans` int64 (B, W, 2); or, for rows with `vectors`,
-      `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W);
-    - `labels`: int64 (B, W), -100 for padding; `label_positions`: int64 (N,), positions of words in the flattened
-      labels; `label_counts`: int64 (B,), number of words in each row.
-
-    Words that were cut off are skipped.
-
-    Args:
-        pad_token_id: id of the padding token.
-    """
-
-    pad_token_id: int
-
-    def __call__(self, rows: list[dict[str, Any]]) -> Batch:
-        """Collate `rows`."""
-        starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
-        # Words are cut off only at the end of a sentence.
-        counts = [int((own >= 0).sum()) for own in starts]
-        width = max(1, *counts)
-        mask = torch.arange(width) < torch.tensor(counts)[:, None]
-        labels = torch.full((len(rows), width), NO_TAG)
-        spans = torch.zeros(len(rows), width, 2, dtype=torch.long)
-        for number, (row, own, count) in enumerate(zip(rows, starts, counts, strict=True)):
-            labels[number, :count] = torch.as_tensor(row["word_labels"][:count])
-            spans[number, :count, 0] = torch.from_numpy(own[:count])
-            spans[number, :count, 1] = torch.as_tensor(row["ends"][:count])
-        batch = {
-            "labels": labels,
-            "label_positions": mask.flatten().nonzero()[:, 0],
-            "label_counts": torch.tensor(counts),
-        }
-        if "vectors" not in rows[0]:
-            return {**collate_inputs(rows, self.pad_token_id), "word_spans": spans, **batch}
-        size = max(len(row["vectors"]) // count for row, count in zip(rows, counts, strict=True) if count)
-        vectors = torch.zeros(len(rows), width, size)
-        for number, (row, count) in enumerate(zip(rows, counts, strict=True)):
-            vectors[number, :count] = torch.tensor(row["vectors"]).view(count, size)
-        return {"inputs_vectors": vectors, "word_mask": mask, **batch}
 
 
 def load_tagger(

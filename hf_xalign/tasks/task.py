@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,11 +12,16 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
 
 Batch = dict[str, torch.Tensor]
+
+# Columns of a batch that are no inputs of the model.
+_LABELS = {"labels", "label_positions", "label_counts"}
+_ENDS = {"start_positions", "end_positions", "opens", "closes"}
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,11 @@ class Task(ABC):
     Attributes:
         kind: name of the kind of task.
         head: suffix of transformers' model classes: `ForTokenClassification`, ...
-        targets: columns of a batch that are no inputs of the model.
         metric: headline score, one of the metrics of `score`.
     """
 
     kind: ClassVar[str]
     head: ClassVar[str]
-    targets: ClassVar[tuple[str, ...]]
     metric: str
 
     def config(self) -> dict[str, Any]:
@@ -81,9 +84,24 @@ class Task(ABC):
             InputError: a label is unknown, or an example cannot be encoded; the message names file and line.
         """
 
-    @abstractmethod
-    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """Return a function that collates encoded rows into a padded batch."""
+    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+        """Collate encoded rows, padded at the end to the longest of them, with their labels if the task adds them.
+
+        The batch (B rows, width) holds `input_ids`, `attention_mask` int64 (B, width); `token_type_ids` int64
+        (B, width), if the rows have segments or the model has language embeddings; `language` int64 (B,) map numbers,
+        if the model has maps.
+        """
+        input_ids, inside = pad_rows([row["input_ids"] for row in rows], pad_token_id)
+        batch = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(inside).long()}
+        if "language_row" in rows[0]:
+            own = torch.tensor([row["language_row"] for row in rows])
+            batch["token_type_ids"] = own[:, None].expand(-1, inside.shape[1]).contiguous()
+        elif "token_type_ids" in rows[0]:
+            types, _ = pad_rows([row["token_type_ids"] for row in rows], 0)
+            batch["token_type_ids"] = torch.from_numpy(types)
+        if "language_number" in rows[0]:
+            batch["language"] = torch.tensor([row["language_number"] for row in rows])
+        return batch
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
         """Add columns to encoded rows that the model can compute before training; none by default."""
@@ -95,7 +113,7 @@ class Task(ABC):
 
     def inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs."""
-        return {name: value for name, value in batch.items() if name not in self.targets}
+        return {name: value for name, value in batch.items() if name not in _LABELS | _ENDS}
 
     def training_inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs in training, with labels if it computes the loss itself."""

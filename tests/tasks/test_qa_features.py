@@ -10,8 +10,10 @@ from support.tiny import make_tokenizer
 from tokenizers import normalizers, processors
 
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.qa.features import NO_ANSWER, NOWHERE, QuestionCollator, TokenText, encode_questions
+from hf_xalign.tasks.qa.features import NO_ANSWER, NOWHERE, TokenText, encode_questions
+from hf_xalign.tasks.qa.task import QuestionTask
 
+TASK = QuestionTask()
 ANSWERS = ["cat", "the dog .", "a  small   house", "27 ! the", "katze", "."]
 ROWS = [("where is the cat ?", CONTEXT, answer) for answer in ANSWERS] + [("who ?", "the cat .", "cat")]
 
@@ -35,7 +37,7 @@ def ids_of(tokenizer, text):
 
 
 def test_windows_cover_the_context_and_overlap(tokenizer):
-    windows = encode([("who ?", *ROWS[0][1:])]).windows
+    windows = encode([("who ?", *ROWS[0][1:])])
     parts = [row["input_ids"][row["context_at"] : -1] for row in windows]
     heads = {tuple(row["input_ids"][: row["context_at"]]) for row in windows}
     assert heads == {(2, *ids_of(tokenizer, "who ?"), 3)} and all(row["input_ids"][-1] == 3 for row in windows)
@@ -49,12 +51,12 @@ def test_windows_cover_the_context_and_overlap(tokenizer):
     assert windows["length"][:] == [len(ids) for ids in windows["input_ids"]] and set(windows["source_lang"]) == {"en"}
     # With room for one new token a window.
     question = len(ids_of(tokenizer, ROWS[0][0]))
-    windows = encode(ROWS[:1], max_length=3 + question + 7, max_question_tokens=question).windows
+    windows = encode(ROWS[:1], max_length=3 + question + 7, max_question_tokens=question)
     assert len(windows) == len(joined) - 6
 
 
 def test_labels_mark_the_answer_where_it_is_whole():
-    trained, scored = encode(ROWS).windows, encode(ROWS, False).windows
+    trained, scored = encode(ROWS), encode(ROWS, False)
     assert trained["input_ids"][:] == scored["input_ids"][:]
     found, cut = set(), 0
     for label, window in zip(trained, scored, strict=True):
@@ -78,21 +80,21 @@ def test_labels_mark_the_answer_where_it_is_whole():
     assert cut, "no answer was cut by a window: the test looks at nothing"
 
 
-def test_long_questions_are_cut_and_counted(tokenizer):
+def test_long_questions_are_cut_and_counted(tokenizer, caplog):
     long = ("the cat and the dog and the house ?", CONTEXT, "cat")
     found = encode([long, ROWS[0]], max_question_tokens=5)
-    assert found.cut_questions == 2 and encode(ROWS[-1:]).cut_questions == 0
-    assert found.windows[0]["input_ids"][:7] == [2, *ids_of(tokenizer, long[0])[:5], 3]
+    assert "qa.json: 2 questions are cut off" in caplog.text
+    assert found[0]["input_ids"][:7] == [2, *ids_of(tokenizer, long[0])[:5], 3]
 
 
-def test_texts_without_tokens():
+def test_texts_without_tokens(caplog):
     """An answer without tokens is left out in training alone; a context without tokens has one window."""
     tokenizer = without_blank_character()
     rows = [("who ?", "the cat \u200b sees", answer) for answer in ("\u200b", "sees")]
     found = encode(rows, True, tokenizer)
-    assert found.lost_answers == 1 and set(found.windows["question"]) == {1}
-    assert set(encode(rows, False, tokenizer).windows["question"]) == {0, 1}
-    windows = encode([("who ?", "\u200b", "\u200b"), ("who ?", "the cat", "cat")], False, tokenizer).windows
+    assert "1 questions are left out: no answer token" in caplog.text and set(found["question"]) == {1}
+    assert set(encode(rows, False, tokenizer)["question"]) == {0, 1}
+    windows = encode([("who ?", "\u200b", "\u200b"), ("who ?", "the cat", "cat")], False, tokenizer)
     assert windows["question"][:] == [0, 1] and set(windows[0]["opens"]) == {NOWHERE}
 
 
@@ -107,8 +109,8 @@ def test_characters_of_tokens():
 
 def test_language_rows_of_both_parts():
     languages = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
-    windows = encode(ROWS, languages=languages, codes=("en", "de")).windows
-    batch = QuestionCollator(9)(list(windows))
+    windows = encode(ROWS, languages=languages, codes=("en", "de"))
+    batch = TASK.collate(list(windows), 9)
     for n, row in enumerate(windows):
         head, length = row["context_at"], row["length"]
         assert batch["token_type_ids"][n, :length].tolist() == [4] * head + [7] * (length - head)
@@ -123,19 +125,19 @@ def test_segments_are_the_tokenizers():
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    windows = encode(ROWS[-1:], True, tokenizer, LanguageInputs(segments=True)).windows
-    batch = QuestionCollator(0)([windows[0]])
+    windows = encode(ROWS[-1:], True, tokenizer, LanguageInputs(segments=True))
+    batch = TASK.collate([windows[0]], 0)
     assert batch["token_type_ids"][0].tolist() == tokenizer(*ROWS[-1][:2]).token_type_ids
     assert set(batch["token_type_ids"][0].tolist()) == {0, 1}
-    assert "token_types" not in encode(ROWS, True, tokenizer).windows.column_names
+    assert "token_types" not in encode(ROWS, True, tokenizer).column_names
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_batches_are_padded_at_the_end(training):
-    windows = encode(ROWS, training).windows
+    windows = encode(ROWS, training)
     some = [windows[n] for n in (0, len(windows) - 1)]
     long, short = (row["length"] for row in some)
-    batch = QuestionCollator(pad_token_id=5)(some)
+    batch = TASK.collate(some, 5)
     assert short < long == batch["input_ids"].shape[1]
     assert batch["input_ids"][1].tolist() == some[1]["input_ids"] + [5] * (long - short)
     assert batch["attention_mask"].sum(1).tolist() == [long, short]

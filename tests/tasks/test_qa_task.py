@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -52,7 +54,7 @@ def encode(examples, training):
 @pytest.fixture(scope="module")
 def trained(sets):
     model = make_reader()
-    batch = TASK.collator(0)(list(encode(sets["en"], True)))
+    batch = TASK.collate(encode(sets["en"], True), 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
@@ -80,7 +82,7 @@ def test_from_a_file_to_scores(sets, trained):
 def test_loss_is_the_sum_of_each_windows_own(sets):
     """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
     model = make_reader()
-    encoded, collate = list(encode(sets["en"], True)), TASK.collator(0)
+    encoded, collate = list(encode(sets["en"], True)), partial(TASK.collate, pad_token_id=0)
     together = collate(encoded)
     assert (together["attention_mask"] == 0).any()
     assert TASK.count_items(together) == len(encoded)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from support.adapters import adapt, make_base
@@ -53,7 +55,7 @@ def loss_of(task, tagger, batch):
 
 def test_a_batch_holds_the_words_that_have_a_token():
     task = TaggingTask(LABELS)
-    batch = task.collator(0)(list(encode(task, make_base(), max_length=5)))  # two special tokens: three are left
+    batch = task.collate(list(encode(task, make_base(), max_length=5)), 0)  # two special tokens: three are left
     spans = tokenize_words(make_tokenizer(), FOUR, 5).spans
     counts = [int((span[:, 1] > 0).sum()) for span in spans]
     assert batch["label_counts"].tolist() == counts and counts != [len(sentence) for sentence in FOUR]
@@ -75,7 +77,7 @@ def test_kept_vectors_are_those_of_the_encoder(bases, kind):
     kept = [row for rows in both for row in task.prepare(tagger, rows, 0)]
     plain = [row for rows in both for row in rows]
     assert len(kept) == 8
-    collate = task.collator(0)
+    collate = partial(task.collate, pad_token_id=0)
     for one, other in [*(([a], [b]) for a, b in zip(kept, plain, strict=True)), (kept, plain)]:
         with_vectors = collate(one)
         assert "input_ids" not in with_vectors
@@ -98,12 +100,12 @@ def test_loss_is_the_likelihood_and_predictions_the_best_sequences(bases):
     rows = encode(task, tagger)
     expected, alone = [], 0.0
     for row in rows:
-        batch = task.collator(0)([row])
+        batch = task.collate([row], 0)
         inputs = task.inputs(batch)
         assert "labels" not in inputs
         expected += tagger.decode(**inputs)
         alone += tagger(**inputs, labels=batch["labels"], num_items_in_batch=1).loss.item()
-    assert_rounding(loss_of(task, tagger, task.collator(0)(list(rows))), alone, TAGGER + len(rows))
+    assert_rounding(loss_of(task, tagger, task.collate(list(rows), 0)), alone, TAGGER + len(rows))
     found = predict(tagger, task, rows, 0, batch_size=3)
     assert [prediction.tolist() for prediction in found] == expected
     names = [[LABELS.names[tag] for tag in tags] for tags in expected]

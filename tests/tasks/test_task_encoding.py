@@ -20,7 +20,6 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import LabelSet, LanguageInputs, SequenceTask, TokenTask, load_task_model, predict
-from hf_xalign.tasks.collation import TaskCollator
 
 TOKENS = TokenTask(LABELS)
 TEXTS = SequenceTask(LabelSet.of(["x", "y"]))
@@ -41,7 +40,7 @@ def test_labels_lie_on_first_subwords():
         assert row["input_ids"] == [2, *flat, 3] and row["first"] == starts.tolist()
         assert row["word_labels"] == [len(word) % 3 for word in sentence]
         assert row["length"] == len(row["input_ids"]) and row["source_lang"] == "en"
-    batch = TaskCollator(0)(list(encoded))
+    batch = TOKENS.collate(list(encoded), 0)
     assert batch["input_ids"].shape == (3, max(encoded["length"][:]))
     assert batch["attention_mask"].sum(1).tolist() == encoded["length"][:]
     at = [row["input_ids"][place] for row in encoded for place in row["first"]]
@@ -59,7 +58,7 @@ def test_truncation_is_counted(caplog):
         # [CLS] the dog z z, and [SEP]: the third word is cut in part, the fourth as a whole.
         assert encoded["first"][:] == [[1, 2, -1, -1], [1]]
         assert "file.jsonl: 2 words" in caplog.text and "max_length=6" in caplog.text
-        batch = TaskCollator(0)(list(encoded))
+        batch = TOKENS.collate(list(encoded), 0)
         assert batch["label_counts"].tolist() == [2, 1] and len(batch["labels"]) == 3
     with caplog.at_level(logging.WARNING):
         assert max(encode(TEXTS, texts(), max_length=6)["length"][:]) == 6
@@ -87,7 +86,7 @@ def test_pairs_of_texts_and_their_segments():
     expected = tokenizer(["the cat", "a dog is open"], ["open file the", "no"])
     assert told["input_ids"][:] == plain["input_ids"][:] == expected["input_ids"]
     assert told["token_type_ids"][:] == expected["token_type_ids"] and 1 in told["token_type_ids"][0]
-    batch = TaskCollator(0)(list(told))
+    batch = TEXTS.collate(list(told), 0)
     assert batch["labels"].tolist() == [1, 0] and batch["token_type_ids"].shape == batch["input_ids"].shape
     assert "token_type_ids" not in encode(TEXTS, texts(pair=False), segments, tokenizer).column_names
 
@@ -97,7 +96,7 @@ def test_language_embeddings_fill_token_types():
     model.config.language_ids = {"en": 0, "de": 1}
     languages = LanguageInputs.of(model)
     rows = [row for code in ("de", "en") for row in encode(TOKENS, words(language=code), languages)]
-    batch = TaskCollator(0)(rows)
+    batch = TOKENS.collate(rows, 0)
     assert batch["token_type_ids"].tolist() == [[k] * batch["input_ids"].shape[1] for k in (1, 1, 1, 0, 0, 0)]
 
 
@@ -153,7 +152,7 @@ def test_module_with_a_map_for_each_language(base, tmp_path):
     languages = LanguageInputs.of(model)
     assert languages.maps == {"en": 0, "de": 1, "to": 2}
     rows = [encode(TOKENS, words(language=code), languages)[0] for code in ("de", "en", "to")]
-    inputs = TOKENS.inputs(TaskCollator(0)(rows))
+    inputs = TOKENS.inputs(TOKENS.collate(rows, 0))
     top = find_top(adapter.double()).xalign_top["default"]
     logits = model.double()(**inputs).logits
     states = encoder.double()(inputs["input_ids"][:1]).last_hidden_state[0]

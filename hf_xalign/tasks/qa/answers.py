@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,30 +11,17 @@ from hf_xalign.errors import InputError
 NO_SPAN = -1
 
 
-class Spans(NamedTuple):
-    """The best span of each window.
-
-    Attributes:
-        starts, ends: int64 (windows,), characters `[start, end)` of the context; -1 if the window has no span.
-        scores: float32 (windows,), score of the first token plus that of the last; -inf if the window has no span.
-    """
-
-    starts: Tensor
-    ends: Tensor
-    scores: Tensor
-
-
 def window_spans(
     start_logits: Tensor, end_logits: Tensor, opens: Tensor, closes: Tensor, *, max_answer_tokens: int = 30
-) -> Spans:
+) -> Tensor:
     """Find the span s..e with the highest start_logits[s] + end_logits[e] in each window.
 
     The search over all spans of at most `max_answer_tokens` is exact. Of equal scores, the span that begins first
-    wins, then the shorter one. All arguments are (windows, T); `opens` and `closes` as in
-    [`~hf_xalign.tasks.qa.features.QuestionCollator`].
+    wins, then the shorter one. All arguments are (windows, T).
 
-    Raises:
-        InputError: `max_answer_tokens` is not positive.
+    Returns:
+        float64 (windows, 3): characters `[start, end)` of the context, -1 if the window has no span; and the score of
+        the first token plus that of the last, -inf if the window has no span.
     """
     if max_answer_tokens < 1:
         raise InputError(f"max_answer_tokens={max_answer_tokens} must be at least 1")
@@ -53,22 +38,16 @@ def window_spans(
     end = (start + best % width).clamp(max=closes.shape[1] - 1)
     starts = opens.gather(1, start).masked_fill(none, NO_SPAN)
     ends = closes.gather(1, end).masked_fill(none, NO_SPAN)
-    return Spans(starts[:, 0], ends[:, 0], value[:, 0])
+    return torch.cat([starts.double(), ends.double(), value.double()], dim=1)
 
 
 def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarray:
     """Choose the best span over all windows of each of `count` questions, of equal ones as [`window_spans`] does.
 
-    Args:
-        questions: int (windows,) row of each window's question.
-        spans: float (windows, 3), the start, end and score of [`window_spans`].
-        count: number of questions.
+    `questions` (windows,) is the row of each window's question, and `spans` come from [`window_spans`].
 
     Returns:
         int64 (count, 2) characters `[start, end)`; -1 if no window of the question has a span.
-
-    Raises:
-        InputError: a score is NaN.
     """
     starts, ends, scores = spans.T
     if np.isnan(scores).any():

@@ -18,7 +18,7 @@ import logging
 import os
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,10 @@ from datasets import Dataset, Features, List, Value
 from tqdm import tqdm
 
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
-from hf_xalign.data.parallel import nearby, parse_source
+from hf_xalign.data.parallel import parse_source
 from hf_xalign.data.readers import file_format, open_bytes
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.readers import read_records
+from hf_xalign.tasks.examples import Examples, read_records, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +49,6 @@ COLUMNS = Features(
     }
 )
 
-_UNANSWERABLE = "without an answer (SQuAD 2.0's unanswerable ones)"
-_MISPLACED = "with an answer that is not at its answer_start"
 _MLQA = re.compile(r"context-([a-z]{2,3})-question-([a-z]{2,3})|:mlqa\.([a-z]{2,3})\.([a-z]{2,3})$")
 _TYDI = re.compile(r"([a-z]+)-[-\d]+")
 _TYDI_LANGUAGES = {
@@ -67,7 +64,6 @@ _TYDI_LANGUAGES = {
     "telugu": "te",
     "thai": "th",
 }
-_KINDS = {list: "a list", str: "text", type(None): "null", bool: "true or false", int: "a number", float: "a number"}
 _LAYOUT = (
     "SQuAD's JSON is data[].paragraphs[], each with context and qas[], each of these with id, question and answers[] "
     "of text and answer_start; a line or a row has id, question, context and answers"
@@ -75,12 +71,7 @@ _LAYOUT = (
 
 
 def read_questions(
-    item: str,
-    *,
-    question_lang: str | None = None,
-    split: str = "train",
-    max_examples: int | None = None,
-    revision: str | None = None,
+    item: str, *, split: str = "train", max_examples: int | None = None, revision: str | None = None
 ) -> Examples:
     """Read questions, their contexts and answers.
 
@@ -90,7 +81,6 @@ def read_questions(
 
     Args:
         item: source as described in the module; `de=` names the language of contexts and questions.
-        question_lang: language of the questions, if it differs from the contexts'.
         split: split of a Hub dataset.
         max_examples: maximum number of questions; the first ones are kept.
         revision: branch, tag or commit of a Hub dataset.
@@ -101,53 +91,58 @@ def read_questions(
 
     Raises:
         InputError: nothing is found, a record is malformed, an id repeats, the language is missing or contradictory,
-            or questions cannot be used; the message names the place.
+            or a question cannot be used; the message names the place.
     """
     source, language = parse_source(item)
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
-    unit, records, commit = _open(source, split, revision)
-    context_lang, question_lang = _languages(source, language, question_lang)
+    path = Path(source).expanduser()
+    records: Records
+    if file_format(path) == ".json" and path.is_file():
+        unit, records, commit = "question", _nested(path), None
+    else:
+        unit, found, commit = read_records(source, split=split, revision=revision)
+        records = ((line, f"{source}, {unit} {line}", record) for line, record in found)
+    context_lang, question_lang = language, None
+    if match := _MLQA.search(source):
+        context_lang, question_lang = match[1] or match[3], match[2] or match[4]
+        if language not in (None, context_lang, question_lang):
+            raise InputError(
+                f"{source}: its name says contexts in {context_lang} and questions in {question_lang}, not {language}"
+            )
     hidden = int(os.environ.get("RANK", "0")) != 0
     rows: list[dict[str, Any]] = []
     places: dict[str, str] = {}
     others: Counter[str] = Counter()
-    unusable: dict[str, list[str]] = defaultdict(list)
     for line, where, record in tqdm(records, desc=f"reading {source}", unit=" questions", leave=False, disable=hidden):
         if len(rows) == max_examples:
             break
-        name = _id(record, where)
-        by_id = _tydi_language(name)
+        if type(_get(record, "id", where)) not in (str, int):
+            raise InputError(f"{where}: 'id' is {record['id']!r}, not text or a whole number")
+        name = str(record["id"])
+        by_id = _TYDI_LANGUAGES.get(name.partition("-")[0]) if _TYDI.fullmatch(name) else None
         if by_id and context_lang and by_id != context_lang.replace("_", "-").split("-")[0]:
             others[by_id] += 1
             continue
         if name in places:
             raise InputError(f"{where}: id {name!r} is at {places[name]} already. Give every question its own id.")
         places[name] = where
-        context = _text(record, "context", where)
-        question = unicodedata.normalize("NFC", _text(record, "question", where)).strip()
-        spans = _answers(record, f"{where} (id {name!r})")
-        if problem := _problem(spans, context):
-            unusable[problem].append(f"{where}, id {name!r}")
-            continue
+        context, question = (_text(record, column, where) for column in ("context", "question"))
         own = record.get("context_lang") or context_lang or by_id
         asked = record.get("question_lang") or question_lang or own
         if own is None:
             raise InputError(f"{where}: the language is unknown. Name it before the source, as in de={source}")
         if language is not None and language not in (own, asked):
             raise InputError(f"{where}: its columns name {asked}+{own} (question+context), but not {language}")
-        answers = {"text": [text for text, _ in spans], "answer_start": [start for _, start in spans]}
+        question = unicodedata.normalize("NFC", question).strip()
+        answers = _answers(record, context, f"{where} (id {name!r})")
         rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked, own, line), strict=True)))
-    if unusable:
-        found = "; ".join(f"{len(at)} {problem}, the first at {at[0]}" for problem, at in unusable.items())
-        raise InputError(f"{source}: of {len(places)} questions there are {found}. Correct or remove them")
-    if others:
-        skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
-        if not rows:
-            raise InputError(f"{source}: by the ids no question is in {context_lang}; there are {skipped}")
-        logger.info("%s: skipped questions in other languages (%s)", source, skipped)
+    skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
     if not rows:
-        raise InputError(f"{source}: no questions in it")
+        why = f"by the ids no question is in {context_lang}; there are {skipped}" if others else "no questions in it"
+        raise InputError(f"{source}: {why}")
+    if others:
+        logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     pairs = {(row["question_lang"], row["context_lang"]) for row in rows}
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name the set, as in de={source}")
@@ -162,142 +157,64 @@ def pair_code(question_lang: str, context_lang: str) -> str:
     return context_lang if question_lang == context_lang else f"{question_lang}+{context_lang}"
 
 
-# ---- Languages ----
-
-
-def _languages(source: str, language: str | None, question_lang: str | None) -> tuple[str | None, str | None]:
-    """Return the languages of contexts and questions that the source's name and the caller give."""
-    match = _MLQA.search(source)
-    if match is None:
-        return language, question_lang
-    context, question = match[1] or match[3], match[2] or match[4]
-    wrong = question_lang if question_lang not in (None, question) else language
-    if wrong not in (None, question, context) or question_lang not in (None, question):
-        raise InputError(f"{source}: its name says contexts in {context} and questions in {question}, not {wrong}")
-    return context, question
-
-
-def _tydi_language(name: str) -> str | None:
-    match = _TYDI.fullmatch(name)
-    return _TYDI_LANGUAGES.get(match[1]) if match else None
-
-
-# ---- Unusable questions ----
-
-
-def _problem(spans: list[tuple[str, int]], context: str) -> str | None:
-    """Return why a question cannot be used, or None."""
-    if not spans:
-        return _UNANSWERABLE
-    if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
-        return _MISPLACED
-    return None
-
-
-# ---- Records ----
-
-
-def _open(source: str, split: str, revision: str | None) -> tuple[str, Records, str | None]:
-    """Open a source; return the unit of its numbers, its records, and the commit of a Hub dataset."""
-    path = Path(source).expanduser()
-    if file_format(path) == ".json":
-        if not path.is_file():
-            raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
-        return "question", _nested(path), None
-    unit, records, commit = read_records(source, split=split, revision=revision)
-    return unit, _flat(source, unit, records), commit
-
-
-def _flat(source: str, unit: str, records: Iterator[tuple[int, dict[str, Any]]]) -> Records:
-    for number, record in records:
-        where = f"{source}, {unit} {number}"
-        _check_keys(record, ("id", "question", "context", "answers"), where)
-        yield number, where, record
-
-
 def _nested(path: Path) -> Records:
     """Yield the questions of SQuAD's JSON; a place is a path such as `data[0].paragraphs[3].qas[1]`."""
     try:
         with open_bytes(path) as stream:
             content = json.loads(stream.read().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}). Convert the file.") from error
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
+    except UnicodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}, line {error.lineno}: not JSON ({error.msg}). Name a file with one question a line .jsonl."
         ) from error
     number = 0
-    for article_at, article in _children(content, "data", path, ""):
-        for paragraph_at, paragraph in _children(article, "paragraphs", path, article_at):
-            for at, question in _children(paragraph, "qas", path, paragraph_at):
+    for article_at, article in _children(content, "data", str(path), ", "):
+        for paragraph_at, paragraph in _children(article, "paragraphs", article_at):
+            context = _get(paragraph, "context", paragraph_at)
+            for where, question in _children(paragraph, "qas", paragraph_at):
                 number += 1
-                where = f"{path}, {at}"
-                _check_keys(paragraph, ("context",), f"{path}, {paragraph_at}")
-                _check_keys(question, ("id", "question", "answers"), where)
-                yield number, where, {**question, "context": paragraph["context"]}
+                _get(question, "id", where)
+                yield number, where, {**question, "context": context}
 
 
-def _children(parent: Any, key: str, path: Path, at: str) -> Iterator[tuple[str, Any]]:
+def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
     """Yield the entries of a list, each with its path."""
-    where = f"{path}, {at}" if at else str(path)
-    _check_keys(parent, (key,), where)
-    if not isinstance(parent[key], list):
-        raise InputError(f"{where}: {key!r} is {_kind(parent[key])}, not a list. {_LAYOUT}")
-    for number, child in enumerate(parent[key]):
-        yield f"{at}.{key}[{number}]".lstrip("."), child
+    children = _get(parent, key, where)
+    if not isinstance(children, list):
+        raise InputError(f"{where}: {key!r} holds {type(children).__name__}, not a list. {_LAYOUT}")
+    for number, child in enumerate(children):
+        yield f"{where}{dot}{key}[{number}]", child
 
 
-def _check_keys(value: Any, keys: tuple[str, ...], where: str) -> None:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{where}: {_kind(value)}, not an object with {', '.join(keys)}. {_LAYOUT}")
-    for key in keys:
-        if key not in value:
-            there = ", ".join(map(repr, value)) or "nothing"
-            raise InputError(f"{where}: no {key!r}, there is {there}. {_LAYOUT}")
+def _get(record: Any, key: str, where: str) -> Any:
+    if not isinstance(record, Mapping) or key not in record:
+        there = ", ".join(map(repr, record)) if isinstance(record, Mapping) else f"a {type(record).__name__}"
+        raise InputError(f"{where}: no {key!r}, there is {there or 'nothing'}. {_LAYOUT}")
+    return record[key]
 
 
 def _text(record: Mapping[str, Any], key: str, where: str) -> str:
-    value = record[key]
-    if not isinstance(value, str):
-        raise InputError(f"{where}: {key!r} is {_kind(value)}, not text")
+    value = text_of(_get(record, key, where), key, where)
     if not value.strip():
         raise InputError(f"{where}: {key!r} is empty. Remove the question.")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {key!r} has half of a surrogate pair at character {error.start}") from error
     return value
 
 
-def _id(record: Mapping[str, Any], where: str) -> str:
-    value = record["id"]
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InputError(f"{where}: 'id' is {_kind(value)}, not text")
-    return str(value)
-
-
-def _answers(record: Mapping[str, Any], where: str) -> list[tuple[str, int]]:
-    """Return (text, answer_start) of each answer, from a dict of lists or a list of dicts."""
-    value = record["answers"]
-    if isinstance(value, Mapping):
-        _check_keys(value, ("text", "answer_start"), f"{where}, answers")
-        columns = [value["text"], value["answer_start"]]
-        if not all(isinstance(column, list) for column in columns) or len(columns[0]) != len(columns[1]):
-            raise InputError(f"{where}, answers: 'text' and 'answer_start' are not two lists of one length")
-    elif isinstance(value, list):
-        for number, answer in enumerate(value):
-            _check_keys(answer, ("text", "answer_start"), f"{where}, answers[{number}]")
-    else:
-        raise InputError(f"{where}: 'answers' is {_kind(value)}, not a list")
-    spans = answer_spans(value)
-    for number, (text, start) in enumerate(spans):
-        if not isinstance(text, str) or isinstance(start, bool) or not isinstance(start, int):
-            raise InputError(
-                f"{where}, answers[{number}]: 'text' is {_kind(text)} and 'answer_start' {_kind(start)}. They must be "
-                "text and a whole number."
-            )
-    return spans
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "an object")
+def _answers(record: Mapping[str, Any], context: str, where: str) -> dict[str, list]:
+    """Return `text` and `answer_start` of the answers, from a dict of lists or a list of dicts."""
+    value = _get(record, "answers", where)
+    try:
+        good = isinstance(value["text"] if isinstance(value, Mapping) else value, list)
+        spans = answer_spans(value)
+        good = good and all(type(text) is str and type(start) is int for text, start in spans)
+    except (KeyError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise InputError(f"{where}: 'answers' are not pairs of text and answer_start, a whole number. {_LAYOUT}")
+    if not spans:
+        raise InputError(f"{where}: without an answer (SQuAD 2.0's unanswerable ones). Remove such questions.")
+    if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
+        raise InputError(f"{where}: with an answer that is not at its answer_start. Correct or remove it.")
+    return {"text": [text for text, _ in spans], "answer_start": [start for _, start in spans]}

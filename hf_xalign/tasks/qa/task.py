@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,18 +11,15 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.qa.answers import best_spans, window_spans
-from hf_xalign.tasks.qa.features import QuestionCollator, encode_questions
+from hf_xalign.tasks.qa.features import NOWHERE, encode_questions
 from hf_xalign.tasks.qa.normalization import Rules
 from hf_xalign.tasks.qa.scores import score_answers
 from hf_xalign.tasks.task import Batch, Task, TaskScores
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,43 +44,37 @@ class QuestionTask(Task):
 
     kind: ClassVar[str] = "questions"
     head: ClassVar[str] = "ForQuestionAnswering"
-    targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions", "opens", "closes")
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
     overlap: int = 128
     max_question_tokens: int = 64
     max_answer_tokens: int = 30
     rules: Rules = "mlqa"
 
-    def encode(
-        self,
-        examples: Examples,
-        tokenizer: PreTrainedTokenizerBase,
-        languages: LanguageInputs,
-        *,
-        max_length: int,
-        training: bool,
-    ) -> Dataset:
+    def encode(self, examples: Examples, *inputs: Any, **options: Any) -> Dataset:
         """Encode questions as windows of [`encode_questions`]."""
-        found = encode_questions(
-            examples,
-            tokenizer,
-            languages,
-            max_length=max_length,
-            overlap=self.overlap,
-            max_question_tokens=self.max_question_tokens,
-            training=training,
+        return encode_questions(
+            examples, *inputs, overlap=self.overlap, max_question_tokens=self.max_question_tokens, **options
         )
-        for count, what in (
-            (found.cut_questions, "cut off"),
-            (found.lost_answers, "left out: no answer token"),
-        ):
-            if count:
-                logger.warning("%s: %d questions are %s", examples.name, count, what)
-        return found.windows
 
-    def collator(self, pad_token_id: int) -> Callable[[list[dict[str, Any]]], Batch]:
-        """Return a [`QuestionCollator`]."""
-        return QuestionCollator(pad_token_id)
+    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+        """Collate windows, padded at the end to the longest of them.
+
+        The batch (B windows, width T) holds `input_ids`, `attention_mask` int64 (B, T); `token_type_ids` and
+        `language` (map numbers) int64 (B, T) if the model reads them; in training `start_positions`, `end_positions`
+        int64 (B,), else `opens`, `closes` int64 (B, T).
+        """
+        batch = super().collate(rows, pad_token_id)
+        at = torch.tensor([row["context_at"] for row in rows])[:, None]
+        in_question = torch.arange(batch["input_ids"].shape[1]) < at
+        for column, name in (("token_types", "token_type_ids"), ("language_numbers", "language")):
+            if column in rows[0]:
+                question, context = torch.tensor([list(row[column]) for row in rows]).T
+                batch[name] = torch.where(in_question, question[:, None], context[:, None])
+        for name in {"opens", "closes"} & rows[0].keys():
+            batch[name] = torch.from_numpy(pad_rows([row[name] for row in rows], NOWHERE)[0])
+        for name in {"start_position", "end_position"} & rows[0].keys():
+            batch[f"{name}s"] = torch.tensor([row[name] for row in rows])
+        return batch
 
     def count_items(self, batch: Batch) -> int:
         """Count the windows."""
@@ -101,14 +91,8 @@ class QuestionTask(Task):
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
         """Return the best span of each window, float64 (3,): first character, end, score."""
-        found = window_spans(
-            output.start_logits,
-            output.end_logits,
-            batch["opens"],
-            batch["closes"],
-            max_answer_tokens=self.max_answer_tokens,
-        )
-        return list(torch.stack([column.double() for column in found], dim=1).cpu().numpy())
+        ends = output.start_logits, output.end_logits, batch["opens"], batch["closes"]
+        return list(window_spans(*ends, max_answer_tokens=self.max_answer_tokens).cpu().numpy())
 
     def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:
         """Return the text of the answer to each question, empty if there is none; arguments as for `score`."""

@@ -20,8 +20,7 @@ from hf_xalign.distributed import gather_rows, process_count, whole_loss
 from hf_xalign.losses import moco_infonce, sentence_infonce
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
 from hf_xalign.modeling.contrast.heads import SentenceHead
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.momentum import MomentumEncoder
+from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder
 
 STEPS, PAIRS = 4, 5
 # Operations on the longest path of a step: two layers and a head forward and backward, each of products of 16 and 32,
@@ -59,7 +58,7 @@ def train(method, rank, processes):
             total, keys, numbers = torch.zeros((), dtype=torch.float64), [], []
             for part in parts:
                 own = momentum.encode(ids[1, part], torch.ones_like(ids[1, part]))
-                queue_keys, queue_pairs = queue.keys_and_ids()
+                queue_keys, queue_pairs = queue.keys, queue.pairs
                 numbered = {"pairs": pairs[part], "queue_pairs": queue_pairs}
                 loss = moco_infonce(model(ids[0, part]), own, queue_keys, temperature=0.1, **numbered)
                 # A sum over this process's pairs: DDP's mean over processes takes their number out again.

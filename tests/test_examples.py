@@ -30,7 +30,7 @@ MODULES = [
     "hf_xalign.mapping.vecmap",
     "hf_xalign.mapping.word2vec",
     "hf_xalign.model_cards.card",
-    "hf_xalign.modeling.contrast.key_queue",
+    "hf_xalign.modeling.contrast.momentum",
     "hf_xalign.modeling.contrast.momentum",
     "hf_xalign.modeling.language_embeddings",
     "hf_xalign.modeling.languages",

@@ -23,8 +23,7 @@ from hf_xalign.losses import moco_infonce, sentence_infonce
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
 from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -273,7 +272,7 @@ class PPATrainer(AlignmentTrainer):
             keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
         if self._step_keys is not None:
             self._step_keys.append((keys, inputs["pairs"]))
-        queue, owners = self.queue.keys_and_ids()
+        queue, owners = self.queue.keys, self.queue.pairs
         loss = moco_infonce(
             queries,
             keys,

@@ -13,7 +13,7 @@ from hf_xalign.data.pretraining.masking import check_shares
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
-from hf_xalign.modeling.contrast.key_queue import QueueStart
+from hf_xalign.modeling.contrast.momentum import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
 from hf_xalign.trainers.shared.checks import check_no_head, check_one_gpu, check_padding, check_vocabulary

@@ -18,13 +18,16 @@ from typing import Any, cast
 import torch
 import transformers
 from huggingface_hub import save_torch_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.configuration_utils import SubConfigSpec
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
 
 logger = logging.getLogger(__name__)
@@ -85,6 +88,8 @@ def nowhere(name: str) -> InputError:
 class WrappedConfig:
     """Mixin for a config with the field `encoder_config`: exposes the encoder's sizes."""
 
+    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
+
     encoder_config: PreTrainedConfig | dict | None
 
     @property
@@ -107,6 +112,31 @@ class WrappedConfig:
     def max_position_embeddings(self) -> int:
         """Maximum number of tokens, without the positions that a model family reserves."""
         return position_limit(self.encoder)
+
+
+def new_encoder(config: Any) -> PreTrainedModel:
+    """An encoder with random weights for the config of a wrapping model."""
+    return AutoModel.from_config(config.encoder, **without_pooler(config.encoder, config.encoder.model_type))
+
+
+def drop_pooler(encoder: PreTrainedModel) -> None:
+    """Remove an encoder's pooler, which the wrapping model does not read."""
+    if getattr(encoder, "pooler", None) is not None:
+        encoder.register_module("pooler", None)
+
+
+def check_bare(encoder: PreTrainedModel, what: str) -> None:
+    """Check that a model is an encoder alone, which `what` needs."""
+    if not isinstance(encoder, PreTrainedModel) or any(isinstance(m, BaseTunerLayer) for m in encoder.modules()):
+        raise InputError(
+            f"{type(encoder).__name__}: {what} needs an encoder without adapters; fold LoRA's in by "
+            "hf_xalign.modeling.merge, and put MAO's modules in afterwards by hf_xalign.modeling.with_alignment"
+        )
+    if backbone_of(encoder) is not encoder:
+        raise InputError(
+            f"{type(encoder).__name__} has a task head: {what} needs the encoder alone, as AutoModel or "
+            "hf_xalign.load gives it"
+        )
 
 
 def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:

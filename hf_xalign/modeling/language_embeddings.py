@@ -1,8 +1,7 @@
 """Language-ID embeddings, as the token-type embeddings that an encoder of these families has anyway.
 
-XLM adds an embedding of the language to each token's word and position embeddings, before the layer norm. That is what
-the token-type embedding is in BERT's kin, so an encoder with language embeddings is an ordinary one with a row of
-`token_type_embeddings` for each language: `AutoModel.from_pretrained` loads it, and `token_type_ids` say the language.
+XLM adds an embedding of the language to each token's, before the layer norm, as BERT's kin do with that of the token
+type. So `AutoModel.from_pretrained` loads the encoder, and `token_type_ids` say the language.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ from hf_xalign.errors import InputError
 def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) -> dict[str, int]:
     """Give an encoder a token-type embedding for each language, in place.
 
-    A new language begins with the old row 0, which every token of a sentence alone had (zeros where the family has
-    token types and this checkpoint none, as DeBERTa-v3): so the encoder computes what it did before, in every
-    language, until it is trained. The rows part by their gradients. A language that the encoder has already keeps its
-    row.
+    A new language begins with the old row 0 (zeros where the checkpoint has none, as DeBERTa-v3), so the encoder
+    computes what it did before, in every language, until it is trained. A language that it has already keeps its row.
+    The config then has `type_vocab_size`, and `language_ids` with the row of each code.
 
-    The config says so from now on: `type_vocab_size`, and `language_ids` with the row of each code.
-
-    What it costs: rows for a second segment (BERT's) are gone, and the tokenizer knows nothing of languages: the
-    `token_type_ids` that it makes must be replaced. A call without any is taken for row 0, the first language.
+    Rows for a second segment (BERT's) are gone. The tokenizer knows nothing of languages: the `token_type_ids` that it
+    makes must be replaced, and a call without any is taken for row 0, the first language.
 
     Args:
         model: an encoder, or a model with a head around one.
@@ -60,9 +56,8 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
             "take an encoder of BERT's, RoBERTa's, XLM-R's, ALBERT's, ELECTRA's or DeBERTa's kind"
         )
     config = model.config
-    numbers = language_ids(config)
-    kept = len(numbers) if numbers else 0
-    numbers = numbers or {}
+    numbers = language_ids(config) or {}
+    kept = len(numbers)
     for language in languages:
         numbers.setdefault(language, len(numbers))
     old = cast(nn.Embedding | None, embeddings.token_type_embeddings)
@@ -83,12 +78,7 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
 
 
 def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
-    """Refuse an encoder with language embeddings where it is not told the language, and all would be taken for row 0.
-
-    Args:
-        model: the encoder.
-        method: what does not tell it, for the message.
-    """
+    """Refuse an encoder with language embeddings for a `method` that would take every text for row 0."""
     if (rows := language_ids(model.config)) is not None:
         raise InputError(
             f"the encoder has language embeddings ({', '.join(rows)}), and {method} would take every text for "

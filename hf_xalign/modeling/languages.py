@@ -18,10 +18,7 @@ Language = str | Sequence[str] | Tensor
 
 
 class LanguageAware:
-    """Base class of modules that can have one map per language.
-
-    [`set_language`] and [`language_context`] find these modules in any model. A subclass defines `language_maps`.
-    """
+    """Base class of modules that can have one map per language; [`set_language`] finds them in any model."""
 
     _language: str | None = None
 
@@ -77,7 +74,15 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
         return
     modules = _modules_with_maps(model)
     before = [module._language for module in modules]
-    with _token_types(model, language):
+    rows = language_ids(cast(PreTrainedModel, model).config)
+    if rows is not None and language not in rows:
+        raise InputError(f"language {language!r}: the encoder has language embeddings for {', '.join(rows)}")
+
+    def add_types(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+        return args, {"token_type_ids": torch.full_like(ids, rows[language]), **kwargs}
+
+    with model.register_forward_pre_hook(add_types, with_kwargs=True) if rows else contextlib.nullcontext():
         try:
             for module in modules:
                 module.set_language(language)
@@ -85,26 +90,6 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
         finally:
             for module, old in zip(modules, before, strict=True):
                 module._language = old
-
-
-@contextlib.contextmanager
-def _token_types(model: nn.Module, language: str) -> Iterator[None]:
-    rows = language_ids(cast(PreTrainedModel, model).config)
-    if rows is None:
-        yield
-        return
-    if language not in rows:
-        raise InputError(f"language {language!r}: the encoder has language embeddings for {', '.join(rows)}")
-
-    def add(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        return args, {"token_type_ids": torch.full_like(ids, rows[language]), **kwargs}
-
-    handle = model.register_forward_pre_hook(add, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
@@ -125,11 +110,7 @@ def language_number(language: str, numbers: Mapping[str, int], owner: str) -> in
 
 
 def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
-    """Return the number of each row's language.
-
-    Returns:
-        int64 (rows,), or of shape `size` where such numbers were given.
-    """
+    """Return the number of each row's language: int64 (rows,), or of shape `size` where such numbers were given."""
     if given is None:
         raise InputError(
             f"{owner} has a map for each language: name the language of the text with "

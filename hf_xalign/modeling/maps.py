@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -41,12 +41,6 @@ class SideMap:
     steps: tuple[Step, ...] = ()
     means: tuple[Tensor, ...] = ()
 
-    @classmethod
-    def identity(cls, layers: int, size: int, like: Tensor) -> SideMap:
-        """Return the identity map with the dtype and device of `like`."""
-        eye = torch.eye(size, dtype=like.dtype, device=like.device)
-        return cls(eye.expand(layers, size, size).contiguous())
-
     def normalize(self, vectors: Tensor) -> Tensor:
         """Apply only the steps: float (n, layers, in) to the same shape."""
         means = iter(self.means)
@@ -63,11 +57,7 @@ class SideMap:
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
     def undo(self, vectors: Tensor) -> Tensor:
-        """Return the x that maps to `vectors` (n, layers, out); after a `unit` step, x in normalised form.
-
-        Raises:
-            InputError: W has no inverse.
-        """
+        """Return the x that maps to `vectors` (n, layers, out); after a `unit` step, x in normalised form."""
         shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
         with torch.autocast(vectors.device.type, enabled=False):
             found = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
@@ -76,11 +66,7 @@ class SideMap:
         return found + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b.
-
-        Raises:
-            InputError: a step divides by the length, so the map is not affine.
-        """
+        """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b."""
         if "unit" in self.steps:
             raise InputError(
                 "this map divides vectors by their length, so it is not affine and cannot go inside a model. Learn it "
@@ -95,11 +81,7 @@ class SideMap:
 
     @cached_property
     def inverted(self) -> Tensor:
-        """Return the inverse of W, float64 (layers, in, out).
-
-        Raises:
-            InputError: W has no inverse.
-        """
+        """The inverse of W, float64 (layers, in, out)."""
         wide = self.weight.double()
         if wide.shape[1] != wide.shape[2]:
             raise InputError(f"a map from {wide.shape[2]} to {wide.shape[1]} dimensions has no inverse")
@@ -108,10 +90,9 @@ class SideMap:
             raise InputError("this map has no inverse: its matrix is singular to the precision of float32")
         return torch.linalg.inv(wide)
 
-    def _select(self, rows: Sequence[int]) -> SideMap:
-        keep = list(rows)
-        offset = None if self.offset is None else self.offset[keep]
-        return SideMap(self.weight[keep], offset, self.steps, tuple(mean[keep] for mean in self.means))
+    def _select(self, rows: list[int]) -> SideMap:
+        offset = None if self.offset is None else self.offset[rows]
+        return SideMap(self.weight[rows], offset, self.steps, tuple(mean[rows] for mean in self.means))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,19 +149,22 @@ class LanguageMap:
             InputError: the vectors' size or number of layers does not fit the map.
         """
         part = self.source if side == "source" else self.target
+        size = self.source.weight.shape[1] if part is None else part.weight.shape[2]
+        whole = vectors.unsqueeze(1) if vectors.dim() == 2 else vectors
+        if whole.shape[1:] != (len(self.layers), size) or not vectors.is_floating_point():
+            raise InputError(
+                f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map needs floats of shape "
+                f"(n, {len(self.layers)}, {size}), layers {self.layers}."
+            )
         if part is None:
-            self._checked(vectors, self.source.weight.shape[1], side)
             return vectors
-        return self._shaped(part, vectors, part.weight.shape[2], side)
+        return part(whole)[:, 0] if vectors.dim() == 2 else part(whole)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Map vectors of the source language to the target language's own space.
+        """Map vectors of the source language, shaped as for [`project`], to the target language's own space.
 
         If the target's vectors are normalised before the comparison (VecMap), the result lies in the space of the
         normalised vectors, because their lengths are lost.
-
-        Args:
-            vectors: float (n, layers, dim), or (n, dim) for a map of one layer.
 
         Raises:
             InputError: the vectors do not fit the map, or the target's map has no inverse.
@@ -199,7 +183,8 @@ class LanguageMap:
         _ = self.source.inverted  # raises now instead of at the first use
         target = self.target
         if target is None:
-            target = SideMap.identity(len(self.layers), self.source.weight.shape[1], self.source.weight)
+            weight = self.source.weight
+            target = SideMap(torch.eye(weight.shape[1]).to(weight).repeat(len(weight), 1, 1))
         return replace(
             self, source=target, target=self.source, source_lang=self.target_lang, target_lang=self.source_lang
         )
@@ -233,27 +218,17 @@ class LanguageMap:
         return replace(self, source=self.source._select(rows), target=target, layers=wanted)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the map to one safetensors file, atomically.
-
-        Raises:
-            InputError: the disk is full.
-        """
-        sides = {"source": self.source, **({} if self.target is None else {"target": self.target})}
+        """Write the map to one safetensors file, atomically."""
+        sides = {name: side for name in ("source", "target") if (side := getattr(self, name)) is not None}
         tensors: dict[str, Tensor] = {}
         for name, side in sides.items():
-            tensors[f"{name}.weight"] = side.weight
-            if side.offset is not None:
-                tensors[f"{name}.offset"] = side.offset
-            tensors |= {f"{name}.mean.{k}": mean for k, mean in enumerate(side.means)}
+            parts = {"weight": side.weight, "offset": side.offset}
+            parts |= {f"mean.{k}": mean for k, mean in enumerate(side.means)}
+            tensors |= {f"{name}.{part}": value for part, value in parts.items() if value is not None}
         # Copies: safetensors refuses tensors that share memory, such as one mean for both sides.
         tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-        about = {
-            "layers": self.layers,
-            "method": self.method,
-            "source_lang": self.source_lang,
-            "target_lang": self.target_lang,
-            "steps": {name: side.steps for name, side in sides.items()},
-        }
+        about = {field: getattr(self, field) for field in ("layers", "method", "source_lang", "target_lang")}
+        about["steps"] = {name: side.steps for name, side in sides.items()}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(about)})
 
     @classmethod
@@ -283,19 +258,6 @@ class LanguageMap:
             return cls(sides["source"], sides.get("target"), about["method"], tuple(about["layers"]), *languages)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise InputError(f"{path}: not a whole map ({type(error).__name__}: {error}). Learn it again.") from error
-
-    def _shaped(self, part: SideMap, vectors: Tensor, size: int, side: str) -> Tensor:
-        self._checked(vectors, size, side)
-        return part(vectors) if vectors.dim() == 3 else part(vectors.unsqueeze(1))[:, 0]
-
-    def _checked(self, vectors: Tensor, size: int, side: str) -> None:
-        flat = vectors.dim() == 2 and len(self.layers) == 1
-        whole = vectors.dim() == 3 and vectors.shape[1] == len(self.layers)
-        if not (flat or whole) or vectors.shape[-1] != size or not vectors.is_floating_point():
-            raise InputError(
-                f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map needs floats of shape "
-                f"(n, {len(self.layers)}, {size}), layers {self.layers}."
-            )
 
 
 def unit(vectors: Tensor) -> Tensor:

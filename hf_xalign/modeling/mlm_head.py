@@ -22,38 +22,21 @@ _UNSEEN = 0.1  # occurrences of a token that the text does not have
 class MaskedLMHead(nn.Module):
     """logits = E LayerNorm(activation(W h + b)) + c, with E the encoder's word embeddings: every family's MLM head.
 
-    E is no weight of this module: it is given at each call, and gets its gradient from both of its uses.
-
-    Make it with [`mlm_head`].
-
-    Attributes:
-        new: this module's names of the weights that the encoder's checkpoint did not have.
-
-    Args:
-        dense: W and b, from the encoder's width to that of the embeddings.
-        activation: of the family.
-        norm: the layer norm.
-        bias: float (vocabulary,), c; None where the family's head has none.
-        names: this module's names of the weights -> their names in a checkpoint of the family, the first being the
-            one that transformers writes.
+    E is no weight of this module: it is given at each call, and gets its gradient from both of its uses. `names` has
+    the names of each weight in a checkpoint of the family, first the one that transformers writes; `new` the weights
+    that the encoder's checkpoint did not have. Make it with [`mlm_head`].
     """
 
-    def __init__(
-        self,
-        dense: nn.Linear,
-        activation: nn.Module,
-        norm: nn.LayerNorm,
-        bias: nn.Parameter | None,
-        names: dict[str, list[str]],
-    ):
+    names: dict[str, list[str]]
+    new: frozenset[str]
+
+    def __init__(self, dense: nn.Linear, activation: nn.Module, norm: nn.LayerNorm, bias: nn.Parameter | None):
         super().__init__()
         self.dense = dense
         self.activation = activation
         self.norm = norm
         self.bias: nn.Parameter | None
         self.register_parameter("bias", bias)
-        self.names = names
-        self.new: frozenset[str] = frozenset()
 
     def forward(
         self, hidden: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor, embeddings: torch.Tensor
@@ -71,31 +54,23 @@ class MaskedLMHead(nn.Module):
             embeddings: float (vocabulary, e), `encoder.get_input_embeddings().weight`.
 
         Returns:
-            float32 scalar; 0, with gradients of 0, where M is 0. It can be differentiated once.
+            float32 scalar, which can be differentiated once; 0, with gradients of 0, where M is 0.
         """
         vectors = self.norm(self.activation(self.dense(hidden.flatten(0, 1).index_select(0, positions))))
         return tied_cross_entropy(vectors, embeddings, self.bias, labels)
 
     @torch.no_grad()
     def start_bias(self, counts: torch.Tensor) -> None:
-        """Initialise a new bias c with each token's log frequency. A pre-trained bias is not changed.
+        """Initialise a new bias c (not a pre-trained one) with each token's log frequency, counts int64 (vocabulary,).
 
         Starting at c = 0, the encoder would first learn which tokens are frequent.
-
-        Args:
-            counts: int64 (vocabulary,), how often each token occurs.
         """
         if self.bias is not None and "bias" in self.new:
             smoothed = counts.double() + _UNSEEN
             self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Replace the head's weights in `carried` with the trained ones.
-
-        Returns:
-            `carried` with this head's weights by the family's names, so that `AutoModelForMaskedLM.from_pretrained`
-            finds the trained head in the saved folder.
-        """
+        """Replace the head's weights in `carried` with the trained ones, by the names that transformers reads."""
         old = {name for aliases in self.names.values() for name in aliases}
         own = self.state_dict()
         trained = {aliases[0]: own[name].detach().cpu() for name, aliases in self.names.items()}
@@ -103,11 +78,7 @@ class MaskedLMHead(nn.Module):
 
 
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
-    """Load the MLM head of `encoder`'s checkpoint, or initialise a new one; the log says which.
-
-    Args:
-        encoder: as `load_encoder` gives it. A new head's weights are drawn from torch's global generator.
-    """
+    """Load the MLM head of `encoder`'s checkpoint, or draw a new one from torch's generator; the log says which."""
     config = encoder.config
     kind = config.model_type
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
@@ -119,41 +90,17 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         )
     with torch.device("meta"):
         family = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
-    dense, activation, norm = _parts(family)
-    decoder = family.get_output_embeddings()
-    modules = {"dense": dense, "norm": norm}
-    own = {f"{part}.{name}": p for part, module in modules.items() for name, p in module.named_parameters()}
-    if decoder.bias is not None:
-        own["bias"] = decoder.bias
-    names = {
+    head = MaskedLMHead(*_parts(family), family.get_output_embeddings().bias)
+    head.names = {
         name: [alias for alias, other in family.named_parameters(remove_duplicate=False) if other is parameter]
-        for name, parameter in own.items()
+        for name, parameter in head.named_parameters()
     }
-    for module in modules.values():
+    for module in (head.dense, head.norm):
         module.to_empty(device="cpu")
     family.apply(family._init_weights)  # of weights on "meta", the rest of the model, this computes nothing
-    bias = None
-    if decoder.bias is not None:
-        bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
-    head = MaskedLMHead(dense, activation, norm, bias, names)
-    head.new = frozenset(new := _load(head, carried_weights(encoder)[1]))
-    source = encoder.name_or_path or kind
-    if not new:
-        logger.info("%s: training continues from its pre-trained MLM head", source)
-    elif len(new) == len(names):
-        logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
-    else:
-        logger.warning(
-            "%s: these weights of its MLM head are missing or of another size, and are newly initialised: %s",
-            source,
-            ", ".join(names[name][0] for name in new),
-        )
-    return head.to(device=encoder.device, dtype=torch.float32)
-
-
-def _load(head: MaskedLMHead, carried: dict[str, torch.Tensor]) -> list[str]:
-    """Copy what `carried` has of the head's weights; the names of those that it has not."""
-    new = []
+    if head.bias is not None:
+        head.bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
+    carried, new = carried_weights(encoder)[1], []
     for name, parameter in head.named_parameters():
         found = [carried[alias] for alias in head.names[name] if alias in carried]
         if found and found[0].shape == parameter.shape:
@@ -161,7 +108,19 @@ def _load(head: MaskedLMHead, carried: dict[str, torch.Tensor]) -> list[str]:
                 parameter.copy_(found[0])
         else:
             new.append(name)
-    return new
+    head.new = frozenset(new)
+    source = encoder.name_or_path or kind
+    if not new:
+        logger.info("%s: training continues from its pre-trained MLM head", source)
+    elif len(new) == len(head.names):
+        logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
+    else:
+        logger.warning(
+            "%s: these weights of its MLM head are missing or of another size, and are newly initialised: %s",
+            source,
+            ", ".join(head.names[name][0] for name in new),
+        )
+    return head.to(device=encoder.device, dtype=torch.float32)
 
 
 def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
@@ -189,17 +148,9 @@ def tied_cross_entropy(
 ) -> torch.Tensor:
     """Sum over rows of -log softmax(E v + c)[label], with bounded memory.
 
-    The logits are made for a part of the rows at a time, and while they are there, the gradients are computed as well.
-    So there is one such part at most, and none is computed twice, as checkpointing would.
-
-    Args:
-        vectors: float (M, e).
-        embeddings: float (vocabulary, e), E.
-        bias: float (vocabulary,), c, or None.
-        labels: int64 (M,).
-
-    Returns:
-        float32 scalar, which can be differentiated once.
+    The gradients are computed with the logits of each part of the rows, so that one part at most is there at a time.
+    v float (M, e), E float (vocabulary, e), c float (vocabulary,) or None, labels int64 (M,); the float32 scalar can
+    be differentiated once.
     """
     return _TiedCrossEntropy.apply(vectors, embeddings, bias, labels, torch.is_grad_enabled())
 

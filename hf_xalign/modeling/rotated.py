@@ -12,21 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import WrappedConfig, without_pooler
+from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.languages import Language, LanguageAware, language_number, number_languages, row_numbers
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.xalign.tuner import backbone_of
 
 _OWNER = "this encoder"
 
@@ -42,7 +39,6 @@ class RotatedConfig(WrappedConfig, PreTrainedConfig):
     """
 
     model_type = "xalign-mapped"
-    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
 
     encoder_config: PreTrainedConfig | dict | None = None
     layers: Sequence[int] = ()
@@ -99,19 +95,10 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     _keep_in_fp32_modules_strict = {"maps"}  # noqa: RUF012 (the base class's own type)
 
     def __init__(self, config: RotatedConfig, encoder: PreTrainedModel | None = None):
-        """Build a model with identity maps.
-
-        Args:
-            config: config of the model.
-            encoder: encoder to use; by default a new one with random weights.
-        """
+        """Build a model with identity maps on `encoder`, by default a new one with random weights."""
         super().__init__(config)
         # Not called `encoder`: what tops the stack of layers of that name (MAO's modules) would go below the maps.
-        self.unmapped: PreTrainedModel = (
-            AutoModel.from_config(config.encoder, **without_pooler(config.encoder, config.encoder.model_type))
-            if encoder is None
-            else encoder
-        )
+        self.unmapped: PreTrainedModel = new_encoder(config) if encoder is None else encoder
         self.maps = _Maps(len(config.languages), len(config.layers), config.hidden_size)
         self.post_init()
 
@@ -130,29 +117,23 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             InputError: a map has another size or language, an unknown layer, or is not affine; maps differ in their
                 layers or target languages; or the encoder has adapters or a head.
         """
-        check_bare(encoder)
+        check_unmapped(encoder)
         pivot = common_pivot(maps, pivot)
-        placed = {language: place(one, encoder, f"maps[{language!r}]") for language, one in maps.items()}
-        [layers, *others] = {tuple(one.layers): None for one in placed.values()}
+        placed = [place(one, encoder, f"maps[{language!r}]") for language, one in maps.items()]
+        [layers, *others] = {tuple(one.layers): None for one in placed}
         if others:
             raise InputError(
                 f"maps of layers {list(layers)} and of layers {list(others[0])}: every language needs the same "
                 "layers. Select them with LanguageMap.of."
             )
-        if getattr(encoder, "pooler", None) is not None:
-            encoder.register_module("pooler", None)
-        config = RotatedConfig(
-            # A copy, because a nested config gets the outer config's attention implementation.
-            encoder_config=copy.deepcopy(encoder.config),
-            layers=list(layers),
-            languages=list(maps),
-            pivot=pivot,
-        )
+        drop_pooler(encoder)
+        # A copy, because a nested config gets the outer config's attention implementation.
+        own = copy.deepcopy(encoder.config)
+        config = RotatedConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
         model = cls(config, encoder)
         precision = torch.promote_types(encoder.dtype, torch.float32)
-        for name in ("weight", "offset"):
-            values = [getattr(one, name).to(encoder.device, precision) for one in placed.values()]
-            setattr(model.maps, name, torch.stack(values))
+        model.maps.weight = torch.stack([one.weight.to(encoder.device, precision) for one in placed])
+        model.maps.offset = torch.stack([one.offset.to(encoder.device, precision) for one in placed])
         return model.train(encoder.training)
 
     @can_return_tuple
@@ -182,20 +163,15 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             if getattr(self.config, option):
                 kwargs.setdefault(option, True)
         output = self.unmapped(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
-        last, states = output.last_hidden_state, output.get("hidden_states")
-        states = None if states is None else list(states)
+        last, states = output.last_hidden_state, list(output.get("hidden_states") or ())
         for k, layer in enumerate(self.config.layers):
             if layer == self.config.num_hidden_layers:
                 last = self.maps(last, k, parts)
-            elif states is not None and states[layer] is not None:  # None: `output_hidden_states` asks for others
+            elif states and states[layer] is not None:  # None: `output_hidden_states` asks for others
                 states[layer] = self.maps(states[layer], k, parts)
-        if states is not None and states[-1] is not None:
+        if states and states[-1] is not None:
             states[-1] = last
-        return BaseModelOutput(
-            last_hidden_state=last,
-            hidden_states=None if states is None else tuple(states),
-            attentions=output.get("attentions"),
-        )
+        return BaseModelOutput(last, tuple(states) or None, output.get("attentions"))
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
@@ -228,32 +204,16 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             init.zeros_(module.offset)
 
 
-def check_bare(encoder: PreTrainedModel) -> None:
+def check_unmapped(encoder: PreTrainedModel) -> None:
     """Check that a model is an encoder that can take maps."""
-    if not isinstance(encoder, PreTrainedModel) or any(
-        isinstance(module, BaseTunerLayer) for module in encoder.modules()
-    ):
-        raise InputError(
-            f"{type(encoder).__name__}: maps need an encoder without adapters. Merge adapters with "
-            "hf_xalign.modeling.merge."
-        )
+    check_bare(encoder, "a map")
     if isinstance(encoder, RotatedModel):
         raise InputError("this encoder has maps already. Pass model.unmapped.")
-    if backbone_of(encoder) is not encoder:
-        raise InputError(
-            f"{type(encoder).__name__} has a task head. Load the encoder alone with AutoModel or hf_xalign.load."
-        )
     refuse_language_embeddings(encoder, "a mapped encoder")
 
 
 class Placed(NamedTuple):
-    """Affine map at layers of an encoder.
-
-    Attributes:
-        layers: ascending positions in the encoder's `hidden_states`.
-        weight: W, float (layers, d, d).
-        offset: b, float (layers, d).
-    """
+    """Affine map W (layers, d, d), b (layers, d) at ascending positions in an encoder's `hidden_states`."""
 
     layers: list[int]
     weight: Tensor

@@ -17,16 +17,14 @@ from typing import Any, Literal
 
 import torch
 import transformers
-from peft import PeftModel
-from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import carried_weights, save_encoder
+from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.languages import LanguageAware
-from hf_xalign.modeling.xalign.tuner import backbone_of, find_top
+from hf_xalign.modeling.xalign.tuner import find_top
 
 _CONFIG = "config_sentence_transformers.json"
 _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
@@ -39,7 +37,7 @@ def save_sentence_transformer(
     *,
     pooling: Literal["mean", "cls"] = "mean",
 ) -> Path:
-    """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`.
+    """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
     Its vectors equal those of [`~hf_xalign.evaluation.vectors.encode_sentences`], divided by their length. The pooler
     of the encoder's checkpoint is restored, because transformers would otherwise draw one at random.
@@ -49,11 +47,8 @@ def save_sentence_transformer(
     Args:
         model: encoder without adapters, maps or task head, in the dtype to save.
         tokenizer: tokenizer of the encoder.
-        folder: folder to write; created when missing.
+        folder: folder to write.
         pooling: `mean` over all tokens including special tokens, or `cls` for the first token.
-
-    Returns:
-        The folder.
 
     Raises:
         InputError: transformers alone cannot load the model, `pooling` is unknown, or `folder` holds other files.
@@ -123,15 +118,7 @@ def _check_plain(model: PreTrainedModel) -> None:
             "this encoder has a map for each language, and sentence-transformers does not pass a text's language: "
             "export the encoder inside (model.unmapped) for the unmapped vectors"
         )
-    if isinstance(model, PeftModel) or any(isinstance(module, BaseTunerLayer) for module in model.modules()):
-        raise InputError(
-            "this encoder has adapters: export the result of hf_xalign.modeling.merge, which folds in LoRA adapters"
-        )
-    if backbone_of(model) is not model:
-        raise InputError(
-            f"{type(model).__name__} has a task head: export its encoder, model.{model.base_model_prefix}, or load "
-            "the folder with AutoModel or hf_xalign.load"
-        )
+    check_bare(model, "an export")
 
 
 def _check_free(folder: Path) -> None:

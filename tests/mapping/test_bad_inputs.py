@@ -152,7 +152,10 @@ def test_self_learning_and_refinement():
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0 is \[-1, 0\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
-    start, two_layers = procrustes(source, target), LanguageMap(SideMap.identity(2, 20, source), layers=(-2, -1))
+    start, two_layers = (
+        procrustes(source, target),
+        LanguageMap(SideMap(torch.eye(20).repeat(2, 1, 1)), layers=(-2, -1)),
+    )
     given = {"source": source, "target": target, "language_map": start}
     refused(
         ({"language_map": vecmap(source, target)}, r"stretches the target's space.*vecmap\(whiten=False\)"),
@@ -278,7 +281,7 @@ def test_mapped_encoders():
     refused(
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
-        ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: this encoder has layers 0 .* to 2"),
+        ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: encoder has layers 0 .* to 2"),
         ({"en": make_map(layers=(-1, 2))}, "name each layer once"),
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
         ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),

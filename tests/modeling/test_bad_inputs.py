@@ -31,8 +31,7 @@ from transformers import (
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.momentum import load_momentum, save_momentum
+from hf_xalign.modeling.contrast.momentum import KeyQueue, load_momentum, save_momentum
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
@@ -237,7 +236,7 @@ def test_taggers():
         return lambda: unchanged(encoder, lambda: BiLSTMCRFForTokenClassification.from_encoder(encoder, tags, **given))
 
     refused(
-        (build(), r"layers \[-4, -3, -2, -1\]: this encoder has layers 0 \(embeddings\) to 2"),
+        (build(), r"layers \[-4, -3, -2, -1\]: encoder has layers 0 \(embeddings\) to 2"),
         (build(layers=(-1,), layer_mix="mean"), "layer_mix=mean: choose one of sum, concat"),
         (build(layers=(-1,), dropout=1.0), "dropout=1.0"),
         (build(layers=(-1,), lstm_size=0), "lstm_size=0"),
@@ -366,8 +365,8 @@ def test_exports_for_sentence_transformers(tmp_path):
         (save(make_rotated()), "map for each language"),
         (save(adapt(make_base(), "linear")), "only hf_xalign loads"),
         (save(adapt(make_base(), "languages")), "only hf_xalign loads"),
-        (save(adapt(make_base(), "houlsby")), "has adapters"),
-        (save(make_task()), "task head: export its encoder, model.bert"),
+        (save(adapt(make_base(), "houlsby")), "without adapters"),
+        (save(make_task()), "has a task head"),
         (save(pooling="max"), "mean or cls"),
     )
     assert list(tmp_path.iterdir()) == []

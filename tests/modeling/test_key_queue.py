@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling.contrast.key_queue import EMPTY, RANDOM, KeyQueue
+from hf_xalign.modeling.contrast.momentum import EMPTY, RANDOM, KeyQueue
 
 SIZES = [3, 3, 1, 4, 7, 2]  # into 7 slots: no size but the fifth divides it
 
@@ -31,7 +31,7 @@ def test_contents_are_those_of_a_ring_written_slot_by_slot():
             pointer = 0 if pointer == 6 else pointer + 1
             written += 1
         for found in (queue, parts):
-            assert torch.equal(found.keys_and_ids()[0], torch.tensor(keys)) and found.pairs.tolist() == pairs
+            assert torch.equal(found.keys, torch.tensor(keys)) and found.pairs.tolist() == pairs
             assert (found.pointer.item(), found.filled.item()) == (pointer, min(written, 7))
     assert sorted(pairs) == [11 * n for n in range(13, 20)]  # the last seven of twenty
 

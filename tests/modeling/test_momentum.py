@@ -14,8 +14,7 @@ from torch import nn
 
 from hf_xalign.losses import moco_infonce
 from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.momentum import MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
 
 T = 0.1
 # Each step is a forward and a backward pass of the encoder, and the numbers of a step come from the step before.
@@ -91,7 +90,7 @@ def test_five_steps_are_those_of_the_loops(pooling, normalize, masked, float64):
             hidden = encoder(input_ids=left[0][part], attention_mask=left[1][part]).last_hidden_state
             queries = head(pool_sentences(hidden, left[1][part], pooling))
             new.append(momentum.encode(right[0][part], right[1][part]))
-            queue_keys, queue_pairs = queue.keys_and_ids()
+            queue_keys, queue_pairs = queue.keys, queue.pairs
             given = {"pairs": pairs[part]} if masked else {}
             loss = moco_infonce(queries, new[-1], queue_keys, temperature=T, queue_pairs=queue_pairs, **given)
             (loss.sum() / 3).backward()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from hf_xalign.modeling.contrast.heads import SentenceHead
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
-from hf_xalign.modeling.contrast.momentum import MomentumEncoder
+from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder
 from support.tiny import make_encoder
 
 SIZE, M = 6, 0.9

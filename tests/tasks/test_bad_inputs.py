@@ -301,7 +301,7 @@ def test_models(tmp_path):
             (labels, load_task_model, headed, TokenTask(OTHER)),
             ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),
             ("has maps already. Remove adapter=", partial(tasks.load_tagger, mapped, BIO, adapter=adapter)),
-            ("has a task head: a tagger goes on the encoder alone", tasks.load_tagger, unlabelled, BIO),
+            ("has a task head: a tagger needs the encoder alone", tasks.load_tagger, unlabelled, BIO),
             ("head=linear .*BiLSTMCRFForTokenClassification", train),
             ("head=crf: choose one of linear, tagger", partial(config, head="crf")),
         ]

@@ -23,16 +23,14 @@ def cached_backward(
 
     Each chunk is first encoded without a graph. The gradient of the loss with respect to all vectors follows. Then
     each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
-    backpropagated.
-    The result equals the gradient of one large batch, at the cost of a second forward pass.
+    backpropagated: the gradient of one large batch, at the cost of a second forward pass.
 
     Args:
         encode: returns the vectors of one chunk, of any shape. Called twice for each chunk.
         chunks: inputs of `encode`.
-        loss: a scalar of the chunks' vectors, in their order. Called once; with several processes it may gather the
-            vectors ([`~hf_xalign.distributed.gather_rows`]), and then scales its value by
-            [`~hf_xalign.distributed.whole_loss`]. Parameters that it uses itself get no gradient: they belong into
-            `encode`.
+        loss: a scalar of the chunks' vectors, in their order; called once. It may gather the vectors of processes
+            ([`~hf_xalign.distributed.gather_rows`], with [`~hf_xalign.distributed.whole_loss`]). Parameters that it
+            uses itself get no gradient: they belong into `encode`.
         backward: backpropagates a scalar, for example `accelerator.backward`, which scales it for fp16.
         no_sync: DDP's `no_sync`. All passes but the last chunk's second run in it, so that the gradients are averaged
             over processes once; the number of chunks may differ between processes.

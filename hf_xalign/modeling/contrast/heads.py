@@ -12,15 +12,9 @@ Normalize = Literal["before", "after"]
 
 
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
-    """Pool one layer's token states into sentence vectors.
+    """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
 
-    Args:
-        hidden: float (rows, width, dim), any dtype.
-        attention_mask: int or bool (rows, width), 1 at tokens; every row has one.
-        pooling: `cls`, the first token, or `mean` over all tokens, special ones too.
-
-    Returns:
-        float (rows, dim), at least float32.
+    `cls` is the first token, `mean` is over all tokens of the mask (rows, width), special ones too.
     """
     dtype = torch.promote_types(hidden.dtype, torch.float32)
     if pooling == "cls":
@@ -30,10 +24,7 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
 
 
 class ProjectionHead(nn.Module):
-    """Projection of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> size, without biases.
-
-    Wu and Dredze (2020); size 128 there.
-    """
+    """Projection of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> size, without biases (Wu and Dredze 2020)."""
 
     def __init__(self, hidden_size: int, size: int):
         super().__init__()
@@ -51,11 +42,6 @@ class SentenceHead(ProjectionHead):
     With `normalize="before"`, as published, h has length 1 and z any length, so that the logits z_q . z_k / T are no
     cosines: with new weights they lie within a fraction of 1 of each other, and training W has to spread them. With
     `"after"`, as in MoCo and SimCLR, z has length 1.
-
-    Args:
-        hidden_size: d.
-        size: numbers of a projected vector.
-        normalize: whether h or z is divided by its L2 norm.
     """
 
     def __init__(self, hidden_size: int, size: int = 300, *, normalize: Normalize = "before"):

@@ -1,9 +1,10 @@
-"""The momentum encoder of MoCo (He et al. 2020) and PPA, and the file that it and its queue are kept in."""
+"""The momentum encoder of MoCo (He et al. 2020) and PPA, its queue of keys, and the file that both are kept in."""
 
 from __future__ import annotations
 
 import copy
 import os
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,9 +17,70 @@ from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
-from hf_xalign.modeling.contrast.key_queue import KeyQueue
+
+QueueStart = Literal["empty", "random"]
+
+# In `pairs`: a slot without a key, and one whose key was drawn at random and is of no pair.
+EMPTY, RANDOM = -1, -2
 
 _FORMAT = "hf_xalign momentum 1"
+
+
+class KeyQueue(nn.Module):
+    """A ring of the last `size` keys; all of its state is in `state_dict()` and comes back bit for bit.
+
+    Buffers: `keys` float32 (size, dim); `pairs` int64 (size,), the pair of the corpus that each key is of, [`EMPTY`]
+    or [`RANDOM`]; `pointer` int64 (), the slot that is written next; `filled` int64 (), the slots that hold the key of
+    a pair.
+
+    Every process has one of its own, and they stay the same because all enqueue the same keys
+    ([`~hf_xalign.distributed.gather_rows`]). The losses of a step refer to `keys`, so the step's backward passes come
+    before its `enqueue`; autograd raises an error otherwise.
+
+    Args:
+        size: K.
+        dim: numbers of a key.
+        start: `empty`: a slot is a negative once it holds a key, so the loss starts at 0 (no negatives) and rises
+            while the queue fills. `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace
+            them; of length 1 also for a head that gives keys of other lengths (PPA does not say which it takes).
+        seed: seed of the random start, the same on every process.
+    """
+
+    keys: torch.Tensor
+    pairs: torch.Tensor
+    pointer: torch.Tensor
+    filled: torch.Tensor
+
+    def __init__(self, size: int, dim: int, *, start: QueueStart = "empty", seed: int = 0):
+        super().__init__()
+        keys = torch.zeros(size, dim)
+        if start == "random":
+            generator = torch.Generator().manual_seed(seed)
+            keys = nn.functional.normalize(torch.randn(size, dim, generator=generator), dim=-1)
+        self.register_buffer("keys", keys)
+        self.register_buffer("pairs", torch.full((size,), EMPTY if start == "empty" else RANDOM))
+        self.register_buffer("pointer", torch.tensor(0))
+        self.register_buffer("filled", torch.tensor(0))
+
+    def __len__(self) -> int:
+        """Slots, whether they hold a key or not."""
+        return len(self.keys)
+
+    @torch.no_grad()
+    def enqueue(self, keys: torch.Tensor, pairs: torch.Tensor) -> None:
+        """Write keys over the oldest ones: all keys of an optimizer step, in the same order on every process."""
+        count, size = len(keys), len(self)
+        if count > size:
+            raise InputError(
+                f"queue_size={size}: an optimizer step has {count} keys (pairs of a batch x accumulation steps x "
+                f"processes), more than the queue holds; give a queue_size of at least {count}, or a smaller batch"
+            )
+        slots = (self.pointer + torch.arange(count, device=self.keys.device)) % size
+        self.keys.index_copy_(0, slots, keys.to(self.keys.dtype))
+        self.pairs.index_copy_(0, slots, pairs)
+        # In place, and without asking the device for a number.
+        self.pointer.add_(count).remainder_(size)
+        self.filled.add_(count).clamp_(max=size)
 
 
 class MomentumEncoder(nn.Module):
@@ -35,18 +97,7 @@ class MomentumEncoder(nn.Module):
             calling the query encoder. A head in it ([`~hf_xalign.modeling.checkpoint.HEAD_NAME`]) is left out.
         head: the query encoder's projection, `(rows, hidden_size) -> (rows, size)`.
         pooling: how sentences are pooled.
-        dropout: whether keys are computed with the encoder's dropout, as in MoCo's code, where the key encoder is in
-            training mode. The papers do not say.
-
-    Example:
-        >>> from transformers import BertConfig, BertModel
-        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny), add_pooling_layer=False)
-        >>> head = nn.Linear(8, 4)
-        >>> momentum = MomentumEncoder(encoder, head)
-        >>> momentum.encode(torch.tensor([[2, 5, 3]]), torch.ones(1, 3)).shape
-        torch.Size([1, 4])
-        >>> momentum.update(encoder, head, momentum=0.999)  # after each optimizer step
+        dropout: whether keys are computed with the encoder's dropout, as in MoCo's code. The papers do not say.
     """
 
     def __init__(
@@ -70,10 +121,7 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, encoder: nn.Module, head: nn.Module, momentum: float) -> None:
-        """theta_k = m theta_k + (1 - m) theta_q (PPA eq. 1) for every parameter once; buffers become the query's.
-
-        To be called once an optimizer step, after it.
-        """
+        """theta_k = m theta_k + (1 - m) theta_q (PPA eq. 1) for every parameter once; buffers become the query's."""
         keys: list[torch.Tensor] = []
         queries: list[torch.Tensor] = []
         for own, other in ((self.encoder, encoder), (self.head, head)):
@@ -98,8 +146,7 @@ class MomentumEncoder(nn.Module):
 def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
     """Write the momentum encoder, its head and the queue to one safetensors file, whole or not at all.
 
-    What is shared with the query encoder (frozen word embeddings, the greater part of a multilingual encoder, or
-    layers) is not in the file: it comes back with the query encoder.
+    What is shared with the query encoder is not in the file: it comes back with the query encoder.
     """
     tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
     with replacing(path) as partial:

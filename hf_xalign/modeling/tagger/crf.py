@@ -18,23 +18,14 @@ NO_TAG = -100
 
 
 class Constraint(NamedTuple):
-    """Forbidden starts and transitions of tag sequences.
-
-    Attributes:
-        start: bool (tags,), True for tags that cannot start a sentence.
-        transitions: bool (tags, tags), True at [i, j] where j cannot follow i.
-    """
+    """Tags that cannot start a sentence, bool (tags,), and [i, j] where j cannot follow i, bool (tags, tags)."""
 
     start: Tensor
     transitions: Tensor
 
 
 def bio_constraint(names: Sequence[str]) -> Constraint:
-    """Build the constraint that `I-X` follows only `B-X` or `I-X`.
-
-    Args:
-        names: tags; any tag other than `B-...` and `I-...` is outside.
-    """
+    """Build the constraint that `I-X` follows only `B-X` or `I-X`; any other tag than these is outside."""
     strange = [name for name in names if name.startswith("I-") and f"B-{name[2:]}" not in names]
     if strange:
         raise InputError(f"tag {strange[0]} has no B-{strange[0][2:]} to follow: add it to the tags, or set bio=False")
@@ -60,17 +51,6 @@ class LinearChainCRF(nn.Module):
     Args:
         num_tags: K.
         constraint: forbidden sequences, in training and decoding; every tag must be reachable. None forbids nothing.
-
-    Example:
-        >>> crf = LinearChainCRF(3, bio_constraint(["O", "B-PER", "I-PER"]))
-        >>> emissions = torch.tensor([[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]])
-        >>> mask = torch.ones(1, 2, dtype=torch.bool)
-
-        >>> tags = crf.decode(emissions, mask)  # I-PER cannot come first
-        >>> tags
-        tensor([[1, 2]])
-        >>> bool(crf.log_likelihood(emissions, tags, mask) < 0)
-        True
     """
 
     forbidden_start: Tensor | None
@@ -83,38 +63,28 @@ class LinearChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
         # Added to the scores: -inf where something is forbidden, else 0. Saved with the weights, as `from_pretrained`
         # would leave unset what is not; no bool, as that may come back as a number when it is told a dtype.
-        self.register_buffer("forbidden_start", None if constraint is None else _penalty(constraint.start))
-        self.register_buffer("forbidden", None if constraint is None else _penalty(constraint.transitions))
+        for name, bad in zip(("forbidden_start", "forbidden"), constraint or (None, None), strict=True):
+            self.register_buffer(name, None if bad is None else torch.zeros(bad.shape).masked_fill(bad, -torch.inf))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
-        """Return log p(y | x) of each sentence, summed over its words.
+        """Return log p(y | x) of each sentence, (B,), summed over its words.
+
+        Every weight gets a gradient, of 0 where no sentence has two words.
 
         Args:
             emissions: float (B, W, K).
             tags: int64 (B, W), allowed sequences (see [`check_tags`]); anything at padding.
             mask: bool (B, W).
             pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1; None for nothing.
-
-        Returns:
-            (B,), float32 or the wider dtype of what is given; every weight gets a gradient, of 0 where no sentence has
-            two words.
         """
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)
-            return torch.where(
-                mask[:, 0],
-                self._score(emissions, tags.masked_fill(~mask, 0), mask, pairwise)
-                - self._log_partition(emissions, mask, pairwise),
-                0.0,
-            )
+            score = self._score(emissions, tags.masked_fill(~mask, 0), mask, pairwise)
+            return torch.where(mask[:, 0], score - self._log_partition(emissions, mask, pairwise), 0.0)
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
-        """Return the most probable tags of each sentence (Viterbi).
-
-        Returns:
-            int64 (B, W); -100 at padding.
-        """
+        """Return the most probable tags of each sentence (Viterbi), int64 (B, W); -100 at padding."""
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)
             best = self._allowed_start() + emissions[:, 0]
@@ -131,12 +101,7 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1).masked_fill(~mask, NO_TAG)
 
     def check_tags(self, tags: Tensor, mask: Tensor) -> None:
-        """Check that each sentence's tags can be scored.
-
-        Args:
-            tags: int64 (B, W).
-            mask: bool (B, W).
-        """
+        """Check that the tags int64 (B, W) of each sentence can be scored."""
         size = len(self.start)
         if tags.shape != mask.shape:
             raise InputError(f"labels {tuple(tags.shape)}: expected one for each of {tuple(mask.shape)} words")
@@ -195,7 +160,3 @@ class LinearChainCRF(nn.Module):
             following = torch.logsumexp(alpha.unsqueeze(2) + self._step(pairwise, t), dim=1) + emissions[:, t]
             alpha = torch.where(mask[:, t, None], following, alpha)
         return torch.logsumexp(alpha + self.end, dim=1)
-
-
-def _penalty(forbidden: Tensor) -> Tensor:
-    return torch.zeros(forbidden.shape).masked_fill(forbidden, -torch.inf)

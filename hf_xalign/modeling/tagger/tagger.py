@@ -1,13 +1,11 @@
 """A BiLSTM-CRF tagger on the frozen vectors of an encoder's last layers (ROTATE section 4.2; METHODS section 7).
 
-The defaults follow the published code of Wang et al. (2019, arXiv 1910.04708), which ROTATE uses. The input is the
-*sum* of the last four layers. Two BiLSTM layers have 384 units per direction, with dropout 0.5 on input and output.
-The transitions of the CRF are computed from each word (Ma and Hovy 2016). Training uses Adam at 1e-4 (1e-5 for distant
-languages), batches of 10 sentences, and 40 epochs. That code tags the first subword of a word; ROTATE, and the default
-here, the mean of its subwords.
+The defaults follow the published code of Wang et al. (2019, arXiv 1910.04708), which ROTATE uses; transitions computed
+from each word are those of Ma and Hovy (2016). Training there uses Adam at 1e-4 (1e-5 for distant languages), batches
+of 10 sentences, and 40 epochs. That code tags the first subword of a word; ROTATE, and the default here, the mean.
 
-`AutoModelForTokenClassification.from_pretrained` loads a tagger after `import hf_xalign.modeling.tagger`. A tagger on
-a mapped encoder also needs `import hf_xalign.modeling.rotated`.
+`AutoModelForTokenClassification.from_pretrained` loads a tagger after `import hf_xalign.modeling`; one on a mapped
+encoder also needs `import hf_xalign.modeling.rotated`.
 """
 
 from __future__ import annotations
@@ -18,22 +16,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import AutoConfig, AutoModel, AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import WrappedConfig, without_pooler
+from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
 from hf_xalign.modeling.pooling import layer_index, pool_spans
 from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.modeling.xalign.tuner import backbone_of
 
 LayerMix = Literal["sum", "concat"]
 Transitions = Literal["contextual", "shared"]
@@ -56,7 +51,6 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     """
 
     model_type = "xalign-bilstm-crf"
-    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
 
     encoder_config: PreTrainedConfig | dict | None = None
     layers: Sequence[int] = (-4, -3, -2, -1)
@@ -86,12 +80,9 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
 
 @dataclass
 class TaggerOutput(ModelOutput):
-    """Output of a tagger.
+    """`loss`, minus the log-likelihood of labels; `logits` (B, W, tags), the CRF's emissions, 0 at padding; `tags`.
 
-    Attributes:
-        loss: minus the log-likelihood of the labels, where there are any.
-        logits: float (B, W, tags), the CRF's emissions; 0 at padding. The best tag of each is not the best sequence.
-        tags: int64 (B, W), the best sequence, -100 at padding; only in evaluation mode.
+    `tags` is the best sequence, int64 (B, W), -100 at padding, in evaluation mode only.
     """
 
     loss: Tensor | None = None
@@ -102,13 +93,9 @@ class TaggerOutput(ModelOutput):
 class BiLSTMCRFForTokenClassification(PreTrainedModel):
     """Frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
 
-    The encoder is frozen and always in evaluation mode. The layers above it compute in float32, also under autocast,
-    because an LSTM accumulates rounding errors.
-
-    It tags *words*, whose tokens are given by `word_spans`. A word without tokens inside a sentence has a zero vector
-    and a tag; at the end of a sentence (truncated, or padding) it has no tag.
-
-    `save_pretrained` writes the encoder too, so one folder is a complete model.
+    The encoder is always in evaluation mode. The layers above it compute in float32, also under autocast, because an
+    LSTM accumulates rounding errors. It tags *words*, whose tokens are given by `word_spans`. A word without tokens
+    inside a sentence has a zero vector and a tag; at the end of a sentence (truncated, or padding) it has no tag.
     """
 
     config_class = BiLSTMCRFConfig
@@ -122,23 +109,11 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     _keep_in_fp32_modules_strict = {"lstm", "classifier", "pairs", "crf"}  # noqa: RUF012 (the base class's own type)
 
     def __init__(self, config: BiLSTMCRFConfig, encoder: PreTrainedModel | None = None):
-        """Build it with new weights, drawn from torch's global generator.
-
-        Args:
-            config: what it is made of.
-            encoder: encoder to use; default a new one with random weights.
-
-        Raises:
-            InputError: the encoder has no such layers, or a setting is none of the known.
-        """
+        """Build it with new weights, drawn from torch's global generator, on `encoder` or a new random one."""
         super().__init__(config)
         _check(config)
         self.layer_numbers = layer_index(config.layers, config.num_hidden_layers)
-        self.backbone: PreTrainedModel = (
-            AutoModel.from_config(config.encoder, **without_pooler(config.encoder, config.encoder.model_type))
-            if encoder is None
-            else encoder
-        )
+        self.backbone: PreTrainedModel = new_encoder(config) if encoder is None else encoder
         self.dropout = nn.Dropout(config.dropout)
         self.lstm = nn.LSTM(
             config.input_size, config.lstm_size, config.lstm_layers, batch_first=True, bidirectional=True
@@ -155,39 +130,24 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def from_encoder(
         cls, encoder: PreTrainedModel, tags: Sequence[str], **settings: Any
     ) -> BiLSTMCRFForTokenClassification:
-        """Put a new tagger on an encoder.
+        """Put a new tagger on an encoder or a mapped one, which is frozen and loses its pooler.
 
         Args:
-            encoder: an encoder or a mapped one, taken over as it is and frozen; a pooler is taken off. A trained
-                module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`].
+            encoder: a trained module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`].
             tags: their names, in the order of their ids.
             settings: of [`BiLSTMCRFConfig`].
-
-        Raises:
-            InputError: it is no bare encoder, or a setting is wrong.
         """
-        if not isinstance(encoder, PreTrainedModel) or any(isinstance(m, BaseTunerLayer) for m in encoder.modules()):
-            raise InputError(
-                f"{type(encoder).__name__}: a tagger goes on an encoder without adapters; fold LoRA's in by "
-                "hf_xalign.modeling.merge, and put MAO's modules into the tagger by hf_xalign.modeling.with_alignment"
-            )
-        if backbone_of(encoder) is not encoder:
-            raise InputError(
-                f"{type(encoder).__name__} has a task head: a tagger goes on the encoder alone, as AutoModel or "
-                "hf_xalign.load gives it"
-            )
+        check_bare(encoder, "a tagger")
         if len(set(tags)) < max(2, len(tags)):
             raise InputError(f"tags={list(tags)}: at least two are needed, and each only once")
         config = BiLSTMCRFConfig(
-            # A copy: a config that becomes part of another is given the other's choice of attention.
             encoder_config=copy.deepcopy(encoder.config),
             id2label=dict(enumerate(tags)),
             label2id={name: number for number, name in enumerate(tags)},
             **settings,
         )
         model = cls(config, encoder)
-        if getattr(encoder, "pooler", None) is not None:
-            encoder.register_module("pooler", None)
+        drop_pooler(encoder)
         return model
 
     @can_return_tuple
@@ -209,17 +169,12 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             input_ids: int64 (B, T).
             attention_mask: int64 (B, T).
             word_spans: int64 (B, W, 2), token spans `[start, end)` of the words, empty at padding.
-            labels: int64 (B, W), a tag for every word, -100 at padding; labels of words that were cut off at the end
-                of a sentence take no part.
+            labels: int64 (B, W), a tag for every word, -100 at padding; labels of words cut off at the end of a
+                sentence take no part.
             inputs_vectors: float (B, W, `config.input_size`), in place of the three above: what [`word_vectors`] gave.
             word_mask: bool (B, W) with them, True at words, which come first.
-            num_items_in_batch: words of the whole optimizer step over all processes, by which `Trainer` divides the
-                loss; default the words of this batch.
+            num_items_in_batch: words of the whole optimizer step, by which `Trainer` divides the loss.
             kwargs: of the encoder, such as `language` (a mapped one) or `token_type_ids`.
-
-        Raises:
-            InputError: neither tokens nor vectors, or of wrong shapes; or a word has no label, or one that `bio`
-                forbids there.
         """
         if inputs_vectors is None:
             if input_ids is None or word_spans is None:
@@ -237,15 +192,13 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         with torch.autocast(inputs_vectors.device.type, enabled=False):
             hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
             logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)
-            pairwise = None
+            pairwise = loss = None
             if self.pairs is not None:  # by the second word of each pair of words
                 pairwise = self.pairs(hidden[:, 1:]).unflatten(-1, self.crf.transitions.shape)
-            loss = None
             if labels is not None:
                 self.crf.check_tags(labels, word_mask)
-                loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum()
                 words = word_mask.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
-                loss = loss / words
+                loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum() / words
             tags = None if self.training else self.crf.decode(logits, word_mask, pairwise)
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
 
@@ -264,17 +217,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def word_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
     ) -> Tensor:
-        """Return the frozen word vectors. Caching them saves running the encoder in every epoch.
-
-        Args:
-            input_ids: int64 (B, T).
-            attention_mask: int64 (B, T).
-            word_spans: int64 (B, W, 2).
-            kwargs: of the encoder.
-
-        Returns:
-            float32 (B, W, `config.input_size`); 0 where a span is empty.
-        """
+        """Return the frozen word vectors, float32 (B, W, `config.input_size`); 0 where a span is empty."""
         output = self.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, return_dict=True, **kwargs
         )
@@ -329,7 +272,6 @@ def _check(config: BiLSTMCRFConfig) -> None:
             f"lstm_size={config.lstm_size}, lstm_layers={config.lstm_layers}, dropout={config.dropout}: sizes are "
             "whole numbers from 1 on, and dropout is a share below 1"
         )
-    layer_index(config.layers, config.num_hidden_layers)
 
 
 AutoConfig.register(BiLSTMCRFConfig.model_type, BiLSTMCRFConfig)

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.maps import LanguageMap
-from hf_xalign.modeling.rotated import check_bare, common_pivot, place
+from hf_xalign.modeling.rotated import check_unmapped, common_pivot, place
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import LinearTop, TopLayer
 from hf_xalign.modeling.xalign.tuner import find_top
@@ -36,7 +36,7 @@ def map_adapter(
         InputError: a map has another size or language, lacks the last layer, or is not affine; or the encoder has
             adapters or a head.
     """
-    check_bare(encoder)
+    check_unmapped(encoder)
     languages = None
     if isinstance(maps, LanguageMap):
         if pivot is not None:

@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
     from hf_xalign.recipes.parts.pretraining import load_pretraining
     from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-    from hf_xalign.recipes.parts.run import print_corpus, start_run
+    from hf_xalign.recipes.parts.run import finish, print_corpus, start_run
     from hf_xalign.record import phase
     from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
     from hf_xalign.trainers.shared.tracking import track_record
@@ -69,7 +69,16 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "scoring"):
         _score(record, "after", trainer)
     if args.should_save:
-        _finish(record, Path(args.output_dir), corpus)
+        folder = Path(args.output_dir)
+        saved = {"model": str(folder)}
+        if corpus.derived is not None:
+            corpus.derived.save(folder / DERIVED_FILE)
+            saved["derived language"] = str(folder / DERIVED_FILE)
+        if corpus.entries is not None:
+            saved["dictionary"] = str(folder / "token_entries.json")
+        finish(record, folder, saved)
+        for language, before in record.get("losses", {}).get("before", {}).items():
+            print(f"loss on held-out text, {language}: {before:.3f} -> {record['losses']['after'][language]:.3f}")
         track_record(args, record)
     if args.push_to_hub:
         # Only now are there a record and a card.
@@ -82,20 +91,6 @@ def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
         record.setdefault("losses", {})[when], _ = trainer.losses(trainer.eval_dataset)
     if (share := trainer.alignment()) is not None:
         record["scores"][when][record["languages"]["others"][0]] = {"embedding_alignment": share}
-
-
-def _finish(record: dict[str, Any], folder: Path, corpus: Any) -> None:
-    from hf_xalign.recipes.parts.run import finish
-
-    saved = {"model": str(folder)}
-    if corpus.derived is not None:
-        corpus.derived.save(folder / DERIVED_FILE)
-        saved["derived language"] = str(folder / DERIVED_FILE)
-    if corpus.entries is not None:
-        saved["dictionary"] = str(folder / "token_entries.json")
-    finish(record, folder, saved)
-    for language, before in record.get("losses", {}).get("before", {}).items():
-        print(f"loss on held-out text, {language}: {before:.3f} -> {record['losses']['after'][language]:.3f}")
 
 
 if __name__ == "__main__":

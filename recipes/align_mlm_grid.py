@@ -52,9 +52,7 @@ class GridArguments:
     max_train_examples: int | None = option(_GRID, "Fine-tune on the first n examples.", None)
     finetune_epochs: float = option(_GRID, "Epochs of fine-tuning.", 10.0)
     finetune_learning_rate: float = option(_GRID, "Learning rate of fine-tuning.", 2e-5)
-    finetune_max_length: int | None = option(
-        _GRID, "Tokens per sentence in fine-tuning; words cut off count as wrong. Default: block_size.", None
-    )
+    finetune_max_length: int | None = option(_GRID, "max_length of fine-tuning. Default: block_size.", None)
     show: bool = option(_GRID, "Print finished results and run nothing.", False)
 
 
@@ -175,10 +173,7 @@ def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: 
 
 
 def derive_labelled(source: str, path: Path, language: Any, words: str, labels: str) -> None:
-    """Write labelled text in the derived language, as .jsonl.
-
-    A character that the pre-training text lacks is kept: no letter replaces it.
-    """
+    """Write labelled text in the derived language, as .jsonl; a character that pre-training lacked is kept."""
     from datasets import load_dataset
 
     from hf_xalign.data.derived.rows import derive
@@ -202,7 +197,7 @@ def report(cells: Sequence[Cell], folder: Path) -> None:
     done = {cell: found for cell in cells if (found := cell.result()) is not None}
     lines = [
         "| derived language | objective | seed | SUP | ZS | delta | alignment |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        f"|{' --- |' * 2}{' ---: |' * 5}",
     ]
     for cell, one in done.items():
         figures = " | ".join(f"{100 * x:.1f}" for x in (one.supervised, one.zero_shot, one.delta, one.alignment))

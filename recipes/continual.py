@@ -34,11 +34,7 @@ class ContinualArguments(TaskArguments):
 
     method: ClassVar[str] = "continual"
 
-    pairs: list[str] = option(
-        _PAIRS,
-        "Sentence pairs, in the form of train_data of recipes/fao.py.",
-        ["embedded:de", "embedded:bn"],
-    )
+    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use the first n pairs of each source.", None)
     target_lang: str = option(_PAIRS, "Pivot language, the target column.", "en")

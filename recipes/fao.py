@@ -22,13 +22,11 @@ from hf_xalign.recipes.parts.common import DataArguments, run
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
     from hf_xalign.recipes.parts.parallel import load_word_corpus
     from hf_xalign.recipes.parts.run import align
     from hf_xalign.trainers import FAOConfig, FAOTrainer
 
-    data, args = parse((DataArguments, FAOConfig), argv, description=__doc__)
-    align("fao", data, args, FAOTrainer, load_word_corpus)
+    align("fao", (DataArguments, FAOConfig), FAOTrainer, load_word_corpus, argv, __doc__)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,7 @@ class FinetuneArguments(TaskArguments):
     method: ClassVar[str] = "finetune"
 
     tagger_layers: list[int] | None = option(
-        _TAGGER,
-        "Encoder layers to read. Default: the layers with maps (a module is on the last), else the last four.",
-        None,
+        _TAGGER, "Encoder layers to read. Default: those with maps or a module, else the last four.", None
     )
     tagger_layer_mix: Literal["sum", "concat"] = option(
         _TAGGER, "Sum or concatenate a word's vectors of these layers.", "sum"
@@ -57,10 +55,7 @@ class FinetuneArguments(TaskArguments):
     )
     tagger_bio: bool | None = option(_TAGGER, "Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
     tagger_keep_vectors: bool = option(
-        _TAGGER,
-        "Encode the training text once and keep the word vectors (1.5 KB a word with 384 "
-        "dimensions), instead of once an epoch.",
-        True,
+        _TAGGER, "Encode the training text once, and keep its word vectors, instead of once an epoch.", True
     )
 
     def fit(self, task: Task, args: TaskConfig) -> Task:

@@ -4,18 +4,12 @@ The embedded encoder and text, a minute or two on two CPU cores, no network:
 
     accelerate launch recipes/mao.py --config recipes/configs/mao_linear_embedded.yaml
 
-Your own encoder and text (any field of `--help` goes on the command line or into the YAML file):
-
-    accelerate launch recipes/mao.py --config recipes/configs/mao_linear_embedded.yaml \
-        --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
-        --output_dir runs/my_bengali
-
-`--preset` chooses the module: linear, transformer, adapter, or one of the paper's. `--peft_type lora` trains LoRA (or
-another method of PEFT) by the same objective; add `--preset adapter`, whose batches and schedule are made for what
-changes the encoder itself. Prints the scores before and after, and where everything was saved. The
-folder is an adapter: `hf_xalign.load` loads it with its encoder, and so do `PeftModel.from_pretrained` and
-`AutoModel.from_pretrained` after `import hf_xalign.modeling`. The folder also holds `results.json` (the record of the
-run), `eval_links.jsonl` (the evaluation links) and a model card.
+Your own encoder and text: as in `recipes/fao.py`. `--preset` chooses the module: linear, transformer, adapter, or one
+of the paper's. `--peft_type lora` trains LoRA (or another method of PEFT) by the same objective; add `--preset
+adapter`, whose batches and schedule are made for what changes the encoder itself. Prints the scores before and after,
+and where everything was saved. The folder is an adapter: `hf_xalign.load` loads it with its encoder, and so do
+`PeftModel.from_pretrained` and `AutoModel.from_pretrained` after `import hf_xalign.modeling`. The folder also holds
+`results.json` (the record of the run), `eval_links.jsonl` (the evaluation links) and a model card.
 """
 
 from __future__ import annotations
@@ -25,13 +19,11 @@ from hf_xalign.recipes.parts.common import DataArguments, run
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
     from hf_xalign.recipes.parts.parallel import load_word_corpus
     from hf_xalign.recipes.parts.run import align
     from hf_xalign.trainers import MAOConfig, MAOTrainer
 
-    data, args = parse((DataArguments, MAOConfig), argv, description=__doc__)
-    align("mao", data, args, MAOTrainer, load_word_corpus)
+    align("mao", (DataArguments, MAOConfig), MAOTrainer, load_word_corpus, argv, __doc__)
 
 
 if __name__ == "__main__":

@@ -38,16 +38,8 @@ def load_monolingual(
 ) -> Dataset:
     """Load sentences of one language as a dataset with the column `text`; empty sentences stay.
 
-    Args:
-        source: a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
-            owner/name or owner/name:config, of which the split `train` is read.
-        text_column: name of the text column in .jsonl, .parquet and Hub datasets.
-        max_sentences: keep only this many sentences from the start.
-        words: also accept a column of word lists, which is then called `words`.
-
-    Raises:
-        InputError: there is no such file or dataset, the format is unknown, the file is empty or damaged, or it has no
-            text column of that name.
+    `source` is a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
+    owner/name or owner/name:config (its split `train`). `words` also takes a column of word lists, and calls it so.
     """
     path = Path(source).expanduser()
     if path.is_file():

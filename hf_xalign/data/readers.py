@@ -47,11 +47,7 @@ def file_format(path: Path) -> str:
 
 
 def check_regular(path: str | Path) -> None:
-    """Refuse what is there but is no regular file: reading a pipe or a device may never end.
-
-    Raises:
-        InputError: it is a folder, a pipe, a socket or a device, or its name cannot be looked up.
-    """
+    """Refuse what is there but is no regular file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -120,11 +116,9 @@ def read_jsonl(path: str | Path) -> Rows:
 def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict[str, list[str]]]]:
     """Yield the sentences of a file with one word a line and a blank line after each sentence.
 
-    CoNLL-U's (`universal`) comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped.
-
-    Yields:
-        The line of the first word and the columns, one value a word, by CoNLL-U's names (`tokens` is FORM). CoNLL has
-        `tokens` (the first column), `labels` (the last), and every column by its number, `1`, `2`, and so on.
+    CoNLL-U's (`universal`) comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped. With the line of
+    the first word come the columns by CoNLL-U's names (`tokens` is FORM). CoNLL has `tokens` (the first column),
+    `labels` (the last), and every column by its number, `1`, `2`, and so on.
     """
     rows: list[list[str]] = []
     first = 0

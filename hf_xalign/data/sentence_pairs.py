@@ -75,21 +75,8 @@ def encode_sentence_pairs(
 
     Special tokens do not count, so a concatenated pair has up to `max_tokens` and its 3 or 4 special tokens.
     Nothing is truncated. A smaller `model_max_length` of the tokenizer lowers the limit.
-
-    Args:
-        dataset: parallel text, see [`~hf_xalign.data.parallel.load_parallel`].
-        tokenizer: the model's tokenizer.
-        min_tokens: drop a pair if a side has fewer tokens.
-        max_tokens: drop a pair if both sides together have more tokens.
-        num_proc: processes of `datasets.map`.
-
-    Returns:
-        The counts, and a dataset with `source_ids`, `target_ids` (token ids without special tokens), `length` (tokens
-        of both sides), `source_lang`, `target_lang`, and `pair`: the row's number in `dataset`.
-
-    Raises:
-        InputError: a column is missing or has an empty cell, the limits exclude each other, the tokenizer does not
-            know the text, or no pair is left.
+    The result has `source_ids`, `target_ids` (without special tokens), `length` (of both sides), `source_lang`,
+    `target_lang`, and `pair`: the row's number in `dataset`.
     """
     check_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)

@@ -15,20 +15,13 @@ _OPTION = "num_cpu_threads_per_process"
 
 
 def use_all_cores() -> None:
-    """Share the cores among the processes, unless the user chose the number of threads.
-
-    Sets OMP_NUM_THREADS. OpenMP, MKL and OpenBLAS read it when they are loaded: call this before importing torch.
-    """
+    """Share the cores among the processes, by OMP_NUM_THREADS, unless the user chose the number of threads."""
     if _left_to_launcher():
         os.environ[_THREADS] = str(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def _left_to_launcher() -> bool:
-    """Return whether the launcher, and not the user, gave this process one thread: its default.
-
-    The launcher is the parent process. If the user chose, the variable is in its environment or the option is in its
-    command line.
-    """
+    """Return whether the launcher (the parent) gave this process one thread, its default, and not the user."""
     if os.environ.get(_THREADS) != "1" or _MARK not in os.environ:
         return False
     import psutil  # type: ignore[import-untyped]  # accelerate requires it

@@ -32,21 +32,16 @@ class ParallelText:
 
     train_data: list[str] = option(
         _DATA,
-        "Parallel text, one or more of: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), "
-        "LANG=FILE1,FILE2 (line-aligned), LANG=HUB_ID or LANG=HUB_ID:CONFIG.",
+        "Parallel text: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX), LANG=FILE1,FILE2, LANG=HUB_ID[:CONFIG].",
         ["embedded:de", "embedded:bn"],
     )
-    eval_data: list[str] = option(
-        _DATA, "Held-out parallel text, in the form of train_data.", ["embedded:de", "embedded:bn"]
-    )
+    eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["embedded:de", "embedded:bn"])
     train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
     target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
     max_train_pairs: int | None = option(_DATA, "Use the first n pairs of each training source.", None)
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
-    on_empty: Literal["error", "drop"] = option(
-        _DATA, "A pair with an empty side: error (names the row) or drop.", "error"
-    )
+    on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
 
 @dataclass
@@ -57,9 +52,7 @@ class TextArguments(ParallelText):
         _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
-    compare_with: str | None = option(
-        "Run", "Folder of another run on the same pairs, to compare training times with.", None
-    )
+    compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
 
@@ -69,8 +62,7 @@ class DataArguments(TextArguments):
 
     aligner: str = option(
         "Word links",
-        "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, or encoder (the encoder "
-        "itself before training).",
+        "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, or encoder (before training).",
         "fast_align",
     )
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = option(
@@ -79,9 +71,7 @@ class DataArguments(TextArguments):
     one_to_one: bool = option("Word links", "A word with two links loses all its links.", True)
     drop_identical: bool = option("Word links", "Drop links between identical words.", False)
     eval_links: str | None = option(
-        "Word links",
-        "eval_links.jsonl of another run, to score on the same links. Overrides eval_data.",
-        None,
+        "Word links", "eval_links.jsonl of another run, to score on the same links. Overrides eval_data.", None
     )
 
 

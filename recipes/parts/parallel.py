@@ -33,13 +33,7 @@ DRIFT_SENTENCES = 500
 
 @dataclass
 class Corpus:
-    """Encoder and text of a run.
-
-    Attributes:
-        model: encoder in float32 on the run's device; after [`Corpus.trainer`], the model in training.
-        sources: entries of the training and held-out text for the record.
-        link_counts: statistics of the training links, by language pair; empty without word links.
-    """
+    """Encoder and text of a run; after [`Corpus.trainer`], `model` is the one in training."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -88,10 +82,7 @@ class WordCorpus(Corpus):
         return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """Score word retrieval for each language: mean and last-subword pooling, linked and all occurrences.
-
-        Computes in float32 whatever the precision of training, so that scores of different machines compare.
-        """
+        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
         return score_retrieval(
             self.model,
             self.tokenizer,
@@ -155,10 +146,7 @@ def load_text(
     subwords: bool = False,
     seed: int = 0,
 ) -> WordCorpus:
-    """Load and word-align training and held-out text, or read the held-out links from the file `eval_links`.
-
-    `subwords` links the tokenizer's tokens instead of words.
-    """
+    """Load and word-align the text, or read the held-out links from a file; `subwords` links tokens, not words."""
     train, train_sources = load_train(data, tokenizer)
     if eval_links:
         evaluation = read_links(eval_links)

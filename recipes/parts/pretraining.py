@@ -37,16 +37,9 @@ from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 @dataclass
 class PretrainingCorpus:
-    """Encoder and data of a pre-training run.
+    """Encoder and data of a pre-training run; the first of `languages` is the pivot or the natural language.
 
-    Attributes:
-        languages: pivot or natural language, then the others.
-        evaluation: rows of held-out text, or None.
-        counts: rows, tokens and sentences of each language.
-        entries: dictionary entries of the objective, or None.
-        test_entries: int64 (n, 2), token pairs whose alignment is scored; or None.
-        candidates: int64 (m,), candidate tokens of the nearest-neighbour search.
-        sources: entries of the text for the record.
+    `test_entries` int64 (n, 2) are the token pairs whose alignment is scored, among `candidates` int64 (m,).
     """
 
     model: PreTrainedModel

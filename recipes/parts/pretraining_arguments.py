@@ -19,27 +19,19 @@ class PretrainingArguments:
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(
-        _TEXT,
-        "Text of each language, LANG=FILE (.txt with a sentence a line, .jsonl, both also .gz, .parquet, "
-        "or .conllu) or LANG=HUB_ID.",
-        [],
+        _TEXT, "Text of each language, LANG=FILE (.txt, .jsonl, .parquet, .conllu; .gz too) or LANG=HUB_ID.", []
     )
     eval_corpus: list[str] = option(_TEXT, "Held-out text, written the same way.", [])
     text_column: str = option(_TEXT, "Column with the text, or with its words, where the format has names.", "text")
     max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None)
     max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None)
     derive: list[str] = option(
-        _TEXT,
-        "Make a second language out of the corpus: syntax, inversion or permutation, transliteration, in that order.",
-        [],
+        _TEXT, "Make a second language of the corpus: syntax, inversion or permutation, transliteration.", []
     )
     shared: float = option(_TEXT, "Share of the words that are not transliterated.", 0.0)
     order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
     parallel: list[str] = option(
-        _TEXT,
-        "xlm: sentence pairs, as train_data of recipes/fao.py. Default with derive: the corpus and what "
-        "is derived of it.",
-        [],
+        _TEXT, "xlm: sentence pairs, as in recipes/fao.py. Default with derive: the corpus and what is derived.", []
     )
     pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
     block_size: int = option(_TEXT, "Tokens a row at most.", 128)
@@ -51,14 +43,10 @@ class PretrainingArguments:
     hidden_size: int = option(_MODEL, f"{NEW}: width.", 512)
     attention_heads: int = option(_MODEL, f"{NEW}: attention heads.", 8)
     vocabulary: Literal["keep", "cut", "train"] = option(
-        _MODEL,
-        "The encoder's own; of it the pieces that the text uses most; or a new one, trained on the text.",
-        "keep",
+        _MODEL, "The encoder's own; the pieces of it that the text uses most; or one trained on the text.", "keep"
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
-    dictionary: str | None = option(
-        _DICTIONARY, "LANG=FILE in MUSE's format; not with derive, which has its own.", None
-    )
+    dictionary: str | None = option(_DICTIONARY, "LANG=FILE in MUSE's format; derive has its own.", None)
     test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", None)
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
     target_lang: str = option(_TEXT, "The pivot language.", "en")

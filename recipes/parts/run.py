@@ -15,7 +15,7 @@ from peft import PeftModel
 from transformers import set_seed
 
 from hf_xalign.cache import hold_folder
-from hf_xalign.config import non_default_fields
+from hf_xalign.config import non_default_fields, parse
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
@@ -71,12 +71,14 @@ def print_corpus(record: dict[str, Any], corpus: Any) -> None:
 
 def align(
     method: str,
-    data: TextArguments,
-    args: AlignmentConfig,
+    settings: tuple[type[TextArguments], type[AlignmentConfig]],
     trainer_class: type[AlignmentTrainer],
     load_corpus: Callable[..., Any],
+    argv: list[str] | None,
+    description: str | None,
 ) -> None:
     """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time."""
+    data, args = parse(settings, argv, description=description)
     folder = Path(args.output_dir)
     resume, record = start_run(method, data, args, trainer_class)
     other = read_record(data.compare_with) if data.compare_with else {}
@@ -105,7 +107,15 @@ def align(
     score("before")
     with phase(record, "preparing"):
         trainer = corpus.trainer(trainer_class, args)
-    _describe_module(record, trainer)
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    encoder = sum(p.numel() for p in model.parameters())
+    if isinstance(model, PeftModel):
+        record["adapter"] = adapter_entry(model.active_peft_config)
+        encoder -= trained
+    record["trainable"] = {"parameters": trained, "share": trained / encoder}
+    if trainer.is_world_process_zero():
+        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
     with phase(record, "scoring"), args.main_process_first(desc="scoring"):
         if args.should_save:
             before = distances_before(trainer)
@@ -122,10 +132,13 @@ def align(
         with phase(record, "scoring"):
             record["drift"] = vector_drift(pivot_before, corpus.pivot_vectors(args))
         if other and not resume:  # a resumed run knows the time of its last part only
+            own, others = (
+                sum(one["times"]["seconds"][part] for part in ("preparing", "training")) for one in (record, other)
+            )
             record["comparison"] = {
                 "method": other["method"],
-                "seconds": _seconds(other),
-                "own_seconds": _seconds(record),
+                "seconds": others,
+                "own_seconds": own,
                 "same_hardware": record["hardware"] == other["hardware"],
             }
         write_record(folder, record)  # before pictures, which may fail where the scores did not
@@ -147,19 +160,6 @@ def _fill_words(scores: dict[str, Any], pooling: str) -> None:
                 before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
 
 
-def _describe_module(record: dict[str, Any], trainer: AlignmentTrainer) -> None:
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    added = 0
-    if isinstance(model, PeftModel):
-        record["adapter"] = adapter_entry(model.active_peft_config)
-        added = trained
-    encoder = sum(p.numel() for p in model.parameters()) - added
-    record["trainable"] = {"parameters": trained, "share": trained / encoder}
-    if trainer.is_world_process_zero():
-        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
-
-
 def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
     """Check that the other run has training times, of the same pairs."""
     if not {"preparing", "training"} <= set(other["times"]["seconds"]):
@@ -176,17 +176,8 @@ def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str
         )
 
 
-def _seconds(record: dict[str, Any]) -> float:
-    """Return the seconds of preparing (with references and caches) and training."""
-    return record["times"]["seconds"]["preparing"] + record["times"]["seconds"]["training"]
-
-
 def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) -> None:
-    """Print the size of the word-vector cache and the training time; nothing is trained or kept.
-
-    Encodes and caches a sample of the pairs, runs a few batches forward and backward without an optimizer step, and
-    extrapolates.
-    """
+    """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
     args.report_to = []
     step = max(1, len(whole) // _SAMPLE_PAIRS)
     part = whole.select(range(0, len(whole), step))

@@ -26,10 +26,7 @@ _ELSEWHERE = {
 def run_seeds(
     argv: list[str] | None, arguments: type[TaskArguments], config_class: type[TaskConfig], *, description: str | None
 ) -> None:
-    """Train and score under one seed after another, and print a table over languages.
-
-    A seed that is finished with the same settings is not run again.
-    """
+    """Train and score under each seed that is not finished with these settings, and print a table over languages."""
     from hf_xalign.config import non_default_fields, parse
     from hf_xalign.tasks.results import begin, finished, format_scores, seed_folder
 

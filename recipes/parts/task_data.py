@@ -23,10 +23,7 @@ class TaskArguments:
     method: ClassVar[str]
 
     task: Literal["token", "sequence", "questions"] = option(
-        _DATA,
-        "A label for each word, or one for a text or a pair of texts; or questions whose answers lie in a "
-        "text (SQuAD's format).",
-        "token",
+        _DATA, "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).", "token"
     )
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed); {seed} is the run's seed.", "embedded"
@@ -37,8 +34,7 @@ class TaskArguments:
     )
     train_data: list[str] = option(
         _DATA,
-        "Labelled text, LANG=FILE (.jsonl, .conll, .conllu; .gz too), LANG=HUB_ID or LANG=HUB_ID:CONFIG; "
-        "several are trained on together (translate-train).",
+        "Labelled text, one or several: LANG=FILE (.jsonl, .conll, .conllu) or LANG=HUB_ID[:CONFIG].",
         [],
     )
     eval_data: list[str] = option(_DATA, "Text to score, one of each language.", [])
@@ -116,7 +112,7 @@ class TaskData:
 def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels."""
     from hf_xalign.errors import InputError
-    from hf_xalign.tasks import SequenceTask, TokenTask, by_language, read_examples
+    from hf_xalign.tasks import LabelSet, SequenceTask, TokenTask, by_language, read_examples
 
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
@@ -125,7 +121,10 @@ def load_task(data: TaskArguments) -> TaskData:
         return _load_questions(data)
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
     train, evaluation = _read(data, partial(read_examples, kind=data.task, **columns))
-    labels = _labels(data.labels, train)
+    if len(data.labels) == 1 and ".json" in data.labels[0]:
+        labels = LabelSet.load(data.labels[0])
+    else:
+        labels = LabelSet.of({*data.labels}.union(*(part.label_names for part in train)))
     task: Task
     if data.task == "token":
         metric = data.metric or ("span_f1" if labels.mark_spans else "accuracy")
@@ -158,11 +157,3 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
         [read(item, split=data.train_split, max_examples=data.max_train_examples) for item in data.train_data],
         [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data],
     )
-
-
-def _labels(given: list[str], train: list[Examples]) -> Any:
-    from hf_xalign.tasks import LabelSet
-
-    if len(given) == 1 and ".json" in given[0]:
-        return LabelSet.load(given[0])
-    return LabelSet.of({*given}.union(*(part.label_names for part in train)))

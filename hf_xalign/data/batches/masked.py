@@ -80,16 +80,7 @@ class PPACollator(_MaskingCollator):
 
     Position ids run on over both sentences (PPA does not reset them). Token types are 0: the order is random, so they
     would say nothing that the separator does not. Order and masks depend on the seed, the epoch and `pair`.
-
-    Args:
-        tokenizer, seed, mlm_probability, mask_share, random_share: see [`PretrainingCollator`].
-        languages: number of each `source_lang`.
-        order: query side: `random` for each pair and epoch (the paper), or always `source` or `target`.
-        contrast: add the two sides for the contrastive loss.
-        words: mask the concatenation (`tlm`), the sides separately (`mlm`, the paper's ablation), or `none`.
-
-    Raises:
-        InputError: the tokenizer has no mask token or no separator between two sentences, or a share is invalid.
+    `languages` numbers each `source_lang`; `order` is the query's side, `random` for each pair and epoch (the paper).
     """
 
     def __init__(
@@ -154,20 +145,9 @@ class PretrainingCollator(_MaskingCollator):
     - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
       original tokens, or with `entries` sometimes their translations.
 
-    Masks and labels depend on the seed, the epoch and the row's `example`, see
-    [`~hf_xalign.data.pretraining.masking.example_draws`].
-
-    Args:
-        tokenizer, seed: the model's tokenizer and the run's seed.
-        language_ids: number of each language for an encoder with language embeddings, see
-            [`~hf_xalign.modeling.language_embeddings.language_ids`]; None for other encoders.
-        entries: dictionary of DICT-MLM; None for plain labels.
-        dict_probability: probability that the label of a hidden token is its translation, if it has one.
-        mlm_probability: probability that a token is hidden.
-        mask_share, random_share: shares of hidden tokens replaced by the mask token and by a random token.
-
-    Raises:
-        InputError: the tokenizer has no mask or padding token, or a share is invalid.
+    Masks and labels depend on the seed, the epoch and the row's `example`. With `entries` (DICT-MLM) the label of a
+    hidden token that has a translation is this with `dict_probability`. `mask_share` and `random_share` are the shares
+    of hidden tokens replaced by the mask token and by a random one.
     """
 
     def __init__(

@@ -48,11 +48,8 @@ class CachedVectors:
 class LinkCollator:
     """Base of the collators of linked words.
 
-    Args:
-        pad_token_id: id of the padding token.
-        linked_tokens: link `words`, only `cls` ([CLS]-[CLS]), `cls_sep`, or `all` three.
-        regularized_side: side whose words stay near f0, `source` or `target`.
-        regularized_words: `all` words of that side (Cao's reading) or only the `linked` ones (MAO eq. 3, ROTATE).
+    `linked_tokens` are `words`, [CLS] (`cls`), both specials (`cls_sep`), or `all` three. Words of `regularized_side`
+    stay near f0: `all` of that side (Cao's reading), or only the `linked` ones (MAO eq. 3, ROTATE).
     """
 
     pad_token_id: int
@@ -104,15 +101,9 @@ class PairCollator(LinkCollator):
       ([`link_rows`]);
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
-    - with `reference`: `reference` float32 (G, layers, dim), f0 of the regularised words, from the cache;
-    - without `reference`, the input of a frozen encoder: `kept_ids` and `kept_mask` int64 (B, width of that side),
-      and `kept_index`, `kept_word`, `kept_counts` for its tokens.
-
-    Args:
-        pooling: `first`, `last` or `mean` of a word's subwords.
-        needs_reference: add the input from which f0 is computed.
-        reference: memory-mapped f0 vectors. Rows then need the column `{regularized_side}_rows` of
-            [`~hf_xalign.modeling.features.cache.cache_features`].
+    - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularised words (`<side>_rows`);
+    - without, but with `needs_reference`, a frozen encoder's input: `kept_ids` and `kept_mask` int64 (B, width of the
+      side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
 
     Example:
         >>> row = {"source_ids": [2, 7, 8, 3], "source_starts": [1], "source_ends": [3], "links": [[0, 0]]}
@@ -208,12 +199,7 @@ class WordCollator(LinkCollator):
     - with `features` without `context`: `word_vectors` float32 (1, N, dim), only the N words in use;
     - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words;
     - `kept_links` int64 (L,), `link_pairs` int64 (L,): see [`PairCollator`];
-    - with `languages`: `language` int64, one number for each sentence, or for each of the N words.
-
-    Args:
-        features: cached vectors of one layer; rows then need `source_rows` and `target_rows`.
-        context: the module reads the other words of the sentence.
-        languages, pivot: number of each language's map, None for a shared module, and the target column's language.
+    - with `languages`, the number of each language's map: `language` int64, of each sentence or of the N words.
     """
 
     features: CachedVectors | None = None
@@ -301,12 +287,9 @@ def _languages(rows: list[dict[str, Any]], numbers: dict[str, int], pivot: str |
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """Make one row for each link, so that a batch draws from the links of the whole corpus.
 
-    Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval.
-
-    Returns:
-        `pair`, the number of the pair; `length`, always 1, so that links are not grouped by sentence length;
-        `source_lang`; and the whole pair with this link only, or if `alone` the cached vector rows of its two words,
-        `source_row` and `target_row`, for [`CachedLinkCollator`].
+    Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval. A row has the
+    number of the `pair`, a `length` of 1 (no grouping), `source_lang`, and the pair with this link only, or if `alone`
+    the cached rows of its two words, `source_row` and `target_row`, for [`CachedLinkCollator`].
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:

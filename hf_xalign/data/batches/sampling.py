@@ -20,18 +20,10 @@ class PairSampler(Sampler[int]):
     processes), but not on how a step is divided, nor on the global random state. So a resumed run and a run on two
     processes draw the same pairs.
 
-    Args:
-        lengths, languages: see [`lengths_and_languages`].
-        step_pairs: pairs in an optimizer step.
-        seed: seed of the order.
-        group_by_length: sort each language by length within windows of 50 steps and merge the languages, so that a
-            step pads little and has its share of each language. The steps of a window are shuffled.
-        language_sampling: `proportional` draws each language as often as it has pairs. `each` gives each language an
-            equal part of every step: shorter corpora start again until the longest has been seen once. (Cao's script
-            has a whole batch of each: multiply the batch size by the number of languages.)
-        multiple: drop pairs at the end of the epoch that do not fill a batch on every process. Otherwise accelerate
-            would repeat pairs from the epoch's start.
-        shuffle: False keeps the corpus order and ignores `group_by_length`.
+    `group_by_length` sorts each language within windows of 50 steps and merges the languages, so that a step pads
+    little and has its share of each; a window's steps are shuffled. `language_sampling="each"` gives each language an
+    equal part of every step: shorter corpora start again until the longest has been seen once. Pairs at the end of the
+    epoch that do not fill a `multiple` are dropped: accelerate would repeat pairs from the epoch's start.
     """
 
     WINDOW_STEPS = 50
@@ -113,11 +105,7 @@ class PairSampler(Sampler[int]):
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Read what [`PairSampler`] needs without a Python object a row.
-
-    Returns:
-        int32 (n,), the column `length`, and int16 (n,), a number for each row's `source_lang`.
-    """
+    """Return the column `length`, int32 (n,), and a number for each row's `source_lang`, int16 (n,)."""
     lengths, languages = [], []
     codes: dict[str, int] = defaultdict(lambda: len(codes))
     for batch in dataset.select_columns(["length", "source_lang"]).with_format("numpy").iter(100_000):

@@ -44,13 +44,8 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
     The stream runs through the corpus in a new order each time, across the task's epochs. The pairs of an example
     depend only on its place in the epoch. So a resumed run draws the same pairs, however a step is divided over
     micro-batches and processes. The stream has its own generator and does not change the task's order.
-
-    Args:
-        task: the task's sampler, with a length; its `set_epoch` is called if it has one.
-        stream: sampler of the corpus; its epochs are not the task's.
-        share: pairs for each example of the task; 0.5 is 16 pairs for a batch of 32 examples.
-        step_examples: examples of the task in an optimizer step. If `step_examples * share` is a whole number, every
-            step begins at a multiple of it, so the groups by length that `stream` makes stay together.
+    An example has `share` pairs. If `step_examples * share` is a whole number, every step begins at a multiple of it,
+    so the groups by length that `stream` makes stay together.
     """
 
     def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):

@@ -16,12 +16,9 @@ Pooling = Literal["first", "last", "mean"]
 
 @dataclass(frozen=True)
 class TokenIndex:
-    """Positions of words' tokens in a padded batch that is flattened to (rows * width, dim).
+    """Positions `index` int64 (tokens,) of words' tokens in a padded batch that is flattened to (rows * width, dim).
 
-    Attributes:
-        index: int64 (tokens,), positions in the flattened batch, word after word.
-        word: int64 (tokens,), the word of each token; None if every word has one token (`first`, `last`).
-        counts: int64 (words,), tokens of each word; None if every word has one token.
+    `word` int64 (tokens,) has the word of each, `counts` int64 (words,) how many; None if words are one token each.
     """
 
     index: torch.Tensor

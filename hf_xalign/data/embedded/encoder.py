@@ -80,8 +80,7 @@ def resolve_model(name_or_path: str) -> str:
 def embedded_encoder() -> Path:
     """Return the folder of the embedded encoder; convert it on the first call and if its files are damaged.
 
-    The model is a float32 `BertModel` without pooler (12 layers of 384, 250,037 tokens; 479 MB on disk). If several
-    processes call this at once, each writes its own folder and the first to finish is kept.
+    If several processes call this at once, each writes its own folder and the first to finish is kept.
     """
     folder = cache_dir("encoders") / FOLDER
     if _is_intact(folder):

@@ -95,29 +95,20 @@ class MappingArguments:
     output_dir: str = option("Run", "Output folder. A folder that holds a run is an error.", "runs/mapping")
     overwrite_output_dir: bool = option("Run", "Replace the run in output_dir once this one is done.", False)
     method: Method = option(
-        "Map",
-        "procrustes (RotateAlign), least_squares, rcsls, vecmap, or self_learning (VecMap's loop from a small seed "
-        "dictionary).",
-        "procrustes",
+        "Map", "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.", "procrustes"
     )
     centre: bool = option(
         "Map", "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.", True
     )
     whiten: bool = option(
-        "Map",
-        "vecmap, self_learning: whiten and re-weight. false is the orthogonal variant of 2016, for fewer pairs than "
-        "dimensions.",
-        True,
+        "Map", "vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.", True
     )
     spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False)
     rcsls_epochs: int = option("Map", "rcsls: gradient steps over all pairs.", 10)
     rcsls_learning_rate: float = option("Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0)
     refine: int = option("Map", "procrustes on dictionaries: rounds of MUSE's refinement.", 0)
     direction: Literal["to_pivot", "from_pivot"] = option(
-        "Map",
-        "to_pivot maps other languages into the pivot's space. from_pivot maps the pivot into the space of one other "
-        "language (ROTATE).",
-        "to_pivot",
+        "Map", "Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).", "to_pivot"
     )
     supervision: Literal["parallel", "dictionary"] = option(
         "Map", "Learn from linked words of train_data, or from dictionary entries.", "parallel"
@@ -125,19 +116,14 @@ class MappingArguments:
     layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
     dictionary: list[str] = option(
-        "Dictionaries",
-        "Training dictionaries in MUSE's format, LANG=FILE. Each line has the pivot's word first.",
-        [],
+        "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; each line has the pivot's word first.", []
     )
     test_dictionary: list[str] = option(
-        "Dictionaries",
-        "Dictionaries for scoring lexicon induction, LANG=FILE. Each line has the pivot's word first.",
-        [],
+        "Dictionaries", "Dictionaries for scoring lexicon induction, of the same format.", []
     )
     text: list[str] = option(
         "Anchors",
-        "Monolingual text for anchors, LANG=FILE (.txt, .jsonl, .parquet, .gz) or LANG=HUB_ID. Sentences of "
-        "train_data are added.",
+        "Text for anchors beside train_data's: LANG=FILE (.txt, .jsonl, .parquet) or LANG=HUB_ID.",
         [],
     )
     max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
@@ -170,8 +156,7 @@ class MappingArguments:
 
     def changed(self) -> dict[str, Any]:
         """Return the arguments that differ from their defaults, without the output folder."""
-        found = non_default_fields(self)
-        return {name: value for name, value in found.items() if name not in ("output_dir", "overwrite_output_dir")}
+        return {name: value for name, value in non_default_fields(self).items() if "output_dir" not in name}
 
     def formula(self) -> str:
         """Return the objective of the map as plain text."""

@@ -45,15 +45,7 @@ _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
 
 @dataclass
 class MappingData:
-    """Vectors of a run's text.
-
-    Attributes:
-        pivot: the pivot language.
-        training: linked words of the training text by language; empty with supervision=dictionary.
-        held_out: linked words of the held-out text by language.
-        anchors: anchors by language, including the pivot; empty without dictionaries.
-        sources: the dictionaries.
-    """
+    """Linked words and anchors (also of the pivot) of a run's text, by language."""
 
     pivot: str
     training: dict[str, Matched]
@@ -75,8 +67,7 @@ def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTr
             )
         model = backbone_of(inner)
     layer_index(args.layers, model.config.num_hidden_layers)  # raises for an unknown layer
-    path = resolve_model(name)
-    tokenizer = load_tokenizer(path, revision=data.model_revision)
+    tokenizer = load_tokenizer(resolve_model(name), revision=data.model_revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
 
@@ -164,15 +155,10 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
 def score(
     corpus: MappingData, args: MappingArguments, maps: Mapping[str, LanguageMap] | None = None
 ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
-    """Score word retrieval and lexicon induction of each language and layer.
+    """Score word retrieval and lexicon induction of each language and layer, without maps of the vectors as they are.
 
-    Without maps, vectors are compared as they are.
-
-    Returns:
-        Scores `{language: {metric: value}}` and 95% intervals `{language: {metric: [low, high]}}`. Metrics are
-        `retrieval_<pooling>` with directions, types and pool, as in [`~hf_xalign.evaluation.score_retrieval`];
-        `bli_p@K` (mean of both directions), `bli_p@K_to_pivot` and `bli_p@K_from_pivot`, which have intervals; and
-        `bli_coverage`, the share of usable entries. With several layers each name ends in `, layer n`.
+    Returns scores, `retrieval_*` and `bli_*` by language, and 95% intervals of the latter's two directions. With
+    several layers each name ends in `, layer n`.
     """
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}

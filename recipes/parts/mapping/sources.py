@@ -20,8 +20,7 @@ from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.parallel import WordCorpus, source_entry
 
-Entries = list[tuple[str, str]]
-"""(pivot's word, other word) pairs."""
+Entries = list[tuple[str, str]]  # (pivot's word, other word)
 
 # A dictionary is refused if reversing its columns would make this many times more entries usable.
 _REVERSED = 2
@@ -29,14 +28,7 @@ _REVERSED = 2
 
 @dataclass
 class Sources:
-    """Dictionaries and monolingual text of a mapping run.
-
-    Attributes:
-        dictionaries: training entries by language.
-        test_dictionaries: test entries by language.
-        texts: monolingual text by language.
-        about: entries of `results.json` for `dictionary`, `test_dictionary` and `text`.
-    """
+    """Dictionaries and monolingual text of a mapping run by language, and the entries of `results.json` on them."""
 
     dictionaries: dict[str, Entries]
     test_dictionaries: dict[str, Entries]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -171,34 +169,9 @@ def test_unusable_folders_are_refused(tmp_path):
             "no base": (load("adapter", base=None), "names no base_model_name_or_path"),
             "base of another folder": (load("adapter", base=BASE_IN_FOLDER), "the model in this folder"),
             "pickled adapter": (load("adapter", pickled=["adapter"]), r"has no adapter_model\.safetensors"),
-            "pickled adapter beside a model": (load("one", pickled=["one"]), r"has no adapter_model\.safetensors"),
             "pickled encoder": (pickled_base, "has no weights in safetensors"),
             "code": (load("base", trust_remote_code=True), "^trust_remote_code: no code of a repository is run"),
-            "choice of pickles": (
-                load("base", use_safetensors=False),
-                "^use_safetensors: .*only safetensors are read",
-            ),
             "tokenizer": (load_tokenizer, "has no tokenizer that can be loaded, or is no model at all"),
         },
         tmp_path,
     )
-
-
-@pytest.mark.slow
-def test_in_a_fresh_process_without_another_import(saved, tmp_path):
-    outputs = {saved / name: run(hf_xalign.load(saved / name)) for name in ("one", "adapter")}
-    torch.save((torch.get_num_threads(), outputs), tmp_path / "expected.pt")
-    script = (
-        "import sys, torch, hf_xalign\n"
-        "threads, outputs = torch.load(sys.argv[1], weights_only=False)\n"
-        "torch.set_num_threads(threads)\n"
-        "for folder, expected in outputs.items():\n"
-        "    torch.manual_seed(3)\n"
-        "    ids = torch.randint(5, 150, (3, 9))\n"
-        "    with torch.no_grad():\n"
-        "        found = hf_xalign.load(folder)(input_ids=ids, attention_mask=torch.ones_like(ids))[0]\n"
-        "    assert torch.equal(found, expected)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "expected.pt")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
 import torch
+from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, save_base
-from transformers import AutoModel, AutoModelForMaskedLM
+from support.tiny import make_encoder
+from transformers import AutoModel
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
+from hf_xalign.modeling.freezing import frozen_copy, model_fingerprint
+
+
+def renamed(folder):
+    """Give the layer norms the names of the first checkpoints."""
+    file = folder / "model.safetensors"
+    names = {".weight": ".gamma", ".bias": ".beta"}
+    old = {
+        re.sub(r"(?<=LayerNorm)(\.\w+)$", lambda end: names[end[0]], name): tensor
+        for name, tensor in load_file(file).items()
+    }
+    assert any(name.endswith("LayerNorm.gamma") for name in old)
+    save_file(old, file, metadata={"format": "pt"})
+
+
+def sharded(folder):
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    save_torch_state_dict(tensors, folder, max_shard_size="10KB", metadata={"format": "pt"})
+    assert len(list(folder.glob("*.safetensors"))) > 1
 
 
 def test_save_load_round_trip(subtests, tmp_path):
-    for family, head in product(CONFIGS, (True, False)):
-        with subtests.test(family, head=head):
-            folder = tmp_path / f"{family}-{head}"
+    plain = ((family, head, None) for family, head in product(CONFIGS, (True, False)))
+    for family, head, change in (*plain, ("bert", True, renamed), ("bert", True, sharded)):
+        with subtests.test(family, head=head, change=change):
+            folder = tmp_path / f"{family}-{head}-{change}"
             save_base(family, folder / "base", head=head)
+            base = load_file(folder / "base" / "model.safetensors")
+            if change is not None:
+                change(folder / "base")
             model = load_encoder(str(folder / "base"))
             first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
             prefix, carried = carried_weights(model)
             save_encoder(model, folder / "out", prefix, carried)
-            base, out = (load_file(folder / name / "model.safetensors") for name in ("base", "out"))
+            out = load_file(folder / "out" / "model.safetensors")
             assert set(base) == set(out)
             assert all(torch.equal(base[name], out[name]) for name in base)
             with torch.no_grad():
@@ -33,32 +60,20 @@ def test_save_load_round_trip(subtests, tmp_path):
             assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
 
 
-def test_a_sharded_base(tmp_path):
-    save_base("bert", tmp_path / "base")
-    AutoModelForMaskedLM.from_pretrained(tmp_path / "base").save_pretrained(
-        tmp_path / "sharded", max_shard_size="10KB"
-    )
-    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
-    prefix, carried = carried_weights(load_encoder(str(tmp_path / "sharded")))
-    assert prefix == "bert."
-    assert {name.split(".")[0] for name in carried} == {"cls"}
-
-
-def test_names_of_the_first_checkpoints(tmp_path):
-    save_base("bert", tmp_path / "base")
-    file = tmp_path / "base" / "model.safetensors"
-    new = load_file(file)
-    old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
-        for name, tensor in new.items()
-    }
-    assert set(old) != set(new)
-    save_file(old, file, metadata={"format": "pt"})
-    model = load_encoder(str(tmp_path / "base"))
-    save_encoder(model, tmp_path / "out", *carried_weights(model))
-    saved = load_file(tmp_path / "out" / "model.safetensors")
-    assert set(saved) == set(new)
-    assert all(torch.equal(saved[name], new[name]) for name in new)
+def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
+    model = make_encoder()
+    model.embeddings.requires_grad_(False)
+    copy = frozen_copy(model.train())
+    assert not copy.training and model.training
+    for (name, own), other in zip(model.named_parameters(), copy.parameters(), strict=True):
+        assert (own is other) == name.startswith("embeddings") and not other.requires_grad
+    assert any(p.requires_grad for p in model.parameters())
+    # The fingerprint is of the weights alone.
+    known = model_fingerprint(model)
+    assert model_fingerprint(copy) == known == model_fingerprint(make_encoder(dropout=0.5))
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[-1] += 1e-6
+    assert model_fingerprint(model) != known
 
 
 def test_positions_of_roberta_begin_after_the_padding_token():

@@ -7,13 +7,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from support.families import PASS
 from support.features import ALL, cache, counted, pairs
 from support.numeric import assert_rounding
-from support.tiny import make_encoder, make_links
+from support.tiny import make_encoder
 
-from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features import cache as feature_cache
 from hf_xalign.modeling.features import plan as feature_plan
@@ -65,15 +63,6 @@ def test_linked_stores_what_some_pair_links(tmp_path):
         assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
 
 
-def test_links_of_all_pairs_of_a_sentence_are_united(tmp_path):
-    row = make_links(1)[0]
-    links = Dataset.from_list([{**row, "links": [[0, 0]]}, {**row, "links": [[3, 4], [1, 1]]}])
-    _, indexed = cache(tmp_path, links=links)
-    for row in indexed:
-        assert [place >= 0 for place in row["source_rows"]] == [True, True, False, True, False, False, False]
-        assert [place >= 0 for place in row["target_rows"]] == [True, True, False, False, True, False, False]
-
-
 @pytest.mark.numeric
 def test_bfloat16_rounds(tmp_path):
     exact, _ = cache(tmp_path / "exact")
@@ -84,22 +73,6 @@ def test_bfloat16_rounds(tmp_path):
     assert not torch.equal(computed.read(rows), exact.read(rows))
     # Each of six products in a layer rounds its inputs to 8 bits.
     assert_rounding(computed.read(rows), exact.read(rows), operations=2 * 6, dtype=torch.bfloat16)
-
-
-@pytest.mark.numeric
-def test_the_collator_reads_the_regularised_side(tmp_path):
-    for side in ("source", "target"):
-        vectors, indexed = cache(tmp_path / side, needed={side: "all"})
-        settings = {"pad_token_id": 0, "linked_tokens": "all", "regularized_side": side}
-        rows = [indexed[k] for k in (2, 24, 0)]
-        got = PairCollator(**settings, reference=vectors)(rows)["reference"]
-        batch = PairCollator(**settings)(rows)
-        with torch.no_grad():
-            states = make_encoder().eval()(batch["kept_ids"], attention_mask=batch["kept_mask"]).last_hidden_state
-        sums = torch.zeros(len(batch["kept_counts"]), 16)
-        for token, word in zip(batch["kept_index"].tolist(), batch["kept_word"].tolist(), strict=True):
-            sums[word] += states.flatten(0, 1)[token]
-        assert_rounding(got[:, 0], sums / batch["kept_counts"][:, None], PASS)
 
 
 def test_what_is_cached_is_read_again_and_the_model_left_as_it_was(tmp_path, caplog):

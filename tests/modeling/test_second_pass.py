@@ -46,33 +46,24 @@ def test_dropout_of_what_follows_does_not_move():
     assert all(torch.equal(one, other) for one, other in zip(*seen, strict=True))
 
 
-def test_dropout_of_the_pairs_is_of_their_seed():
+def test_dropout_of_the_pairs_is_of_their_seed_or_off():
     """Not that of the task's next batch, which begins at the random state where this one ended."""
     model = make_model(dropout=0.3).train()
     pairs = inputs(2, 9)
-    passed = {}
-    for seed in (5, 6):
+
+    def alone():
+        return model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
+
+    passed, logits = [], []
+    for seed, dropout in ((5, True), (6, True), (5, False)):
         torch.manual_seed(0)
-        with second_pass(model, pairs, seed=seed) as states:
-            model(**inputs(3, 4))
-        passed[seed] = states[0][-1]
-    # The random state is where the pass began.
-    following = model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
+        with second_pass(model, pairs, seed=seed, dropout=dropout) as states:
+            logits.append(model(**inputs(3, 4)).logits)
+        passed.append(states[0][-1])
+    following = alone()  # the random state is where the pass began
     torch.manual_seed(5)
-    own = model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
-    assert torch.equal(passed[5], own)
-    for other in (following, passed[6]):
-        assert not torch.allclose(passed[5], other, atol=0.1)
-
-
-def test_the_pairs_can_go_without_dropout():
-    """The task's batch keeps its own, and so does the next one."""
-    model = make_model(dropout=0.3).train()
-    pairs = inputs(2, 9)
-    torch.manual_seed(0)
-    with second_pass(model, pairs, seed=5, dropout=False) as states:
-        output = model(**inputs(3, 4))
-    torch.manual_seed(0)
-    assert torch.equal(model(**inputs(3, 4)).logits, output.logits)
-    alone = model.eval().base_model(**pairs, output_hidden_states=True).hidden_states
-    assert all(torch.equal(one, other) for one, other in zip(states[0], alone, strict=True))
+    assert torch.equal(passed[0], alone())
+    assert not any(torch.allclose(passed[0], other, atol=0.1) for other in (following, *passed[1:]))
+    assert torch.equal(passed[2], model.eval().base_model(**pairs).last_hidden_state)
+    # The task's batch keeps its dropout.
+    assert all(torch.equal(one, logits[0]) for one in logits)

@@ -14,10 +14,10 @@ ALL = {"source": "all", "target": "all"}
 
 
 def pairs(n=24):
-    """Pairs of which every sentence occurs three times; the last row is an English sentence beside English."""
+    """Pairs of which every sentence occurs three times; one is English beside English, the last has other links."""
     links = make_links(n)
     row = {**links[0], "source_lang": "en", "source_words": ["no", "house"], "links": [[1, 2]]}
-    return Dataset.from_list([*links, row])
+    return Dataset.from_list([*links, row, {**links[0], "links": [[3, 4], [1, 1]]}])
 
 
 def many(n=60):

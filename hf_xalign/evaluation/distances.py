@@ -51,8 +51,7 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     """Draw at most `pairs` links without replacement (None for all), and as many random pairs.
 
     A random pair keeps the source word and takes the target word of a uniformly drawn link of *another* sentence pair.
-    Both kinds therefore share their source words and the distribution of target words. As in the paper, a frequent
-    word can still meet its translation by chance.
+    As in the paper, a frequent word can still meet its translation by chance.
     """
     parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in links]
     counts = np.array([len(part) for part in parts], dtype=np.int64)
@@ -103,10 +102,6 @@ def word_distances(
 
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.
-
-    Raises:
-        InputError: a language has too few links or is unknown to the encoder, a link is out of range, no pair has
-            vectors, or vectors are not finite.
     """
     if pairs is not None and pairs < 1:
         raise InputError(f"distances: pairs={pairs}: at least one word pair is needed")
@@ -192,9 +187,6 @@ def distance_grid(
     `stages` maps stage names to a folder, Hub id or `embedded`. They are loaded one at a time, by [`hf_xalign.load`].
     Of a model with a task head the encoder is measured. Other options are those of [`word_distances`]; returns the
     grid of [`grid_of`].
-
-    Raises:
-        InputError: no stages, fewer than 2 bins, a stage that cannot be loaded, or an error of [`word_distances`].
     """
     if not stages or bins < 2:
         raise InputError(
@@ -224,10 +216,8 @@ def grid_of(
 ) -> dict[str, Any]:
     """Summarise distances of several stages, measured on the same text.
 
-    Histograms of one language share their edges, so that a contracting space is visible. `auc` and `overlap` do not
-    depend on the other stages.
-
-    `found` maps stage names to results of [`word_distances`], in the order of the rows; `stages`, to their encoders.
+    Histograms of one language share their edges, so that a contracting space is visible. `found` maps stage names to
+    results of [`word_distances`], in the order of the rows; `stages`, to their encoders.
 
     Returns:
         Plain JSON: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell has
@@ -264,11 +254,7 @@ def grid_of(
 
 
 def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[Path]:
-    """Write `distances.json`, then a figure per measure and layer (`distances_l2_layer-1.png`); return the files.
-
-    Raises:
-        InputError: matplotlib is not installed; the numbers are written.
-    """
+    """Write `distances.json`, then a figure per measure and layer (`distances_l2_layer-1.png`); return the files."""
     folder = Path(folder)
     written = [write_text(folder / NUMBERS, json.dumps(grid, ensure_ascii=False, indent=1, allow_nan=False) + "\n")]
     for measure, layer in product(grid["measures"], grid["layers"]):

@@ -97,9 +97,7 @@ def alignment_of_entries(
 
 
 def alignment_of_model(
-    model: nn.Module,
-    entries: Tensor | ArrayLike,
-    candidates: Tensor | np.ndarray | Sequence[int] | None = None,
+    model: nn.Module, entries: Tensor | ArrayLike, candidates: Tensor | np.ndarray | Sequence[int] | None = None
 ) -> EmbeddingAlignment:
     """Compute [`alignment_of_entries`] on a model's input embeddings.
 

@@ -35,12 +35,9 @@ def require_matplotlib() -> None:
 def alignment_plot(
     runs: Sequence[TransferRun], path: str | os.PathLike, correlation: Correlation | None = None
 ) -> Path:
-    """Draw alignment against delta in percent, as figure 3 of the ALIGN-MLM paper.
+    """Draw alignment against delta in percent, as figure 3 of the ALIGN-MLM paper, with `correlation` as the title.
 
-    Markers show objectives, colours transformations; `correlation` of these runs is the title.
-
-    Raises:
-        InputError: more kinds than markers or colours, or matplotlib is not installed.
+    Markers show objectives, colours transformations. More kinds than markers or colours are an InputError.
     """
     marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
     colour = _assign("transformations", [run.transformation for run in runs], COLOURS)
@@ -64,17 +61,7 @@ def alignment_plot(
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
-    """Draw the distances of linked and random word pairs: one row per stage, one column per language.
-
-    Args:
-        grid: result of [`~hf_xalign.evaluation.distances.distance_grid`].
-        path: the PNG file, written atomically.
-        measure: "l2" or "cosine", one of the grid's.
-        layer: one of the grid's layers.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
+    """Draw a grid of [`~hf_xalign.evaluation.distances.grid_of`]: one row per stage, one column per language."""
     cells = {
         (cell["stage"], cell["language"]): cell
         for cell in grid["cells"]

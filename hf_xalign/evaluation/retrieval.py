@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.search.csls import Similarity, nearest_neighbours
+from hf_xalign.search.csls import Similarity, as_tensor, nearest_neighbours
 
 POOLS = ("linked", "all")
 
@@ -66,7 +66,12 @@ def word_retrieval(
         raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
     gold = _checked_links(links, len(source), len(target))
-    words = _checked_words(source_words, target_words, len(source), len(target))
+    if (source_words is None) != (target_words is None):
+        raise InputError("type-level scores need both source_words and target_words")
+    words = tuple(side for side in (source_words, target_words) if side is not None)
+    for name, side, rows in zip(("source", "target"), words, (len(source), len(target))):
+        if len(side) != rows:
+            raise InputError(f"{len(side)} {name}_words for {rows} {name}_vectors: one word per row is needed")
     if pool == "linked":
         source, target = source[gold[:, 0].to(source.device)], target[gold[:, 1].to(target.device)]
         if words:
@@ -134,10 +139,7 @@ def _stack(
     parts: list[Tensor] = []
     starts = [0]
     for row, vectors in enumerate(rows):
-        # NumPy turns nested lists into an array several times faster than torch does.
-        part = (
-            vectors.float() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
-        )
+        part = as_tensor(vectors, name).float()
         if len(part) and (part.ndim != 2 or (parts and part.shape[1] != parts[0].shape[1])):
             raise InputError(
                 f"row {row}: {name} has shape {tuple(part.shape)}, expected (words, dimensions), "
@@ -176,19 +178,6 @@ def _checked_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int
     return gold
 
 
-def _checked_words(
-    source: Sequence[str] | None, target: Sequence[str] | None, source_rows: int, target_rows: int
-) -> tuple[Sequence[str], ...]:
-    if source is None and target is None:
-        return ()
-    if source is None or target is None:
-        raise InputError("type-level scores need both source_words and target_words")
-    for name, words, rows in (("source", source, source_rows), ("target", target, target_rows)):
-        if len(words) != rows:
-            raise InputError(f"{len(words)} {name}_words for {rows} {name}_vectors: one word per row is needed")
-    return source, target
-
-
 def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
     return torch.tensor([words[a] == words[b] for a, b in zip(found.tolist(), gold.tolist())])
 
@@ -196,8 +185,4 @@ def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
     """Return the share of hits of both directions, and their mean."""
     one, other = forward.double().mean().item(), backward.double().mean().item()
-    return {
-        f"{prefix}source_to_target": one,
-        f"{prefix}target_to_source": other,
-        f"{prefix}mean": (one + other) / 2,
-    }
+    return {f"{prefix}source_to_target": one, f"{prefix}target_to_source": other, f"{prefix}mean": (one + other) / 2}

@@ -80,8 +80,7 @@ def score_retrieval(
         raise InputError("specials=True: this tokenizer does not add special tokens at both ends of a sentence")
     search: dict[str, Any] = {"legacy": legacy, "device": next(model.parameters()).device}
     scores: Scores = {}
-    options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype}
-    options["specials"] = specials
+    options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
     for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
         sides: dict[str, dict[str, WordVectors]] = {}

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -17,11 +17,10 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.palette import COLOURS
-from hf_xalign.search.csls import plain_float32, unit_rows
+from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 
 logger = logging.getLogger(__name__)
 
-SimilarityMeasure = Literal["cosine", "csls"]
 MEASURES = ("cosine", "csls")
 
 
@@ -47,16 +46,13 @@ def word_similarity(
     target_lang: str = "en",
     layer: int = -1,
     pooling: Pooling = "mean",
-    measure: SimilarityMeasure = "cosine",
+    measure: Similarity = "cosine",
     k: int = 10,
 ) -> WordSimilarity:
-    """Compute the similarities between the words of two sentences.
+    """Compute the similarities between the words of two sentences, the `source` words in rows.
 
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
-    nearest words of the other *sentence*.
-
-    `source` makes the rows, `target` the columns. A language code (`und` where unknown) selects the word splitter, and
-    the map of a model that has one per language. Other arguments are those of [`encode_words`].
+    nearest words of the other *sentence*. Other arguments are those of [`encode_words`], for each side.
 
     Raises:
         InputError: a sentence without words, or an unknown measure, pooling, layer or language.
@@ -85,13 +81,9 @@ def word_similarity(
 
 
 def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike, *, measure: str = "cosine") -> Path:
-    """Draw matrices side by side on one scale, with the most similar word of each row framed.
+    """Draw titled matrices side by side on one scale, labelled `measure`, with the best word of each row framed.
 
-    `found` has the title of each matrix. `measure` labels the scale. Letters that the figure's font lacks are drawn as
-    boxes, with a warning.
-
-    Raises:
-        InputError: matplotlib is not installed.
+    Letters that the figure's font lacks are drawn as boxes, with a warning.
     """
     columns, rows = (
         max(len(getattr(one, side)) for one in found.values()) for side in ("target_words", "source_words")

@@ -50,14 +50,9 @@ def transfer_gap(
 ) -> dict[str, float | int]:
     """Compute SUP, ZS and delta = SUP - ZS on one test set.
 
-    Pass one score each, or one score per item that *both* systems were scored on. An item is whatever the score is a
-    mean over: a test example (accuracy, answer F1), or a test set or seed where it is not (span F1).
-
-    Args:
-        supervised: SUP, a score or (n,) scores, on any scale.
-        zero_shot: ZS, a score or (n,) scores of the same items in the same order.
-        bootstrap: resamples of delta's 95% interval over items, drawn in pairs; 0 for none.
-        seed: random seed of the resampling.
+    Pass one score each, or (n,) scores of the items that *both* systems were scored on, in one order and on any scale.
+    An item is whatever the score is a mean over: a test example (accuracy, answer F1), or a test set or seed where it
+    is not (span F1). `bootstrap` resamples items in pairs for delta's 95% interval; 0 for none.
 
     Returns:
         `supervised`, `zero_shot` and `delta`, means over the items; `delta_low` and `delta_high` with a bootstrap;

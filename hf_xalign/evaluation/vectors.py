@@ -69,11 +69,9 @@ def encode_words(
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
         >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
         >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-
         >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
         >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-
         >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
         >>> encoded.words
         ['The', 'cat']
@@ -158,11 +156,7 @@ def encode_pooled_sentences(
 
 
 def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
-    """Compare the vectors of the same words before and after training.
-
-    Args:
-        before: float (words, dim), like `after`.
-        after: the same words after training.
+    """Compare the vectors of the same words before and after training, float (words, dim) each.
 
     Returns:
         `cosine`: mean cosine between a word's two vectors. `relative_distance`: mean of ||after - before|| over mean

@@ -11,10 +11,7 @@ from hf_xalign.errors import InputError
 
 
 def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return matched vectors as (pairs, layers, dim), on the device of `source`.
-
-    The numbers of pairs or layers must not differ; [`check_vectors`] says what else is an InputError.
-    """
+    """Return matched vectors as (pairs, layers, dim), on the device of `source`; see [`check_vectors`]."""
     one, other = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
     if one.shape[:2] != other.shape[:2]:
         raise InputError(
@@ -27,11 +24,7 @@ def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tens
 
 
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
-    """Return the vectors of one language as (words, layers, dim), on the device of matched vectors `pairs`, if given.
-
-    InputErrors are a wrong type or shape, no vectors, a row with NaN or infinity, and layers or dimensions that
-    `pairs` do not have.
-    """
+    """Return the vectors of one language as (words, layers, dim), on the device of matched `pairs`, if given."""
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(
             f"{name}: expected floats of shape (words, dim) or (words, layers, dim), got {vectors.dtype} of shape "

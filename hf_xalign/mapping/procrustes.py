@@ -82,14 +82,9 @@ def _least_squares(x: Tensor, z: Tensor) -> Tensor:
 
 
 def _solved(
-    solve: Callable[[Tensor, Tensor], Tensor],
-    source: Tensor,
-    target: Tensor,
-    name: str,
-    centre: bool,
-    layers: tuple[int, ...],
+    solve: Callable, source: Tensor, target: Tensor, name: str, centre: bool, layers: tuple[int, ...]
 ) -> LanguageMap:
-    """Solve each layer in float64, one at a time to save memory."""
+    # One layer at a time in float64, to save memory.
     one, other = matched(source, target, layers)
     parts = []
     for k in range(one.shape[1]):

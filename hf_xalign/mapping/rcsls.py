@@ -98,12 +98,16 @@ def rcsls(
     source_parts, target_parts = [], []
     with plain_float32(source.device):
         for n, layer in enumerate(layers):
-            x, near_x, source_means = _prepared(source[:, n], pools[0][:, n], steps, precision, k)
-            y, near_y, target_means = _prepared(target[:, n], pools[1][:, n], steps, precision, k)
-            start = procrustes(x, y).source.weight[0]
-            found = _descend(start, x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
-            source_parts.append((found, *source_means))
-            target_parts.append((torch.eye(y.shape[1]).to(y), *target_means))
+            sides, near, means = [], [], []
+            for pairs, pool in ((source, pools[0]), (target, pools[1])):
+                candidates, own = take_steps(pool[:, n].to(precision), steps)
+                sides.append(take_steps(pairs[:, n].to(precision), steps, own)[0])
+                near.append(Neighbourhoods(candidates.contiguous(), k, _CHUNK))
+                means.append(own)
+            (x, y), (near_x, near_y) = sides, near
+            found = _descend(x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
+            source_parts.append((found, *means[0]))
+            target_parts.append((torch.eye(len(found)).to(found), *means[1]))
     source_side, target_side = (side_of(parts, steps, source) for parts in (source_parts, target_parts))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "centre" not in steps:
@@ -112,17 +116,7 @@ def rcsls(
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)
 
 
-def _prepared(
-    pairs: Tensor, pool: Tensor, steps: tuple[Step, ...], precision: torch.dtype, k: int
-) -> tuple[Tensor, Neighbourhoods, list[Tensor]]:
-    """Return one layer of the pairs (pairs, dim) after the steps, the candidates' search, and each `centre` mean."""
-    pool, means = take_steps(pool.to(precision), steps)
-    pairs, _ = take_steps(pairs.to(precision), steps, means)
-    return pairs, Neighbourhoods(pool.contiguous(), k, _CHUNK), means
-
-
 def _descend(
-    weight: Tensor,
     x: Tensor,
     y: Tensor,
     near_x: Neighbourhoods,
@@ -132,7 +126,8 @@ def _descend(
     rate: float,
     spectral: bool,
 ) -> Tensor:
-    """Take subgradient steps from `weight` (out, in) and return the W of the lowest loss."""
+    """Take subgradient steps from the Procrustes map and return the W (out, in) of the lowest loss."""
+    weight = procrustes(x, y).source.weight[0]
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
     quiet = int(os.environ.get("RANK", "0")) != 0
     for epoch in tqdm(
@@ -143,7 +138,9 @@ def _descend(
             moved = weight - rate * gradient
             after = float("inf")
             if bool(moved.isfinite().all()):
-                moved = _clipped(moved) if spectral else moved
+                if spectral:  # the nearest matrix with singular values in [0, 1]
+                    u, singular, vh = torch.linalg.svd(moved.double(), full_matrices=False)
+                    moved = ((u * singular.clamp(max=1)) @ vh).to(moved)
                 after, slope = _loss_and_gradient(moved, x, y, near_x, near_y)
             if after <= loss:
                 weight, loss, gradient = moved, after, slope
@@ -153,12 +150,6 @@ def _descend(
         if rate < _LOWEST_RATE:
             break
     return weight
-
-
-def _clipped(weight: Tensor) -> Tensor:
-    """Return the nearest matrix (out, in) with singular values in [0, 1]."""
-    u, singular, vh = torch.linalg.svd(weight.double(), full_matrices=False)
-    return ((u * singular.clamp(max=1)) @ vh).to(weight)
 
 
 def _loss_and_gradient(

@@ -20,12 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def refine(
-    source: Tensor,
-    target: Tensor,
-    language_map: LanguageMap,
-    *,
-    iterations: int = 5,
-    cutoff: int = 10_000,
+    source: Tensor, target: Tensor, language_map: LanguageMap, *, iterations: int = 5, cutoff: int = 10_000
 ) -> LanguageMap:
     """Refine a map: repeatedly pair mutual nearest neighbours by CSLS and learn a rotation from the pairs.
 

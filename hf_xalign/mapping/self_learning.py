@@ -111,10 +111,7 @@ def self_learning(
     generator = torch.Generator().manual_seed(seed)
     best, turns, stuck, finished = -math.inf, 0, 0, False
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with (
-        plain_float32(x.device),
-        tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar,
-    ):
+    with plain_float32(x.device), tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar:
         while turns < max_iterations and not finished:
             # U and V of U S V^T = X^T Z, solved in float64.
             onto_x, _, onto_z = torch.linalg.svd(matched_x.double().T @ matched_z.double(), full_matrices=False)
@@ -179,11 +176,7 @@ class Dropout:
 
 
 def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, float]:
-    """Find nearest neighbours by CSLS among unit vectors, without dropped entries, and the mean best cosine.
-
-    Unlike `hf_xalign.search.csls`, this search can drop entries and also returns the objective. A word whose entries
-    are all dropped has the neighbour -1.
-    """
+    """Find nearest neighbours by CSLS of unit vectors without dropped entries (-1: none), and the mean best cosine."""
     parts = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
     held: list[Tensor] = []
     nearest_x = []

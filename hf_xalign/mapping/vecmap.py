@@ -97,10 +97,7 @@ def vecmap(
 def take_steps(
     vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Normalise vectors (words, dim); also return the vector (dim,) that each `centre` subtracts.
-
-    That is the mean of `vectors`, or the next of `means`.
-    """
+    """Normalise vectors (words, dim); also return what each `centre` subtracts: their mean, or the next of `means`."""
     given = None if means is None else iter(means)
     taken = []
     for step in steps:

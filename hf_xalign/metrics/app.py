@@ -1,8 +1,9 @@
-"""Gradio page that computes a metric from JSON arguments, shared by the metrics' apps."""
+"""Gradio page that computes a metric from JSON arguments: `python -m hf_xalign.metrics.app NAME`, or a Space."""
 
 from __future__ import annotations
 
 import json
+import sys
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -49,3 +50,7 @@ def make_app(name: str) -> Interface:
         api_name="compute",
         analytics_enabled=False,
     )
+
+
+if __name__ == "__main__":
+    make_app(sys.argv[1]).launch()

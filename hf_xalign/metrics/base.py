@@ -14,16 +14,18 @@ VECTOR = Sequence(Value("float32"))
 
 
 class Module(evaluate.Metric):
-    """A metric whose docstring is its description and help, and whose card names the papers."""
+    """A metric whose docstring is its description; its card has the arguments, the scores and the papers."""
 
     columns: Features
 
     def _info(self) -> evaluate.MetricInfo:
-        description, inputs = inspect.cleandoc(self.__doc__ or "").split("\nArgs:\n")
-        card = files("hf_xalign.metrics") / camelcase_to_snakecase(type(self).__name__) / "README.md"
+        description, examples = inspect.cleandoc(self.__doc__ or "").split("\nExamples:\n")
+        path = files("hf_xalign.metrics") / camelcase_to_snakecase(type(self).__name__) / "README.md"
+        card = path.read_text(encoding="utf-8")
+        inputs = card[card.index("## Inputs") : card.index("## Citation")]
         return evaluate.MetricInfo(
             description=description,
-            citation=card.read_text(encoding="utf-8").split("```bibtex")[1].split("```")[0],
-            inputs_description=f"\nArgs:\n{inputs}\n",
+            citation=card.split("```bibtex")[1].split("```")[0],
+            inputs_description=f"\n{inputs}## Examples\n\n{examples}\n",
             features=self.columns,
         )

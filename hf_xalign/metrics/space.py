@@ -10,12 +10,14 @@ from hf_xalign import metrics
 from hf_xalign.errors import InputError
 from hf_xalign.hub.upload import check_repo_id
 
+_APP = "from hf_xalign.metrics.app import make_app\n\ndemo = make_app({!r})\ndemo.launch()\n"
+
 
 def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
     """Return the files of a metric's Space by path, with the Space's name in its card."""
     folder = files(metrics) / name
-    paths = ("README.md", "app.py", f"{name}.py", "requirements.txt")
-    found = {path: folder.joinpath(path).read_bytes() for path in paths}
+    paths = ("README.md", f"{name}.py", "requirements.txt")
+    found = {path: folder.joinpath(path).read_bytes() for path in paths} | {"app.py": _APP.format(name).encode()}
     usage = b"## How to use\n"
     line = f"\nWith hf_xalign installed: `evaluate.load({repo_id!r})`.\n".encode()
     return found | {"README.md": found["README.md"].replace(usage, usage + line, 1)}

@@ -318,9 +318,9 @@ class Occurrences:
         """Number of sentences."""
         return len(self.offsets) - 1
 
-    def token_ids(self, start: int = 0) -> list[np.ndarray]:
-        """Return the token ids of each sentence, starting at sentence `start`."""
-        return np.split(self.tokens, self.token_offsets[1:-1])[start:] if len(self) else []
+    def token_ids(self) -> list[np.ndarray]:
+        """Return the token ids of each sentence."""
+        return np.split(self.tokens, self.token_offsets[1:-1]) if len(self) else []
 
     def fingerprint(self) -> str:
         """Hash everything, except the encoder, that the sums depend on."""
@@ -333,8 +333,8 @@ class Occurrences:
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
     """Return a function that finds words cut off by the length limit; it tokenizes only what may be too long.
 
-    A token covers at least one byte, or starts a word. Tokenizers that spell a character out (some do with ﷺ) break
-    this rule; such a word may be chosen, and is dropped when its sentence is tokenized.
+    A token covers at least one byte, or starts a word. Where a tokenizer spells a character out (some do with ﷺ), the
+    word may be chosen, and is dropped when its sentence is tokenized.
     """
     limit = min(max_length or position_limit(model.config), position_limit(model.config), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
@@ -431,7 +431,7 @@ def sum_vectors(
     marked = time.monotonic()
     batches = hidden_batches(
         model,
-        found.token_ids(done),
+        found.token_ids()[done:],
         pad_token_id,
         layers,
         batch_size=batch_size,

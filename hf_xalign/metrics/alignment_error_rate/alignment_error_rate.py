@@ -10,15 +10,6 @@ class AlignmentErrorRate(base.Module):
     """Alignment error rate compares predicted word links A with hand-made sure links S and possible links P (S within
     P): AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|). Lower is better. Precision is taken against P, recall against S.
 
-    Args:
-        predictions: for each sentence pair a list of links [i, j] (word i of the source, word j of the target).
-        sure: for each pair the links that must be found.
-        possible (optional): for each pair the links that may be found, given to `compute`; sure links are always
-            possible.
-
-    Returns:
-        precision, recall, alignment_error_rate, f1: fractions from 0 to 1 over all pairs together.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> aer = metrics.load("alignment_error_rate")

@@ -11,23 +11,6 @@ class BilingualLexiconInduction(base.Module):
     among the K words of the whole target vocabulary that are nearest to it, by CSLS or cosine of context- independent
     word vectors. Higher is better.
 
-    Args:
-        entries: the dictionary, a list of [source word, target word]; several translations are several entries.
-        source_vectors: (words, dimensions) array, tensor or lists, one row for each word of the source vocabulary,
-            mapped to the target's space; given to `compute`, like all that follow.
-        target_vectors: (words, dimensions) vectors of the target vocabulary.
-        source_words, target_words: the words of both vocabularies, each once.
-        ks: the K, (1, 5, 10).
-        similarity: "csls" or "cosine".
-        k: neighbourhood size of CSLS, 10.
-        bootstrap: resamples of the 95% intervals, 1000; 0 for none.
-        seed: of the resampling, 0.
-
-    Returns:
-        For each K p@K (words outside the vocabularies left out, as MUSE does) and p@K_oov_wrong (counted as wrong, as
-        fastText does), fractions from 0 to 1, each with its interval (p@K_low, p@K_high, ...); coverage (of entries),
-        coverage_words; entries, entries_covered, test_words, queries, source_vocabulary, target_vocabulary: counts.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> bli = metrics.load("bilingual_lexicon_induction")

@@ -9,13 +9,6 @@ from hf_xalign.tasks.scoring import count_classes
 class ClassificationAccuracy(base.Module):
     """Share of examples (texts, or pairs of texts) whose predicted label is the right one. Higher is better.
 
-    Args:
-        predictions: the predicted label of each example, as text.
-        references: the right ones.
-
-    Returns:
-        accuracy: a fraction from 0 to 1. examples: how many there were.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> accuracy = metrics.load("classification_accuracy")

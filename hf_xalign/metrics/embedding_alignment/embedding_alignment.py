@@ -10,21 +10,6 @@ class EmbeddingAlignment(base.Module):
     """Embedding alignment asks, for each token of one language, whether the nearest embedding of the other language's
     vocabulary, by cosine, is that of the token's own counterpart. It is ALIGN-MLM's alignment score. Higher is better.
 
-    Args:
-        entries: the counterparts, a list of [source row, target row]; several counterparts are several entries.
-        source_vectors: (tokens, dimensions) array, tensor or lists, the embeddings that the first number of an entry
-            points into; given to `compute`, like all that follow.
-        target_vectors: embeddings that the second number points into; the same matrix for one joint vocabulary.
-        candidates: rows of target_vectors to search among; by default all counterparts in entries.
-        similarity: "cosine" or "csls".
-        k: neighbourhood size of CSLS, 10.
-        bootstrap: resamples of the 95% interval, 1000; 0 for none.
-        seed: of the resampling, 0.
-
-    Returns:
-        alignment: share of source tokens, a fraction from 0 to 1; alignment_low, alignment_high: its interval;
-        sources, candidates: counts.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> alignment = metrics.load("embedding_alignment")

@@ -11,16 +11,6 @@ class QaF1(base.Module):
     match), after a normalisation that depends on the language as in MLQA: case, punctuation and articles do not count,
     and Chinese is compared by characters. Means of each language and over languages; higher is better.
 
-    Args:
-        predictions: an answer for each question, empty for none.
-        references: one or more right answers for each question; the one that fits best counts.
-        languages: code of each answer's language (where question and context differ, the context's).
-        rules: "mlqa" (the language's own rules) or "squad" (SQuAD 1.1's, for English, whatever the language).
-
-    Returns:
-        f1, exact_match: fractions from 0 to 1, means over languages. questions: how many there were. languages: the
-        same three for each language.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> answers = metrics.load("qa_f1")

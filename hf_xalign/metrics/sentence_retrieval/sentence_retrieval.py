@@ -11,16 +11,6 @@ class SentenceRetrieval(base.Module):
     among all sentences of the other language is its translation. Nearest by cosine, CSLS or margin; both directions;
     higher is better.
 
-    Args:
-        source_vectors: one vector for each source sentence.
-        target_vectors: one vector for each translation, in the same order.
-        similarity: "cosine", "csls" or "margin" (the ratio of Artetxe and Schwenk 2019).
-        k: neighbourhood size, by default 10 for CSLS and 4 for the margin; cosine does not use it.
-
-    Returns:
-        source_to_target, target_to_source, mean: accuracy, fractions from 0 to 1. queries: how many sentences there
-        were.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> retrieval = metrics.load("sentence_retrieval")

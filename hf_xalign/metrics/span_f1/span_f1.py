@@ -10,14 +10,6 @@ class SpanF1(base.Module):
     """Span F1 compares the spans that BIO labels mark: names, slots. A span is right when its first word, its last
     word and its kind are. Micro-averaged over all spans; higher is better.
 
-    Args:
-        predictions: for each sentence, the predicted label of every word: "O", "B-x" or "I-x".
-        references: for each sentence, the correct label of every word.
-
-    Returns:
-        f1, precision, recall: fractions from 0 to 1, 0 where undefined. predicted, gold: how many spans there were.
-        kinds: for each kind of span, its f1, precision, recall, predicted and gold.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> span_f1 = metrics.load("span_f1")

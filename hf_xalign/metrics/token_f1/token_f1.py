@@ -10,15 +10,6 @@ class TokenF1(base.Module):
     """Token F1 compares the labels of single words, micro-averaged over the words that are not "O". For labels without
     "O", such as parts of speech, it equals accuracy. Higher is better.
 
-    Args:
-        predictions: for each sentence, the predicted label of every word.
-        references: for each sentence, the correct label of every word.
-        outside: the label of words outside every entity, "O".
-
-    Returns:
-        f1, precision, recall: fractions from 0 to 1, 0 where undefined. accuracy: share of correct words. words: their
-        number.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> token_f1 = metrics.load("token_f1")

@@ -11,17 +11,6 @@ class TransferGap(base.Module):
     language, minus that of one fine-tuned on another language and tested on the same target-language set. Lower is
     better.
 
-    Args:
-        supervised: scores of the model that was trained on the target language, one for each item: a test example
-            where the score is a mean over examples, else a test set or a seed.
-        zero_shot: scores of the model that was trained on the other language, for the same items in the same order.
-        bootstrap: resamples of delta's 95% interval over items, in pairs; 0 (the default) for none.
-        seed: of the resampling, 0.
-
-    Returns:
-        supervised, zero_shot, delta: means over the items, on the scale of the scores. delta_low, delta_high: the
-        interval. items: how many there were.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> gap = metrics.load("transfer_gap")

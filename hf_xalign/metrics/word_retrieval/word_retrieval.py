@@ -10,22 +10,6 @@ class WordRetrieval(base.Module):
     """Word retrieval asks, for each linked word of a parallel test set, whether its nearest neighbour among the words
     of the other language, by CSLS, is exactly the word it is linked to. Both directions; higher is better.
 
-    Args:
-        source_vectors: for each sentence pair a list (or array) of word vectors, one for each source word.
-        target_vectors: for each sentence pair a list (or array) of word vectors, one for each target word.
-        links: for each pair a list of 1-to-1 links [i, j] (source word i, target word j).
-        source_words, target_words (optional): for each pair its words as strings, given to `compute`, for the
-            type-level scores.
-        k: neighbourhood size of CSLS, 10.
-        similarity: "csls" or "cosine".
-        pool: candidates are the "linked" words (default) or "all" words.
-        legacy: True for the variant of CSLS that published scripts compute (close to a dot product).
-
-    Returns:
-        source_to_target, target_to_source, mean: accuracy, fractions from 0 to 1; with words also
-        type_source_to_target, type_target_to_source, type_mean. source_pool, target_pool, queries: how many candidates
-        and queries there were.
-
     Examples:
         >>> from hf_xalign import metrics
         >>> retrieval = metrics.load("word_retrieval")

@@ -75,21 +75,13 @@ def test_project(steps):
         assert torch.equal(one.project(normal(5, 2, 3), "target"), normal(5, 2, 3))
 
 
-@pytest.mark.numeric
-def test_the_dtype_is_the_vectors():
-    one = LanguageMap(side(("unit", "centre")), side(seed=7), layers=(0, 1))
-    for dtype in (torch.float32, torch.float64):
-        found = one.apply(normal(5, 2, 4, dtype=dtype))
-        assert found.dtype is dtype
-        close(found, one.apply(normal(5, 2, 4)), sides=2)
-
-
 def test_autocast_rounds_nothing():
     part = side(("centre",))
     part = SideMap(part.weight.float(), None, part.steps, tuple(mean.float() for mean in part.means))
     one, vectors = LanguageMap(part, part, layers=(0, 1)), normal(5, 2, 4, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = one.project(vectors), one.apply(vectors)
+    assert found[1].dtype is torch.float32
     assert torch.equal(found[0], one.project(vectors)) and torch.equal(found[1], one.apply(vectors))
 
 
@@ -104,10 +96,6 @@ def test_apply_leads_to_the_targets_own_space():
             assert (one.apply(vectors) - one.project(vectors)).abs().max() > 0.1
     # Of a target that is normalised, the result is the normalised vector.
     target = side(("unit", "centre", "unit"), seed=7)
-    one = LanguageMap(side(("unit",)), target, layers=(0, 1))
-    shifted = one.project(vectors) - target.offset
-    expected = torch.stack([shifted[:, k] @ torch.linalg.inv(target.weight[k]).T for k in range(2)], dim=1)
-    close(one.apply(vectors), expected, sides=2)
     close(LanguageMap(target, target, layers=(0, 1)).apply(own), target.normalize(own), sides=2)
 
 
@@ -116,7 +104,7 @@ def test_inverse_and_affine():
     about = {"layers": (0, 1), "source_lang": "de", "target_lang": "en", "method": "some"}
     vectors = normal(5, 2, 4, seed=9)
     for source in ((), ("centre",)):
-        for target in (None, side(seed=7), side(("centre",), seed=7)):
+        for target in (None, side(("centre",), seed=7)):
             one = LanguageMap(side(source), target, **about)
             back = one.inverse()
             assert (back.source_lang, back.target_lang, back.method, back.layers) == ("en", "de", "some", (0, 1))
@@ -129,27 +117,10 @@ def test_inverse_and_affine():
                 weight, offset = two.affine()
                 close(torch.einsum("loi,nli->nlo", weight, vectors) + offset, two.apply(vectors), sides=2)
             assert one.affine()[0].dtype is torch.float64
-    # An inverse goes back through the source's side; whether the target's has an inverse does not matter.
-    flat = side(seed=7)
-    flat.weight[1, 2] = 2 * flat.weight[1, 1]
-    LanguageMap(side(), flat, layers=(0, 1)).inverse()
-    assert side().inverted.dtype is torch.float64
 
 
 @pytest.mark.numeric
 def test_affine_keeps_float32_accurate():
-    one = LanguageMap(side(("centre",)), side(("centre",), seed=7), layers=(0, 1))
-    narrow = LanguageMap(
-        *(
-            SideMap(s.weight.float(), s.offset.float(), s.steps, tuple(m.float() for m in s.means))
-            for s in (one.source, one.target)
-        ),
-        layers=(0, 1),
-    )
-    for found, expected in zip(narrow.affine(), one.affine(), strict=True):
-        assert found.dtype is torch.float32
-        # Both matrices, a mean and an offset are rounded, and the result; the inverse doubles that at most.
-        close(found, expected, operations=2 * 4 + 1)
     # W m_s and m_t are long and near each other: in float32 their difference would be rounding alone.
     weight = conditioned(1, 4, 4, condition=1).float()
     mean = (normal(1, 4, seed=1) * 1e4).float()
@@ -181,7 +152,6 @@ def maps():
     mean = normal(2, 4, seed=5)
     shared = SideMap(normal(2, 4, 4), None, ("centre", "unit", "centre"), (mean, mean))
     return {
-        "plain": LanguageMap(SideMap(normal(1, 4, 4, dtype=torch.float32))),
         "narrow": LanguageMap(SideMap(normal(1, 3, 4, dtype=torch.bfloat16)), layers=(7,), source_lang="bn"),
         "full": LanguageMap(
             side(("unit", "centre", "unit"), size=6),

@@ -92,15 +92,3 @@ def test_one_chunk_has_a_graph_at_a_time_and_the_last_alone_is_synchronised():
         for entry in (("encode", size, True, quiet), ("backward", quiet))
     ]
     assert log == first + second
-
-
-@pytest.mark.numeric
-def test_a_scaled_backward_scales_every_gradient(float64):
-    scaled = []
-    for factor in (1.0, 64.0):
-        encode, chunks, parameters = setup(0.0)
-        cached_backward(encode, chunks, contrast, backward=lambda value, factor=factor: (factor * value).backward())
-        scaled.append([p.grad for p in parameters])
-    scale = max(float(g.abs().max()) for g in scaled[1])
-    for one, other in zip(*scaled, strict=True):
-        assert_rounding(other, 64 * one, BACKWARD, scale / TEMPERATURE)

@@ -77,7 +77,6 @@ def test_a_new_head(subtests, tmp_path, caplog):
             folder = tmp_path / family
             save_base(family, folder, head=False)
             encoder = load_encoder(str(folder))
-            torch.manual_seed(1)
             head = mlm_head(encoder)
             assert "has no pre-trained MLM head: a new one" in caplog.text
             weights = head.state_dict()
@@ -85,11 +84,6 @@ def test_a_new_head(subtests, tmp_path, caplog):
             theirs = AutoModelForMaskedLM.from_config(encoder.config).get_parameter(head.names["dense.weight"][0])
             assert 0.75 * theirs.std() < weights["dense.weight"].std() < 1.33 * theirs.std()
             assert (weights["norm.weight"] == 1).all() and (weights["bias"] == 0).all()
-            if "dense.bias" in weights:
-                assert (weights["dense.bias"] == 0).all()
-            torch.manual_seed(1)
-            again = mlm_head(encoder).state_dict()
-            assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
             input_ids, mask, labels, positions = batch()
             our_loss(encoder, head, input_ids, mask, labels, positions).backward()
             assert all(parameter.grad.abs().sum() > 0 for parameter in head.parameters())
@@ -104,9 +98,8 @@ def test_a_new_bias_starts_from_counts(tmp_path):
         counts = torch.zeros(len(before), dtype=torch.long)
         counts[7], counts[9] = 30, 10
         head.start_bias(counts)
-        if had_head:
-            assert torch.equal(head.bias, before)
-        else:
+        assert torch.equal(head.bias, before) == had_head
+        if not had_head:
             shares = (counts + 0.1) / (40 + 0.1 * len(before))
             # The logarithm of a share has an error of its own size, and so a share that of its logarithm.
             assert_rounding(head.bias.exp(), shares, operations=8)
@@ -139,12 +132,6 @@ def test_a_checkpoint_in_half_precision(tmp_path):
     AutoModelForMaskedLM.from_pretrained(tmp_path / "base").bfloat16().save_pretrained(tmp_path / "half")
     head = mlm_head(load_encoder(str(tmp_path / "half")))
     assert {parameter.dtype for parameter in head.parameters()} == {torch.float32}
-    # A new head is not rounded either.
-    encoder = load_encoder(str(tmp_path / "half"))
-    encoder.config._name_or_path = encoder.name_or_path = ""
-    encoder.config.dtype = torch.bfloat16
-    weight = mlm_head(encoder).dense.weight
-    assert (weight != weight.bfloat16()).any()
 
 
 def test_another_vocabulary(tmp_path, caplog):
@@ -184,33 +171,23 @@ def operands():
     return [tensor.requires_grad_() for tensor in tensors], torch.randint(0, 50, (30,))
 
 
-def test_scale_of_the_gradient(operands, monkeypatch):
+def test_gradients_scaled_and_frozen_and_large_logits(operands, monkeypatch):
     monkeypatch.setattr(module, "_CHUNK_LOGITS", 7 * 50)
     tensors, labels = operands
     expected = torch.autograd.grad(direct(*tensors, labels) * 0.25, tensors)
     found = torch.autograd.grad(tied_cross_entropy(*tensors, labels) * 0.25, tensors)
     for a, b in zip(found, expected, strict=True):
         assert_rounding(a, b, LOSS)
-
-
-def test_frozen_embeddings_get_no_gradient(operands):
-    (vectors, table, bias), labels = operands
-    table.requires_grad_(False)
-    tied_cross_entropy(vectors, table, bias, labels).backward()
-    assert table.grad is None
-    assert_rounding(vectors.grad, torch.autograd.grad(direct(vectors, table, bias, labels), vectors)[0], LOSS)
-
-
-def test_without_gradients_and_with_large_logits(operands):
-    (vectors, table, bias), labels = operands
+    vectors, table, bias = tensors
     with torch.no_grad():
         loss = tied_cross_entropy(vectors, table, bias, labels)
     assert_rounding(loss, direct(vectors, table, bias, labels), LOSS)
     assert not loss.requires_grad
+    table.requires_grad_(False)
     loss = tied_cross_entropy(vectors * 1e4, table, bias, labels)
     assert_rounding(loss, direct(vectors * 1e4, table, bias, labels), LOSS)
     loss.backward()
-    assert vectors.grad.isfinite().all()
+    assert vectors.grad.isfinite().all() and table.grad is None
 
 
 def test_autocast(operands):

@@ -14,7 +14,7 @@ from torch import nn
 
 from hf_xalign.losses import moco_infonce
 from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
-from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast.momentum import EMPTY, RANDOM, KeyQueue, MomentumEncoder, load_momentum, save_momentum
 
 T = 0.1
 # Each step is a forward and a backward pass of the encoder, and the numbers of a step come from the step before.
@@ -162,15 +162,6 @@ def test_it_is_a_frozen_copy_that_shares_what_is_frozen_and_leaves_the_objective
     assert_rounding(momentum.head.out.weight, expected, operations=4)
 
 
-def test_keys_are_the_query_encoders_vectors_without_graph():
-    encoder, head = make_query()
-    ids, mask = sentences(4, 0)
-    for pooling in ("cls", "mean"):
-        keys = MomentumEncoder(encoder, head, pooling=pooling).encode(ids, mask)
-        hidden = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        assert torch.equal(keys, head(pool_sentences(hidden, mask, pooling))) and not keys.requires_grad
-
-
 def test_dropout_is_its_own_choice():
     encoder, head = make_query(dropout=0.3)
     ids, mask = sentences(4, 0)
@@ -212,3 +203,33 @@ def test_the_head_normalises_before_or_after_and_in_its_weights_precision_under_
         assert torch.allclose(plain.norm(dim=-1), torch.ones(4)) == (normalize == "after")
     assert head.float()(vectors.bfloat16()).dtype == torch.float32
     assert [tuple(p.shape) for p in SentenceHead(16).parameters()] == [(16, 16), (300, 16)]
+
+
+def test_contents_are_those_of_a_ring_written_slot_by_slot():
+    queue, parts = KeyQueue(7, 5), KeyQueue(7, 5)
+    keys, pairs, pointer, written = [[0.0] * 5 for _ in range(7)], [EMPTY] * 7, 0, 0
+    generator, first = torch.Generator().manual_seed(1), 0
+    for size in (3, 3, 1, 4, 7, 2):  # into 7 slots: no size but the fifth divides it
+        new, numbers = torch.randn(size, 5, generator=generator), torch.arange(first, first + size) * 11
+        first += size
+        queue.enqueue(new, numbers)
+        for row, (key, number) in enumerate(zip(new.tolist(), numbers.tolist(), strict=True)):
+            parts.enqueue(new[row : row + 1], numbers[row : row + 1])
+            keys[pointer], pairs[pointer] = key, number
+            pointer = 0 if pointer == 6 else pointer + 1
+            written += 1
+        for found in (queue, parts):
+            assert torch.equal(found.keys, torch.tensor(keys)) and found.pairs.tolist() == pairs
+            assert (found.pointer.item(), found.filled.item()) == (pointer, min(written, 7))
+    assert sorted(pairs) == [11 * n for n in range(13, 20)]  # the last seven of twenty
+
+
+@pytest.mark.numeric
+def test_a_random_start_is_the_seeds_and_of_length_one():
+    state = torch.get_rng_state()
+    queue = KeyQueue(20, 300, start="random", seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(queue.keys, KeyQueue(20, 300, start="random", seed=3).keys)
+    assert not torch.equal(queue.keys, KeyQueue(20, 300, start="random", seed=4).keys)
+    assert_rounding(queue.keys.norm(dim=1), torch.ones(20), operations=2 * 300)
+    assert queue.pairs.tolist() == [RANDOM] * 20 and queue.filled == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 from datasets import Dataset
+from tokenizers import normalizers, processors
 
 from hf_xalign.tasks import Examples, LabelSet
 from hf_xalign.tasks.qa.reading import COLUMNS
+from support.tiny import make_tokenizer
 
 LABELS = LabelSet.of(["O", "B-a"])  # and I-a, which goes with B-a
 SENTENCES = [["the", "katze", "sees"], ["open", "file"], ["a", "house", "is", "the", "dog"]]
@@ -43,6 +45,24 @@ def texts(language="en", pair=True):
 def pairs(language, label="x", count=40):
     rows = [{"text_a": f"{language} a {n}", "text_b": f"{language} b {n}", "label": label} for n in range(count)]
     return Examples(f"{language}.jsonl", language, Dataset.from_list(rows))
+
+
+def blind():
+    """A tokenizer that makes nothing of zero-width spaces and control characters."""
+    tokenizer = make_tokenizer()
+    rules = [normalizers.BertNormalizer(), normalizers.Replace("\u200b", "")]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(rules)
+    return tokenizer
+
+
+def segmented():
+    """A tokenizer that numbers the two texts of a pair 0 and 1."""
+    tokenizer = make_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
 
 
 def asked(rows, question_lang="en", context_lang="en"):

@@ -9,20 +9,17 @@ import torch
 from support import labelled
 from support.adapters import adapt, make_base
 from support.families import save_base
-from support.labelled import GERMAN, LABELS, asked, pairs, squad, squad_rows, words, write_json, write_lines
+from support.labelled import GERMAN, LABELS, asked, blind, pairs, squad, squad_rows, words, write_json, write_lines
 from support.maps import make_rotated
 from support.refusals import assert_refused
 from support.tiny import make_tokenizer
-from tokenizers import normalizers
-from transformers import AutoModelForTokenClassification, BertForTokenClassification
+from transformers import BertForTokenClassification
 
 from hf_xalign import tasks
 from hf_xalign.tasks import Examples, LabelSet, LanguageInputs, SequenceTask, TaggingTask, TokenTask, load_task_model
 from hf_xalign.tasks.qa.answers import best_spans, window_spans
-from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
 from hf_xalign.tasks.qa.features import encode_questions
 from hf_xalign.tasks.qa.normalization import answer_tokens
-from hf_xalign.tasks.qa.reading import read_questions
 from hf_xalign.tasks.qa.scores import score_answers
 from hf_xalign.tasks.scoring import count_classes, count_spans, count_words
 from hf_xalign.trainers.task import TaskTrainer
@@ -36,29 +33,18 @@ def check(rows, folder=None):
     assert_refused(table, folder)
 
 
-def read(reader, name, content, folder, before="de="):
+def read(reader, name, content, folder, before="de=", asked_for=None):
     """Write a file and read it."""
     path = folder / name
     if isinstance(content, str | bytes):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     else:
         (write_lines if name.endswith(".jsonl") else write_json)(path, content)
-    return reader(f"{before}{path}")
+    return reader(f"{before}{folder / (asked_for or name)}")
 
 
-# ---- Labelled text ----
-
-
-def token(item):
-    return tasks.read_examples(item, "token")
-
-
-def sequence(item):
-    return tasks.read_examples(item, "sequence")
-
-
-def misspelt(item):
-    return token(item.replace("conllu", "conlu"))
+token, sequence = partial(tasks.read_examples, kind="token"), partial(tasks.read_examples, kind="sequence")
+known = LabelSet.of(["O", "B-LOC"])
 
 
 def sets(codes, expected, folder):
@@ -66,7 +52,12 @@ def sets(codes, expected, folder):
     return tasks.by_language([sequence(f"{code}={path}") for code in codes], expected)
 
 
+def load_labels(content, folder):
+    return LabelSet.load(str(write_json(folder / "labels.json", content)))
+
+
 def test_labelled_text(tmp_path):
+    first = {"tokens": ["a"], "labels": ["O"]}
     bad = [
         ("2 words in 'tokens' but 1 labels in 'labels'", {"tokens": ["a", "b"], "labels": ["O"]}),
         ("no column 'labels'; the columns are tokens", {"tokens": ["a"]}),
@@ -75,11 +66,10 @@ def test_labelled_text(tmp_path):
         ("column 'labels' has the label null", {"tokens": ["a"], "labels": [None]}),
         ("the sentence has no words", {"tokens": [], "labels": []}),
     ]
-    first = {"tokens": ["a"], "labels": ["O"]}
     texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
     unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
-    known = LabelSet.of(["O", "B-LOC"])
     named = r"de\.jsonl, line 2 \(word 2, 'c'\): label 'B-PER' is none of the 3 labels \(O, B-LOC, I-LOC\)"
+    misspelt = partial(read, asked_for="de.conlu")
     check(
         [
             *((rf"de\.jsonl, line 2: {message}", read, token, "de.jsonl", [first, row]) for message, row in bad),
@@ -88,38 +78,22 @@ def test_labelled_text(tmp_path):
             ("no examples in it", read, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", read, token, "a.conllu", "1\ta\n"),
             ("name its language", partial(read, before=""), token, "a.conllu", "1\ta\n"),
-            (r"de\.conlu: no such file; did you mean .*de\.conllu", read, misspelt, "de.conllu", "1\ta\n"),
+            (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
             ("labelled text is read from", read, token, "de.csv", "a,b\n"),
             ("line 1: column 'text_b' is empty", read, sequence, "a.jsonl", texts[:1]),
             (r"line 1: column 'label' has the label 0\.5", read, sequence, "a.jsonl", texts[1:]),
             ("no evaluation text in bn, hi; there is text in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
             ("de has two evaluation sets", sets, ("de", "en", "de"), None),
             (named, read, lambda item: token(item).check_labels(known, "the training text"), "de.jsonl", unseen),
-        ],
-        tmp_path,
-    )
-
-
-def load_labels(content, folder):
-    return LabelSet.load(str(write_json(folder / "labels.json", content)))
-
-
-def test_label_sets(tmp_path):
-    several = {"bio": ["O", "B-a"], "intents": ["y", "x"]}
-    check(
-        [
             ("1 different labels", lambda folder: LabelSet.of(["X"])),
-            (r"holds bio, intents. Name one, as in .*labels\.json:bio", load_labels, several),
+            (r"holds a, b. Name one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
             ("'a' is in it twice", load_labels, ["a", "b", "a"]),
-            ("each a string", load_labels, [1, 2]),
-            ("a list", load_labels, "a"),
+            ("a list of labels, each a string", load_labels, [1, 2]),
+            ("a list of labels", load_labels, "a"),
             ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
         ],
         tmp_path,
     )
-
-
-# ---- Questions ----
 
 
 def changed(change, folder):
@@ -127,7 +101,7 @@ def changed(change, folder):
     content = squad([GERMAN, "x " + GERMAN])
     paragraph = content["data"][0]["paragraphs"][1]
     change(content, paragraph, paragraph["qas"][0])
-    return read(read_questions, "a.json", content, folder)
+    return read(tasks.read_questions, "a.json", content, folder)
 
 
 def test_layout_of_questions(tmp_path):
@@ -151,7 +125,6 @@ def test_layout_of_questions(tmp_path):
         (rf"{asked}: id 'c0q1' is at .*paragraphs\[0\].qas\[1", lambda c, p, q: q.update(id="c0q1")),
         ("a.json: no questions in it", lambda c, p, q: c.update(data=[])),
         (f"{asked}.* without an answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
-        (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=0)),
         (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=-1)),
         (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
     ]
@@ -165,49 +138,35 @@ def test_files_and_languages_of_questions(tmp_path):
     codes = zip(squad_rows(squad()), ("de", "en"), strict=True)
     mixed = [{**row, "question_lang": "de", "context_lang": code} for row, code in codes]
     unnamed, finnish, spanish = (partial(read, before=before) for before in ("", "fi=", "es="))
+    other_name = partial(read, asked_for="aa.json")
     answerless = [{"id": 1, "question": "a", "context": "b"}]
-    asked_for = "contexts in de and questions in en, not es"
-
-    def other_name(item):
-        return read_questions(item.replace("a.json", "aa.json"))
+    mlqa = "test-context-de-question-en.json"
 
     def cross(first, folder):
-        german = read(read_questions, "de.json", squad(), folder)
+        german = read(tasks.read_questions, "de.json", squad(), folder)
         both = german, Examples("one.json", "de", german.rows.select([0]))
-        return cross_lingual(both[first], both[1 - first])
+        return tasks.cross_lingual(both[first], both[1 - first])
 
+    questions = tasks.read_questions
+    mix = partial(tasks.mix_languages, seed=0)
     check(
         [
-            (r"no such file; did you mean .*a\.json", read, other_name, "a.json", squad()),
-            (r"b\.json, line 2: not JSON .*a line \.jsonl", read, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
-            ("damaged gzip", read, read_questions, "c.json.gz", b"x"),
-            (r"d\.jsonl, line 1 .*: no 'answers', there is 'id', 'quest", read, read_questions, "d.jsonl", answerless),
-            ("the language is unknown", unnamed, read_questions, "a.json", squad()),
-            ("several languages. Name the set", unnamed, read_questions, "mixed.jsonl", mixed),
-            ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi),
-            (asked_for, spanish, read_questions, "test-context-de-question-en.json", squad()),
+            (r"no such file; did you mean .*a\.json", other_name, questions, "a.json", squad()),
+            (r"b\.json, line 2: not JSON .*a line \.jsonl", read, questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
+            ("damaged gzip", read, questions, "c.json.gz", b"x"),
+            (r"d\.jsonl, line 1 .*: no 'answers', there is 'id', 'quest", read, questions, "d.jsonl", answerless),
+            ("the language is unknown", unnamed, questions, "a.json", squad()),
+            ("several languages. Name the set", unnamed, questions, "mixed.jsonl", mixed),
+            ("no question is in fi; there are 2 in sw, 1 in te", finnish, questions, "tydi.json", tydi),
+            ("contexts in de and questions in en, not es", spanish, questions, mlqa, squad()),
             (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross, 0),
             (r"1 of the 2 ids of .*de\.json are not in one\.json", cross, 1),
+            ("row 0: label is x, and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
+            ("40 translated and 39 English examples", lambda _: mix(pairs("de"), pairs("en", count=39))),
+            ("are not pairs", lambda _: mix(words(), words())),
         ],
         tmp_path,
     )
-    de, other, fewer = pairs("de"), pairs("en", "y"), pairs("en", count=39)
-    mix = partial(mix_languages, seed=0)
-    check(
-        [
-            (r"de\.jsonl with en\.jsonl: row 0: label is x, and y in the English", mix, de, other),
-            ("40 translated and 39 English examples", mix, de, fewer),
-            ("are not pairs", mix, words(), words()),
-        ]
-    )
-
-
-def blind():
-    """A tokenizer that makes nothing of zero-width spaces and control characters."""
-    tokenizer = make_tokenizer()
-    rules = [normalizers.BertNormalizer(), normalizers.Replace("\u200b", "")]
-    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(rules)
-    return tokenizer
 
 
 def windows(rows=(("who ?", labelled.CONTEXT, "cat"),), codes=(), languages=None, tokenizer=None, **options):
@@ -216,19 +175,13 @@ def windows(rows=(("who ?", labelled.CONTEXT, "cat"),), codes=(), languages=None
     return encode_questions(*given, **options)
 
 
-def answers(rows, bad=None):
-    """Answers of 7 windows without text, with `rows` questions."""
-    spans = np.zeros((7, 3))
-    spans[slice(0) if bad is None else bad, 2] = np.nan
-    return best_spans(np.zeros(rows, dtype=int), spans, 5)
-
-
 def test_windows_and_answers():
     embeddings = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
     unseen, empty = [("who ?", "ჩემი სახლი", "სახლი")], [("who ?", "the cat \u200b sees", "\u200b")]
     crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens leave no room"
-    no_answer = r"qa\.json: the tokenizer drops every answer"
     spans = partial(window_spans, *torch.zeros(4, 7, 12), max_answer_tokens=0)
+    diverged = np.zeros((7, 3))
+    diverged[2, 2] = np.nan
     check(
         [
             (crowded, partial(windows, max_length=17)),
@@ -236,18 +189,15 @@ def test_windows_and_answers():
             ("overlap=-1", partial(windows, overlap=-1)),
             ("language 'fr'", partial(windows, codes=("fr", "de"), languages=embeddings)),
             (r"qa\.json, context: the tokenizer", windows, unseen),
-            (no_answer, partial(windows, empty, tokenizer=blind())),
+            (r"qa\.json: the tokenizer drops every answer", partial(windows, empty, tokenizer=blind())),
             ("max_answer_tokens=0", spans),
-            ("scores of window 2 are NaN", answers, 7, 2),
+            ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
             (r"rules='xtreme': .* mlqa or squad", answer_tokens, "a", "en", "xtreme"),
             ("0 answers", score_answers, [], [], []),
             ("1 answers, references of 2 questions, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
             (r"question 1: \[\] is not a list of one or more", score_answers, ["a", "b"], [["a"], []], "en"),
         ]
     )
-
-
-# ---- Encoding, models and scores ----
 
 
 def encode(task, examples, languages=None, tokenizer=None, max_length=32, training=True):
@@ -257,19 +207,16 @@ def encode(task, examples, languages=None, tokenizer=None, max_length=32, traini
 
 def test_encoding_and_scores():
     tokens, texts = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
-    model = make_base(auto_class=AutoModelForTokenClassification)
-    model.config.language_ids = {"en": 0, "de": 1}
-    told = LanguageInputs.of(model)
     strange = words([["the", "cat"], ["a", "dog"]], names=[["O", "O"], ["O", "I-a"]])
     empty = words([["the", "dog"], ["cat", "\u200b\x00", "open"]])
     nothing = r"file\.jsonl, line 2: the tokenizer drops word 2 \('\\u200b\\x00'\)"
-    rows = "language 'fr': the encoder has language embeddings for en, de"
+    told = LanguageInputs(embeddings={"en": 0, "de": 1})
     check(
         [
             (r"file\.jsonl, line 2: word 2 is I-a after O.*tagger_bio=false", encode, BIO, strange),
             (nothing, encode, tokens, empty, None, blind()),
             ("special tokens", partial(encode, texts, labelled.texts(), max_length=2)),
-            (rows, encode, tokens, words(language="fr"), told),
+            ("'fr': the encoder has language embeddings for en, de", encode, tokens, words(language="fr"), told),
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
             ("sentence 1: label 'NOUN' is not O", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
             ("sentence 0: 1 predicted labels for 2 words", count_words, [["O"]], [["O", "O"]]),

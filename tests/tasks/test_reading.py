@@ -23,46 +23,46 @@ CONLLU = (
 )
 
 
+def read(path, kind="token", language="de", **options):
+    return read_examples(f"{language}={path}", kind, **options)
+
+
+def columns(found, *names):
+    return [found.rows[name][:] for name in names]
+
+
 def test_jsonl_of_words_with_named_columns_and_nfc(tmp_path):
     rows = [{"tokens": ["cafe\u0301", "ist"], "tags": ["NOUN", "VERB"]}, {"tokens": ["ja"], "tags": ["X"]}]
     path = write_lines(tmp_path / "de.jsonl", rows)
-    found = read_examples(f"de={path}", "token", label_column="tags")
-    assert found.language == "de" and len(found) == 2
-    assert found.rows[:] == {"tokens": [["café", "ist"], ["ja"]], "labels": [["NOUN", "VERB"], ["X"]], "line": [1, 2]}
+    found, fewer = (read(path, label_column="tags", max_examples=count) for count in (None, 1))
+    assert columns(found, "tokens", "labels") == [[["café", "ist"], ["ja"]], [["NOUN", "VERB"], ["X"]]]
     assert found.label_names == {"NOUN", "VERB", "X"} and found.place(1) == f"{path}, line 2"
-    fewer = read_examples(f"de={path}", "token", label_column="tags", max_examples=1)
-    assert len(fewer) == 1 and fewer.fingerprint != found.fingerprint
+    assert found.language == "de" and len(fewer) == 1 and fewer.fingerprint != found.fingerprint
 
 
 def test_columns_of_conll_and_of_conllu(tmp_path):
     path = tmp_path / "ner.conll.gz"
     text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER"
     path.write_bytes(gzip.compress(text.encode()))
-    found = read_examples(f"en={path}", "token").rows
-    assert found["tokens"][:] == [["EU", "rejects"], ["Peter"]]
-    assert found["labels"][:] == [["B-ORG", "O"], ["B-PER"]] and found["line"][:] == [3, 7]
-    assert read_examples(f"en={path}", "token", label_column="2").rows["labels"][1] == ["NNP"]
-
+    expected = [[["EU", "rejects"], ["Peter"]], [["B-ORG", "O"], ["B-PER"]], [3, 7]]
+    assert columns(read(path), "tokens", "labels", "line") == expected
+    assert read(path, label_column="2").rows["labels"][1] == ["NNP"]
     path = tmp_path / "es.conllu"
     path.write_text(CONLLU, encoding="utf-8")
-    found = read_examples(f"es={path}", "token").rows  # without multiword and empty tokens
-    assert found["tokens"][:] == [["Vamos", "nos"], ["mar"]]
-    assert found["labels"][:] == [["VERB", "PRON"], ["NOUN"]] and found["line"][:] == [3, 7]
-    assert read_examples(f"es={path}", "token", label_column="xpos").rows["labels"][0] == ["v", "p"]
+    expected = [[["Vamos", "nos"], ["mar"]], [["VERB", "PRON"], ["NOUN"]], [3, 7]]
+    assert columns(read(path), "tokens", "labels", "line") == expected  # without multiword and empty tokens
+    assert read(path, label_column="xpos").rows["labels"][0] == ["v", "p"]
 
 
 def test_texts_and_pairs_of_texts(tmp_path):
     path = write_lines(tmp_path / "nli.jsonl", [{"text_a": " a ", "text_b": "b", "label": 2}])
-    assert read_examples(f"en={path}", "sequence").rows[0] == {"text_a": "a", "text_b": "b", "label": "2", "line": 1}
+    assert read(path, "sequence").rows[0] == {"text_a": "a", "text_b": "b", "label": "2", "line": 1}
     path = write_lines(tmp_path / "topic.jsonl", [{"text": "a", "intent": "x"}])
-    found = read_examples(f"en={path}", "sequence", label_column="intent")
-    assert found.rows.column_names == ["text_a", "label", "line"]
+    assert read(path, "sequence", label_column="intent").rows.column_names == ["text_a", "label", "line"]
     path = write_lines(tmp_path / "xnli.jsonl", [{"premise": "a", "hypothesis": "b", "label": "neutral"}])
-    german, english = (
-        read_examples(f"{code}={path}", "sequence", text_columns=("premise", "hypothesis")) for code in ("de", "en")
-    )
-    assert (german.rows[0]["text_a"], german.rows[0]["text_b"]) == ("a", "b")
-    assert list(by_language([german, english], ["en"])) == ["de", "en"]
+    both = [read(path, "sequence", code, text_columns=("premise", "hypothesis")) for code in ("de", "en")]
+    assert columns(both[0], "text_a", "text_b") == [["a"], ["b"]]
+    assert list(by_language(both, ["en"])) == ["de", "en"]
 
 
 def test_hub_classes_come_as_names(monkeypatch):
@@ -70,7 +70,7 @@ def test_hub_classes_come_as_names(monkeypatch):
     hub = Dataset.from_dict({"tokens": [["a", "b"]], "ner": [[1, 0]]}, features=features)
     requests = []
     monkeypatch.setattr(examples, "load_hub", lambda *given: requests.append(given) or hub)
-    found = read_examples("de=owner/name:de", "token", label_column="ner", split="test")
+    found = read("owner/name:de", label_column="ner", split="test")
     assert requests == [("owner/name:de", "test", None)]
     assert found.rows["labels"][0] == ["B-A", "O"] and found.place(0) == "owner/name:de, row 1"
 
@@ -83,9 +83,6 @@ def test_label_sets(tmp_path):
     path = write_json(tmp_path / "labels.json", {"bio": ["O", "I-b", "B-a"], "intents": ["y", "x"]})
     assert LabelSet.load(f"{path}:bio").names == ("O", "I-b", "B-a", "B-b", "I-a")
     assert LabelSet.load(f"{path}:intents").names == ("y", "x")
-    # Labels that the training text has seen.
-    path = write_lines(tmp_path / "de.jsonl", [{"tokens": ["a"], "labels": ["I-LOC"]}])
-    read_examples(f"de={path}", "token").check_labels(LabelSet.of(["O", "B-LOC"]), "the training text")
 
 
 # ---- Questions ----
@@ -104,19 +101,17 @@ def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
     packed.write_bytes(gzip.compress((tmp_path / "a.json").read_bytes()))
     lines = write_lines(tmp_path / "a.jsonl", rows)
     # Answers as a list of dicts, as newer `datasets` writes them.
-    as_list = [
-        {**row, "answers": [dict(zip(row["answers"], one)) for one in zip(*row["answers"].values())]} for row in rows
-    ]
+    as_list = [row | {"answers": [{k: v[0] for k, v in row["answers"].items()}]} for row in rows]
     listed = write_lines(tmp_path / "b.jsonl", as_list)
-    monkeypatch.setattr(examples, "load_hub", lambda name, split, revision: Dataset.from_list(rows))
+    monkeypatch.setattr(examples, "load_hub", lambda *_: Dataset.from_list(rows))
     assert nested.rows["id"][:] == ["c0q0", "c0q1", "c1q0", "c1q1"]
     assert nested.rows[3]["answers"] == {"text": ["Dresden"], "answer_start": [("x " + GERMAN).index("Dresden")]}
     assert nested.rows[3]["question_lang"] == nested.rows[3]["context_lang"] == nested.language == "de"
     for item in (f"de={packed}", f"de={lines}", f"de={listed}", "de=google/xquad:xquad.de"):
         assert columns_of(read_questions(item)) == columns_of(nested), item
     assert nested.place(2) == f"{tmp_path / 'a.json'}, question 3"
-    assert read_questions(f"de={lines}").place(2) == f"{lines}, line 3"
-    assert read_questions(f"de={lines}", max_examples=3).rows["id"][:] == ["c0q0", "c0q1", "c1q0"]
+    fewer = read_questions(f"de={lines}", max_examples=3)
+    assert fewer.place(2) == f"{lines}, line 3" and fewer.rows["id"][:] == ["c0q0", "c0q1", "c1q0"]
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):
@@ -133,7 +128,7 @@ def test_languages_of_mlqa_are_in_its_names(tmp_path, monkeypatch):
         found = read_questions(item)
         assert found.language == "en+de", item
         assert set(found.rows["context_lang"]) == {"de"} and set(found.rows["question_lang"]) == {"en"}, item
-    monkeypatch.setattr(examples, "load_hub", lambda name, split, revision: Dataset.from_list(squad_rows(squad())))
+    monkeypatch.setattr(examples, "load_hub", lambda *_: Dataset.from_list(squad_rows(squad())))
     assert read_questions("facebook/mlqa:mlqa.de.de").language == "de"
     assert read_questions("facebook/mlqa:mlqa.de.hi").rows[0]["question_lang"] == "hi"
 
@@ -153,11 +148,7 @@ def test_tydi_says_the_language_in_the_id(tmp_path, caplog):
 
 
 def test_questions_of_one_language_on_contexts_of_the_other(tmp_path):
-    content = squad(
-        ["The Rhine flows through Cologne. The Elbe flows through Dresden."],
-        ["What flows through Cologne?", "Where is the Elbe?"],
-        ["The Rhine", "Dresden"],
-    )
+    content = squad(["The Rhine flows through Cologne."], ["What flows?", "Where to?"], ["The Rhine", "Cologne"])
     content["data"][0]["paragraphs"][0]["qas"].reverse()
     german = read_questions(f"de={write_json(tmp_path / 'de.json', squad())}")
     english = read_questions(f"en={write_json(tmp_path / 'en.json', content)}")

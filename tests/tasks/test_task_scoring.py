@@ -1,22 +1,27 @@
-"""Scores against slow references, and the `evaluate` modules that give them."""
+"""Scores, and answers out of logits, against slow references or by hand; and the `evaluate` modules."""
 
 from __future__ import annotations
 
 import doctest
+import itertools
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 from support.labelled import LABELS
 from support.numeric import assert_rounding
 
-import hf_xalign.metrics
+from hf_xalign import metrics
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
+from hf_xalign.tasks.qa.answers import best_spans, window_spans
+from hf_xalign.tasks.qa.normalization import answer_tokens
+from hf_xalign.tasks.qa.scores import by_language, score_answers
 from hf_xalign.tasks.scoring import Span, count_spans, count_words, find_spans
 
 pytestmark = pytest.mark.numeric
-NAMES = ("classification_accuracy", "span_f1", "token_f1")
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5
 
@@ -43,19 +48,17 @@ def slow_spans(labels):
 
 
 def test_span_counts_against_a_slow_reference():
-    found = find_spans(["O", "B-a", "I-a", "B-a", "I-b", "I-b", "O", "I-a"])
-    assert found == [Span(1, 3, "a"), Span(3, 4, "a"), Span(4, 6, "b"), Span(7, 8, "a")]
     assert find_spans([]) == [] and find_spans(["B-a-b", "I-a-b"]) == [Span(0, 2, "a-b")]
     predicted, gold = draw()
     counts = count_spans(predicted, gold)
     for row, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
         found, there = slow_spans(ours), slow_spans(theirs)
         assert [column[row] for column in counts] == [len(set(found) & set(there)), len(found), len(there)]
+        assert find_spans(ours) == found
     right, found, there = (sum(column) for column in counts)
     assert 0 < right < found
-    totals = counts.totals()
-    expected = [2 * right / (found + there), right / found, right / there]
-    assert_rounding([totals[name] for name in ("f1", "precision", "recall")], expected, RATIO)
+    expected = {"f1": 2 * right / (found + there), "precision": right / found, "recall": right / there}
+    assert_rounding([counts.totals()[name] for name in expected], list(expected.values()), RATIO)
 
 
 def test_word_counts_against_a_slow_reference():
@@ -71,7 +74,7 @@ def test_word_counts_against_a_slow_reference():
 
 
 def test_scores_of_a_task():
-    """A word that was cut off counts as wrong, one labelled O too; the labels decide on the headline metric."""
+    """A word that was cut off counts as wrong, one labelled O too."""
     gold = [["B-a", "I-a", "O"], ["O", "B-a", "O"]]
     rows = Dataset.from_dict({"tokens": [["x"] * 3] * 2, "labels": gold, "line": [1, 2]})
     encoded = Dataset.from_dict({"first": [[1, 2, 3], [1, -1, -1]]})
@@ -80,35 +83,136 @@ def test_scores_of_a_task():
     expected = {"accuracy": 4 / 6, "span_f1": 2 * 1 / (1 + 2), "token_f1": 2 * 2 / (2 + 3)}
     assert found.totals().keys() == expected.keys()
     assert_rounding([found.totals()[name] for name in expected], list(expected.values()), RATIO)
-    assert TokenTask(LABELS).metric == "span_f1" and TokenTask(LabelSet.of(["X", "Y"])).metric == "accuracy"
-
     rows = Dataset.from_dict({"text_a": ["a", "b", "c"], "label": ["x", "y", "x"], "line": [1, 2, 3]})
     found = SequenceTask(LabelSet.of(["x", "y"])).score(Examples("f", "de", rows), rows, [np.array(0)] * 3)
     assert found.totals().keys() == {"accuracy"}
     assert_rounding(found.totals()["accuracy"], 2 / 3, RATIO)
 
 
-# ---- The modules ----
-
-
 def test_modules_give_the_librarys_scores():
     predicted, gold = draw(seed=2)
     found = {}
-    for name in NAMES:
-        module = hf_xalign.metrics.load(name)
+    for name in ("classification_accuracy", "span_f1", "token_f1"):
+        module = metrics.load(name)
         tests = doctest.testmod(sys.modules[type(module).__module__])
         assert tests.failed == 0 < tests.attempted, name
         sides = {"predictions": predicted, "references": gold}
         if name == "classification_accuracy":
             sides = {side: [label for labels in rows for label in labels] for side, rows in sides.items()}
         found[name] = module.compute(**sides)
-    whole = count_spans(predicted, gold)
+    whole, words = count_spans(predicted, gold), count_words(predicted, gold, outside=None)
     kinds = found["span_f1"]["kinds"]
     assert {name: found["span_f1"][name] for name in ("f1", "precision", "recall")} == whole.totals()
     assert set(kinds) == {"a", "b"}
     assert sum(kind["predicted"] for kind in kinds.values()) == whole.predicted.sum()
     assert found["token_f1"]["f1"] == count_words(predicted, gold).totals()["f1"]
-    right = [p == g for a, b in zip(predicted, gold, strict=True) for p, g in zip(a, b, strict=True)]
-    assert found["token_f1"]["accuracy"] == found["classification_accuracy"]["accuracy"]
-    assert found["classification_accuracy"]["examples"] == len(right)
-    assert_rounding(found["classification_accuracy"]["accuracy"], sum(right) / len(right), RATIO)
+    accuracy = found["classification_accuracy"]
+    assert found["token_f1"]["accuracy"] == accuracy["accuracy"] and accuracy["examples"] == words.gold.sum()
+    assert_rounding(accuracy["accuracy"], words.totals()["f1"], RATIO)
+
+
+# ---- Answers out of logits ----
+
+QUESTIONS = np.array([0, 0, 0, 1, 3, 3, 4])  # question 2 has no window
+TOKENS = 12
+
+
+def make_logits(seed, ties=False):
+    """Logits and character offsets of overlapping windows: each begins 5 tokens after the one before it."""
+    logits = torch.randn(2, len(QUESTIONS), TOKENS, generator=torch.Generator().manual_seed(seed))
+    opens, closes = torch.full((2, len(QUESTIONS), TOKENS), -1)
+    for w, question in enumerate(QUESTIONS[:-1]):  # the last window has no text
+        shift = 5 * int((QUESTIONS[:w] == question).sum())
+        for token in range(3, TOKENS - 1):
+            # Every fourth token of a context is the second one of a character.
+            n = token - 3 + shift
+            if n % 4 != 3:
+                opens[w, token] = 10 * n
+            if n % 4 != 2:
+                closes[w, token] = 10 * n + 7
+    return *(logits.round() if ties else logits), opens, closes
+
+
+def loop(start, end, opens, closes, longest):
+    """The best span of each question by looking at all of them."""
+    found = []
+    for question in range(5):
+        spans = {}
+        for w in np.flatnonzero(question == QUESTIONS):
+            for i, j in itertools.product(range(TOKENS), repeat=2):
+                if i <= j < i + longest and opens[w, i] >= 0 and closes[w, j] >= 0:
+                    span = int(opens[w, i]), int(closes[w, j])
+                    spans[span] = max(float(start[w, i] + end[w, j]), spans.get(span, -np.inf))
+        found.append(min(spans, key=lambda span: (-spans[span], *span), default=(-1, -1)))
+    return found
+
+
+def test_spans_are_those_of_a_loop():
+    for seed, ties, longest in itertools.product(range(4), [False, True], [1, 4, 99]):
+        given = make_logits(seed, ties)
+        spans = window_spans(*given, max_answer_tokens=longest).numpy()
+        expected = loop(*given, longest)
+        assert expected[2] == expected[4] == (-1, -1) and spans[6, 2] == -np.inf
+        for rows in (slice(None), np.array([4, 0, 6, 2, 5, 1, 3])):  # the order of the windows does not matter
+            found = best_spans(QUESTIONS[rows], spans[rows], 5)
+            assert [*map(tuple, found.tolist())] == expected, f"{seed=}, {ties=}, {longest=}"
+
+
+# ---- Scores of answers ----
+
+RULES = [
+    # Articles go as words, not as parts of words; hyphens leave no blank, articles do.
+    ("en", "The  well-known Theatre of a 'Man'", "wellknown theatre of man"),
+    ("en", "U.S. $5 (~€4)", "us 5 €4"),
+    ("de", "Die Straße in den Süden, eines Tages", "straße in süden tages"),
+    ("de-CH", "Das «Haus»", "haus"),
+    ("es", "La ciudad de los Ángeles, ¿un año?", "ciudad de ángeles año"),
+    ("vi", unicodedata.normalize("NFD", "Những người của Hà Nội"), "người hà nội"),
+    # The danda and the Devanagari abbreviation sign are punctuation; vowel signs and viramas stay.
+    ("hi", "नई दिल्ली। (भारत)", "नई दिल्ली भारत"),
+    ("ar", "الكتاب الجديد، ٢٠١٠؟", "كتاب جديد ٢٠١٠"),
+    ("zh-Hant", "《紅樓夢》的 iPhone手機", "紅 樓 夢 的 iphone 手 機"),
+    ("ja", "東京タワー", "東 京 タ ワ ー"),
+    ("th", "ที่นี่ 5 กม.", "ที่ นี่ 5 ก ม"),
+]
+# Prediction, references, language, F1, exact match.
+# Row 1: of "rhine and main rivers" (4) and "main" (1) 2 * 1 / 5; and "main river rhine" (3) 2 * 2 / 7.
+CASES = [
+    ("the Rhine", ["Rhine!"], "en", 1, 1),
+    ("Rhine and Main rivers", ["the Main", "Main river Rhine"], "en", 4 / 7, 0),
+    ("", ["Elbe"], "en", 0, 0),
+    ("die Donau", ["Donau"], "de", 1, 1),
+    ("北京大学", ["北京"], "zh", 2 * 2 / 6, 0),
+    ("a", ["A"], "en", 1, 1),
+    ("x x y", ["x y y"], "de", 2 * 2 / 6, 0),
+]
+PREDICTIONS, REFERENCES, LANGUAGES, F1, EXACT = map(list, zip(*CASES, strict=True))
+# Five operations for an answer's F1, then the mean over at most 7 answers and that over 3 languages.
+OPERATIONS = 5 + 7 + 3
+
+
+def test_rules_of_each_language():
+    for language, answer, expected in RULES:
+        assert " ".join(answer_tokens(answer, language)) == expected, (language, answer)
+    # SQuAD's rules are English everywhere.
+    assert answer_tokens("Die «Straße», the A-Z", "de", "squad") == ["die", "«straße»", "az"]
+    assert answer_tokens("北京，市", "zh", "squad") == ["北京，市"]
+
+
+def test_scores_of_answers_by_language_and_of_the_metric():
+    answers = score_answers(PREDICTIONS, REFERENCES, LANGUAGES)
+    assert_rounding(answers.f1, F1, OPERATIONS)
+    np.testing.assert_array_equal(answers.exact_match, EXACT)
+    # By English rules the German article stays: "die donau" and "donau" share 1 of 3.
+    assert_rounding(score_answers(PREDICTIONS, REFERENCES, LANGUAGES, rules="squad").f1[3], 2 / 3, OPERATIONS)
+    found = by_language(answers, LANGUAGES)
+    own = {"de": (1 + 2 / 3) / 2, "en": (1 + 4 / 7 + 0 + 1) / 4, "zh": 2 / 3}
+    assert list(found["languages"]) == list(own)
+    assert_rounding([part["f1"] for part in found["languages"].values()], list(own.values()), OPERATIONS)
+    assert_rounding(found["f1"], np.mean(list(own.values())), OPERATIONS)
+    assert_rounding(found["exact_match"], (1 / 2 + 1 / 2 + 0) / 3, OPERATIONS)
+    assert [found["questions"], *(part["questions"] for part in found["languages"].values())] == [7, 2, 4, 1]
+    for rules in ("mlqa", "squad"):
+        scored = by_language(score_answers(PREDICTIONS, REFERENCES, LANGUAGES, rules=rules), LANGUAGES)
+        given = {"predictions": PREDICTIONS, "references": REFERENCES, "languages": LANGUAGES, "rules": rules}
+        assert metrics.load("qa_f1").compute(**given) == scored, rules

@@ -49,7 +49,7 @@ def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
-        raise InputError(f"layers {list(layers)}: this encoder has layers 0 (embeddings) to {num_layers} or -1")
+        raise InputError(f"layers {list(layers)}: encoder has layers 0 (embeddings) to {num_layers}, last -1")
     if len(set(index)) < len(index) or not index:
         raise InputError(f"layers {list(layers)}: name each layer once, and at least one")
     return index

@@ -113,7 +113,23 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
     word_offsets = _offsets(words[first[order]] + 2)
     stored = np.zeros(word_offsets[-1], dtype=bool)
     for side in sides:
-        _mark(stored, arrow, side, sentence[side], word_offsets, needed[side], linked_tokens)
+        whole = needed[side] == "all"
+        specials = word_offsets[1:][np.unique(sentence[side])] - 2
+        stored[specials] |= whole or linked_tokens != "words"
+        stored[specials + 1] |= whole or linked_tokens in ("cls_sep", "all")
+        if not whole and linked_tokens not in ("words", "all"):
+            continue
+        pair, column = 0, f"{side}_ends" if whole else "links"
+        for table in arrow.select_columns([column]).iter(_ROWS):
+            first_words = word_offsets[sentence[side][pair : pair + len(table)]]
+            pair += len(table)
+            lists = table[column].combine_chunks()
+            counts = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+            if whole:
+                stored[_ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
+            else:
+                linked = lists.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
+                stored[np.repeat(first_words, counts) + linked] = True
     return FeaturePlan(
         dataset=dataset,
         sentence=sentence,
@@ -134,35 +150,6 @@ def _keys(table: pyarrow.Table, columns: list[str]) -> tuple[list[bytes], np.nda
         text = b"%d|" % len(content[0]) + b"".join(part.tobytes() for part in content)
         keys.append(hashlib.blake2b(text, digest_size=16).digest())
     return keys, tokens, words
-
-
-def _mark(
-    stored: np.ndarray,
-    arrow: Dataset,
-    side: Side,
-    sentence: np.ndarray,
-    word_offsets: np.ndarray,
-    needed: Needed,
-    linked_tokens: LinkedTokens,
-) -> None:
-    """Set `stored` for the words that the pairs of one side need."""
-    specials = word_offsets[1:][np.unique(sentence)] - 2
-    stored[specials] |= needed == "all" or linked_tokens != "words"
-    stored[specials + 1] |= needed == "all" or linked_tokens in ("cls_sep", "all")
-    if needed != "all" and linked_tokens not in ("words", "all"):
-        return
-    column = f"{side}_ends" if needed == "all" else "links"
-    pair = 0
-    for table in arrow.select_columns([column]).iter(_ROWS):
-        first_words = word_offsets[sentence[pair : pair + len(table)]]
-        pair += len(table)
-        lists = table[column].combine_chunks()
-        counts = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-        if needed == "all":
-            stored[_ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
-        else:
-            linked = lists.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
-            stored[np.repeat(first_words, counts) + linked] = True
 
 
 def _row_columns(

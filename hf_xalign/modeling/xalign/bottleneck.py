@@ -83,8 +83,7 @@ class BottleneckLayer(XAlignLayer):
 class NormBottleneckLayer(BottleneckLayer):
     """AdapterHub's flow, written at the layer norm that ends a layer.
 
-    With h the feed-forward block's output, a attention's and s = h + a, which is what the norm is given:
-    x = LN(s), y = up(relu(down(x))) + h, out = LN(y + a) = LN(s + up(relu(down(x)))).
+    It is given s = h + a, of the feed-forward block and of attention: x = LN(s), out = LN(s + up(relu(down(x)))).
     """
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:

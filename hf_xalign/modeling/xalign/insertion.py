@@ -31,8 +31,6 @@ ADAPTER = "default"  # the name that transformers gives the adapter of a folder 
 # Hub would be loaded in place of the fine-tuned model; this can be neither, and the error that prints it explains it.
 BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
 
-_FILE_PREFIX = "base_model.model."
-
 
 def with_alignment(
     model: PreTrainedModel, adapter: str | os.PathLike | PeftModel, *, revision: str | None = None
@@ -91,10 +89,7 @@ def with_alignment(
 
 
 def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
-    """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns.
-
-    The module's weights are read from the folder again, and every one of them must be there.
-    """
+    """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns."""
     _fill(model, *_read(folder))
     # Loading an adapter leaves PEFT's names behind as those to save the model's own weights under.
     model.__dict__.pop("_weight_conversions", None)
@@ -123,8 +118,8 @@ def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: A
 
 def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: Any) -> str:
     """Path of an adapter's `adapter_model.safetensors`; raises InputError where there is none."""
-    missing_is_none = {"_raise_exceptions_for_missing_entries": False}
-    file = cached_file(name_or_path, ADAPTER_SAFE_WEIGHTS_NAME, revision=revision, **missing_is_none, **hub)
+    hub = {**hub, "revision": revision, "_raise_exceptions_for_missing_entries": False}
+    file = cached_file(name_or_path, ADAPTER_SAFE_WEIGHTS_NAME, **hub)
     if file is None:
         raise InputError(
             f"{name_or_path} has no {ADAPTER_SAFE_WEIGHTS_NAME}, the only kind of weights that is read (a .bin is a "
@@ -163,8 +158,7 @@ def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch
     """Copy an adapter's weights into the module; they are named as on the bare encoder or as on a task model."""
     state = model.state_dict()
     found = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
-    different = sorted(name for name in found if name not in state or found[name].shape != state[name].shape)
-    if different:
+    if different := sorted(name for name in found if name not in state or found[name].shape != state[name].shape):
         raise InputError(
             f"the adapter does not fit {type(model).__name__}: {len(different)} weights are too many or of another "
             f"shape, the first is {different[0]}; load the task model from the encoder that it was trained on "
@@ -177,12 +171,10 @@ def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch
 
 def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     """Freeze the module, make the rest trainable but for `frozen`, and have the model save and load as one."""
-    layers = [layer for layer in model.modules() if isinstance(layer, XAlignLayer)]
-    for layer in layers:
+    _thaw(model, frozen)
+    for layer in (module for module in model.modules() if isinstance(module, XAlignLayer)):
         # PEFT's own list: what is on it stays frozen when `set_adapter` makes the active adapter trainable.
         layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
-    _thaw(model, frozen)
-    for layer in layers:
         getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
     model._hf_peft_config_loaded = True
     model.peft_config[ADAPTER].base_model_name_or_path = BASE_IN_FOLDER
@@ -197,8 +189,7 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
 
 def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     model.requires_grad_(True)
-    for parameter in frozen:
-        parameter.requires_grad_(False)
+    nn.ParameterList(frozen).requires_grad_(False)
 
 
 def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
@@ -208,10 +199,7 @@ def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any
 
 
 def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
-    """Let `load_state_dict` take a checkpoint of [`_save_pretrained`], as `Trainer` does when it resumes.
-
-    The module's weights are in no such checkpoint: they are frozen, so the model's own are the ones.
-    """
+    """Let `load_state_dict` take a checkpoint of [`_save_pretrained`], which has no weights of the frozen module."""
     for here, there in _wrapped(model).items():
         if prefix + there in state_dict:
             state_dict[prefix + here] = state_dict.pop(prefix + there)
@@ -238,7 +226,7 @@ def _save_pretrained(
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         model.peft_config[ADAPTER].save_pretrained(folder)
-        weights = {f"{_FILE_PREFIX}{there}": state[here].contiguous() for here, there in added.items()}
+        weights = {f"base_model.model.{there}": state[here].contiguous() for here, there in added.items()}
         save_file(weights, folder / ADAPTER_SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
     plain = {own.get(name, name): tensor for name, tensor in state.items() if name not in added}
     model._hf_peft_config_loaded = False  # with it, transformers saves the adapter and nothing else

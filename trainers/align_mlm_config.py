@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.pretraining.masking import check_shares
+from hf_xalign.data.pretraining.masking import check_probability
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
-from hf_xalign.trainers.shared.checks import check_one_gpu, check_vocabulary
+from hf_xalign.trainers.shared.checks import check_one_gpu, check_padding, check_vocabulary
 
 _PAPER: dict[str, Any] = {
     "alpha": 10.0,
@@ -85,7 +85,7 @@ class AlignMLMConfig(AlignmentConfig):
             raise InputError(f"entries_per_step={self.entries_per_step}: at least 1, or none for all entries")
         if not 0 <= self.translation_probability <= 1:
             raise InputError(f"translation_probability={self.translation_probability}: from 0 to 1")
-        check_shares(self.mlm_probability, 0.8, 0.1)
+        check_probability(self.mlm_probability)
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""
@@ -97,6 +97,7 @@ class AlignMLMConfig(AlignmentConfig):
                 f"objective={self.objective} needs the language of each token, and this encoder has no language "
                 "embeddings: call hf_xalign.modeling.add_language_embeddings first"
             )
+        check_padding(tokenizer)
         check_vocabulary(model, tokenizer)
 
     def formula(self) -> str:

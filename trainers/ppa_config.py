@@ -9,7 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import check_shares
+from hf_xalign.data.pretraining.masking import check_probability
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
@@ -139,7 +139,7 @@ class PPAConfig(AlignmentConfig):
                 "gradient_accumulation_steps saves the memory and changes nothing"
             )
         if self.words != "none":
-            check_shares(self.mlm_probability, 0.8, 0.1)
+            check_probability(self.mlm_probability)
         if not 0 <= self.head_settling <= 1:
             raise InputError(f"head_settling={self.head_settling}: a share of the run, from 0 to 1")
         if self.head_learning_rate < 0:

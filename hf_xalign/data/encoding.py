@@ -101,7 +101,8 @@ def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[i
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
     """Refuse a tokenizer to which more than half of the tokens are unknown: it belongs to another model."""
-    ids = [token for row in tokenizer(list(texts), add_special_tokens=False).input_ids for token in row]
+    # An empty list is refused by tokenizers.
+    ids = [token for row in tokenizer(["", *texts], add_special_tokens=False).input_ids for token in row]
     unknown = sum(token == tokenizer.unk_token_id for token in ids)
     if ids and unknown > len(ids) / 2:
         raise InputError(

@@ -8,7 +8,7 @@ import logging
 import os
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -26,7 +26,7 @@ from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.neural import LinkMethod, encoder_links, predict_links
 from hf_xalign.links.pharaoh import PharaohReader
-from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, read_words, sample_rows
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, read_words
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
 
 if TYPE_CHECKING:
@@ -137,9 +137,17 @@ def align_words(
         if kind == "dictionary":
             entries = load_dictionary(paths[pair[0]])
             return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
-        extra = _rows_by_pair(extra_data).get(pair, rows[:0]) if extra_data is not None else rows[:0]
-        own, others = sample_rows(rows, extra, sample_size, seed)
-        parts = [dataset.select(own)] + ([] if extra_data is None else [extra_data.select(others)])
+        parts = [dataset.select(rows)]
+        if extra_data is not None:
+            parts.append(extra_data.select(_rows_by_pair(extra_data).get(pair, rows[:0])))
+        total = sum(map(len, parts))
+        if total > sample_size:
+            chosen = np.sort(np.random.default_rng(seed).choice(total, sample_size, replace=False))
+            starts = np.cumsum([0, *map(len, parts)])
+            parts = [
+                part.select(chosen[(chosen >= start) & (chosen < start + len(part))] - start)
+                for part, start in zip(parts, starts)
+            ]
         return StatisticalLinker(
             kind,
             read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}"),
@@ -149,12 +157,15 @@ def align_words(
         )
 
     # A file is read once for all language pairs that use it; the encoder links everything in one group.
-    group_of = {pair: pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0]) for pair in by_pair}
+    members: dict[Any, list[Pair]] = defaultdict(list)
+    for pair in by_pair:
+        members[pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0])].append(pair)
+    groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
     with FileLock(f"{path}.lock"):  # one process links, the others wait for its file
         if not is_whole(path):
             run = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
-            _link_groups(dataset, _merge(by_pair, group_of), make_linker, partial(run, blanks=kind == "pharaoh"), path)
+            _link_groups(dataset, groups, make_linker, partial(run, blanks=kind == "pharaoh"), path)
     linked = Dataset.from_file(str(path))
     for name, counts in link_statistics(linked, dataset).items():
         log = logger.info if counts.pairs else logger.warning
@@ -164,13 +175,7 @@ def align_words(
 
 @dataclass(frozen=True)
 class LinkStatistics:
-    """Link counts of one language pair.
-
-    Attributes:
-        pairs: number of sentence pairs.
-        links: number of their word links.
-        dropped: number of sentence pairs dropped because they had no link; None if unknown.
-    """
+    """Numbers of one language pair's sentence pairs, of their links, and of pairs dropped without links, if known."""
 
     pairs: int
     links: int
@@ -199,7 +204,7 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
     batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
     lengths = [batch["links"].combine_chunks().value_lengths().to_numpy() for batch in batches]
     counts = np.concatenate([np.zeros(0, int), *lengths])
-    total = _rows_by_pair(before) if before is not None else rows
+    total = rows if before is None else _rows_by_pair(before)
     return {
         "-".join(pair): LinkStatistics(
             pairs=len(own := rows.get(pair, np.zeros(0, int))),
@@ -234,12 +239,10 @@ def _link_groups(
                 "each other and that their languages are right. A small corpus needs extra_data= to fit the aligner "
                 "on; one_to_one=False or symmetrization='union' keep more links."
             )
-        result = f"{folder}/0.arrow"
         if len(parts) > 1:
-            result = f"{folder}/all.arrow"
             order = np.argsort(np.concatenate(origin))
-            concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=result)
-        os.replace(result, path)
+            concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=f"{folder}/all.arrow")
+        os.replace(f"{folder}/all.arrow" if len(parts) > 1 else f"{folder}/0.arrow", path)
         seal(path)
 
 
@@ -301,23 +304,12 @@ def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
     start = 0
     for batch in dataset.select_columns(["source_lang", "target_lang"]).with_format("arrow").iter(100_000):
         source, target = (batch[c].combine_chunks().dictionary_encode() for c in ("source_lang", "target_lang"))
-        codes = source.indices.to_numpy() * len(target.dictionary) + target.indices.to_numpy()
-        for code in np.unique(codes):
-            pair = (
-                source.dictionary[code // len(target.dictionary)],
-                target.dictionary[code % len(target.dictionary)],
-            )
-            rows[pair[0].as_py(), pair[1].as_py()].append(start + np.flatnonzero(codes == code))
+        codes = np.stack([source.indices.to_numpy(), target.indices.to_numpy()], axis=1)
+        for s, t in np.unique(codes, axis=0):
+            pair = source.dictionary[s].as_py(), target.dictionary[t].as_py()
+            rows[pair].append(start + np.flatnonzero((codes == (s, t)).all(axis=1)))
         start += len(batch)
     return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
-
-
-def _merge(by_pair: dict[Pair, np.ndarray], group_of: Mapping[Pair, Any]) -> list[tuple[Pair, np.ndarray]]:
-    """Merge the rows of language pairs in the same group, which is named after its first pair."""
-    members: dict[Any, list[Pair]] = defaultdict(list)
-    for pair in by_pair:
-        members[group_of[pair]].append(pair)
-    return [(pairs[0], np.sort(np.concatenate([by_pair[pair] for pair in pairs]))) for pairs in members.values()]
 
 
 def _file_digest(path: Path) -> str:

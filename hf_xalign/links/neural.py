@@ -16,7 +16,6 @@ from hf_xalign.links.symmetrization import Symmetrization, heuristic, symmetrize
 from hf_xalign.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
-    from hf_xalign.data.batches.token_index import Pooling
     from hf_xalign.modeling.word_vectors import WordVectors
 
 LinkMethod = Literal["argmax", "softmax"]
@@ -34,43 +33,27 @@ def encoder_links(
     *,
     layer: int | None = None,
     method: LinkMethod = "argmax",
-    threshold: float = 0.001,
     symmetrization: Symmetrization = "intersection",
-    pooling: Pooling = "mean",
     batch_size: int = 64,
 ) -> list[list[list[int]]]:
     """Link the words of sentence pairs by the cosine of their vectors.
 
     `argmax` links each word to the most similar word of the other sentence (SimAlign, Jalili Sabet et al. 2020).
-    `softmax` links it to every word with a probability above `threshold` (awesome-align, Dou and Neubig 2021, there
+    `softmax` links it to every word with a probability above 0.001 (awesome-align, Dou and Neubig 2021, there
     with dot products of subwords). Both run in both directions and are then symmetrised.
 
-    Args:
-        model: the encoder.
-        tokenizer: its fast tokenizer.
-        source_words: words of each source sentence.
-        target_words: words of each target sentence.
-        layer: position in `hidden_states` (0 is the embeddings, -1 the last layer). Two thirds of the depth by default
-            (8 of 12), where multilingual encoders link best.
-        method: `argmax` or `softmax`.
-        threshold: smallest probability that `softmax` links.
-        symmetrization: how the links of the two directions are combined.
-        pooling: `first`, `last` or `mean` of a word's subwords.
-        batch_size: sentences a forward pass.
-
-    Returns:
-        The links [i, j] of each pair, sorted. A word without subwords or cut by truncation has none.
-
-    Raises:
-        InputError: the method or symmetrisation is unknown, or the tokenizer has no word ids.
+    `layer` is a position in `hidden_states` (0 is the embeddings, -1 the last layer); two thirds of the depth by
+    default (8 of 12), where multilingual encoders link best. Returns the sorted links [i, j] of each pair; a word
+    without subwords or cut by truncation has none.
     """
     from hf_xalign.modeling.word_vectors import extract_word_vectors
 
     if method not in get_args(LinkMethod):
         raise InputError(f"method={method!r} is none of {', '.join(get_args(LinkMethod))}")
     heuristic(symmetrization)
-    layer = default_layer(model) if layer is None else layer
-    options: dict[str, Any] = {"layers": (layer,), "pooling": pooling, "batch_size": batch_size}
+    if layer is None:
+        layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
+    options: dict[str, Any] = {"layers": (layer,), "batch_size": batch_size}
     source = extract_word_vectors(model, tokenizer, source_words, **options)
     target = extract_word_vectors(model, tokenizer, target_words, **options)
 
@@ -80,20 +63,14 @@ def encoder_links(
     order = order[np.array(lengths)[order] > 0]
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        forward, backward = _directional_links(*_padded(source, rows), *_padded(target, rows), method, threshold)
+        forward, backward = _directional_links(*_padded(source, rows), *_padded(target, rows), method)
         for row, f, b in zip(rows, forward.numpy(), backward.numpy(), strict=True):
             links[row] = np.argwhere(symmetrize(f, b, symmetrization)).tolist()
     return links
 
 
 class LinkedWords(NamedTuple):
-    """Sentence pair with its words and links, from [`predict_links`].
-
-    Attributes:
-        source_words: words of the source.
-        target_words: words of the target.
-        links: [i, j] for each link, source word first.
-    """
+    """Sentence pair with its words and links [i, j], source word first, from [`predict_links`]."""
 
     source_words: list[str]
     target_words: list[str]
@@ -157,8 +134,7 @@ def predict_links(
     """
     if isinstance(source, str) != isinstance(target, str):
         raise InputError("give either one source and one target, or a list of each")
-    sources = [source] if isinstance(source, str) else source
-    targets = [target] if isinstance(target, str) else target
+    sources, targets = ([side] if isinstance(side, str) else side for side in (source, target))
     if len(sources) != len(targets):
         raise InputError(f"{len(sources)} sources and {len(targets)} targets. Give one target for each source.")
     if tokenizer is None:
@@ -170,11 +146,6 @@ def predict_links(
     links = encoder_links(model, tokenizer, source_words, target_words, **options)
     found = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
     return found[0] if isinstance(source, str) else found
-
-
-def default_layer(model: PreTrainedModel) -> int:
-    """Return two thirds of the encoder's depth, as a position in `hidden_states`."""
-    return max(1, round(model.config.num_hidden_layers * 2 / 3))
 
 
 def _padded(words: WordVectors, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -193,7 +164,6 @@ def _directional_links(
     target: torch.Tensor,
     target_present: torch.Tensor,
     method: LinkMethod,
-    threshold: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the links of both directions, each bool (pairs, source words, target words)."""
     present = source_present[:, :, None] & target_present[:, None, :]
@@ -202,7 +172,7 @@ def _directional_links(
     for dim in (2, 1):
         if method == "softmax":
             # The softmax of a padding row is NaN, which is above no threshold.
-            chosen = torch.softmax(similarity / _TEMPERATURE, dim) > threshold
+            chosen = torch.softmax(similarity / _TEMPERATURE, dim) > 0.001
         else:
             best = similarity.argmax(dim, keepdim=True)
             chosen = torch.zeros_like(present).scatter_(dim, best, True)

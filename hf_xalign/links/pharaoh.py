@@ -14,11 +14,7 @@ _TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
-    """Yield the links of each line; an empty line is a pair without links.
-
-    Raises:
-        InputError: the file cannot be read or is not UTF-8, or a line holds something else than `i-j` tokens.
-    """
+    """Yield the links of each line; an empty line is a pair without links."""
     for row, line in read_lines(path):
         links = []
         for token in line.split():
@@ -32,11 +28,7 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
 
 
 class PharaohReader:
-    """Linker that reads the links of consecutive sentence pairs and checks each line against its words.
-
-    Raises:
-        InputError: a line is malformed, or there is not one for each of the `pairs`. The whole file is checked here.
-    """
+    """Linker that reads the links of consecutive sentence pairs and checks each line against its words."""
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
@@ -51,11 +43,7 @@ class PharaohReader:
     def __call__(
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> list[list[tuple[int, int]]]:
-        """Return the links of the next `len(sources)` pairs.
-
-        Raises:
-            InputError: a link points past the last word of a sentence.
-        """
+        """Return the links of the next `len(sources)` pairs."""
         batch = []
         # `zip` reads its last argument last, so no line is lost at the end of a batch.
         for source, target, (row, links) in zip(sources, targets, self._links):

@@ -37,17 +37,9 @@ STATISTICAL_ALIGNERS = tuple(_CHAINS)
 class StatisticalLinker:
     """Two directional models of one language pair and their symmetrised links.
 
-    Args:
-        aligner: one of `STATISTICAL_ALIGNERS`; `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016.
-        pairs: (source words, target words) to fit the models on; thot keeps them in memory. Pairs with an empty side
-            are skipped.
-        symmetrization: how the links of the two directions are combined.
-        seed: seed of eflomal's sampling; the other models draw nothing.
-        desc: label of the progress bar.
-
-    Attributes:
-        directions: the models from source to target and from target to source.
-        too_long: number of sentence pairs so far that were too long to link.
+    `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016; only eflomal draws by `seed`. The models
+    are fitted on `pairs` of source and target words, which thot keeps in memory; those with an empty side are skipped.
+    `too_long` counts the sentence pairs so far that were too long to link.
     """
 
     def __init__(
@@ -93,12 +85,11 @@ def _train(
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
-        rounds = _ITERATIONS
-        if isinstance(model, models.EflomalAlignmentModel):
+        samples = isinstance(model, models.EflomalAlignmentModel)
+        if samples:
             model.seed, model.deterministic = seed, True
         model.start_training()
-        if isinstance(model, models.EflomalAlignmentModel):
-            rounds = model.scheduled_iterations  # of sampling, planned by start_training from the corpus size
+        rounds = model.scheduled_iterations if samples else _ITERATIONS  # start_training has planned the former
         for _ in tqdm(range(rounds), desc=desc, disable=desc is None or _hidden()):
             model.train()
         model.end_training()
@@ -124,15 +115,6 @@ def _one_thread() -> Iterator[None]:
     finally:
         for runtime, count in zip(runtimes, before, strict=True):
             runtime.omp_set_num_threads(count)
-
-
-def sample_rows(rows: np.ndarray, extra: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw at most `size` row numbers from two corpora together, in order and without replacement."""
-    total = len(rows) + len(extra)
-    if total <= size:
-        return rows, extra
-    chosen = np.sort(np.random.default_rng(seed).choice(total, size, replace=False))
-    return rows[chosen[chosen < len(rows)]], extra[chosen[chosen >= len(rows)] - len(rows)]
 
 
 def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:

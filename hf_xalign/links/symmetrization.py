@@ -21,28 +21,17 @@ Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-
 
 
 def heuristic(name: str) -> SymmetrizationHeuristic:
-    """Return thot's heuristic of this name.
-
-    Raises:
-        InputError: there is no such symmetrisation.
-    """
+    """Return thot's heuristic of this name."""
     if name not in get_args(Symmetrization):
         raise InputError(f"symmetrization={name!r} is none of {', '.join(get_args(Symmetrization))}")
     return getattr(SymmetrizationHeuristic, name.replace("-", "_").upper())
 
 
 def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization) -> np.ndarray:
-    """Combine the links of two directions of one sentence pair.
+    """Combine the links of two directions of one sentence pair, all bool (source words, target words).
 
-    Args:
-        forward: bool (source words, target words), links found from source to target.
-        backward: bool (source words, target words), links found from target to source.
-        method: `intersection`, `union`, `grow-diag` (Koehn et al. 2003: grow the intersection by neighbouring links of
-            the union that cover an unlinked word), or `grow-diag-final-and` (then add links of either direction
-            between two unlinked words).
-
-    Returns:
-        bool (source words, target words).
+    `grow-diag` (Koehn et al. 2003) grows the intersection by neighbouring links of the union that cover an unlinked
+    word; `grow-diag-final-and` then adds links of either direction between two unlinked words.
     """
     if method == "intersection":
         return forward & backward
@@ -61,13 +50,7 @@ def _to_matrix(links: np.ndarray) -> WordAlignmentMatrix:
 
 
 class LinkFilters(NamedTuple):
-    """Filters of symmetrised links, applied in this order: later filters do not change what `one_to_one` counts.
-
-    Attributes:
-        one_to_one: drop all links of a word that has several.
-        drop_identical: drop links between identical strings (CONTINUAL's code).
-        require_letter: drop links of words without a letter.
-    """
+    """Filters of symmetrised links, applied in this order: later filters do not change what `one_to_one` counts."""
 
     one_to_one: bool = True
     drop_identical: bool = False

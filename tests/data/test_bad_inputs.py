@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import sys
 from functools import partial
 
@@ -15,6 +14,7 @@ from support.dataset_builder import put_on_hub
 from support.embedded_file import fake_file
 from support.examples import change, nli, qa
 from support.refusals import assert_refused
+from support.text import CONLLU
 from support.tiny import make_links, make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
@@ -37,7 +37,7 @@ from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
 from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
-from hf_xalign.data.pretraining.masking import mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
 from hf_xalign.data.pretraining.rows import check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
@@ -192,14 +192,6 @@ def test_parallel_sources(monkeypatch):
 
 # ---- Other files ----
 
-CONLLU = """# sent_id = 1
-1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_
-1\tde\tde\tADP\t_\t_\t3\tcase\t_\t_
-2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_
-3\tpain\tpain\tNOUN\t_\t_\t0\troot\t_\t_
-
-1\tOui\toui\tINTJ\t_\t_\t0\troot\t_\t_"""
-
 
 def test_dictionaries_treebanks_and_text(tmp_path):
     def conllu(old, new):
@@ -325,26 +317,12 @@ def test_pretraining(tokenizer):
     check_block_size(20, without_separator(), CONFIG)
 
 
-def test_masks_and_samplers(tokenizer):
-    vocabulary, ids = masking_vocabulary(tokenizer), np.full((1, 5), 7)
-    no_mask = r"\A\w+: the tokenizer has no mask token, .*add_special_tokens.*switch the TLM/MLM term off\Z"
-    no_padding = r"\Athe tokenizer has no padding token: set tokenizer.pad_token to one of its tokens\Z"
-
+def test_masks():
     ppa, mlm = partial(PPACollator, languages={"de": 0}, seed=0), partial(PretrainingCollator, seed=0)
-    mask = partial(mask_tokens, ids, ids > 0, vocabulary, np.arange(1), seed=0, epoch=0)
-    table = {
-        no_mask: [
-            partial(call, without("mask")) for call in (masking_vocabulary, ppa, partial(ppa, words="mlm"), mlm)
-        ],
-        no_padding: lambda: mlm(without("pad")),
-        r"dict_probability=1\.5": partial(mlm, tokenizer, dict_probability=1.5),
-    }
-    for shares in ((0, 0.8, 0.1), (1.1, 0.8, 0.1), (0.15, 0.8, 0.3), (0.15, -0.1, 0.1)):
-        named = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
-        given = {"mlm_probability": shares[0], "mask_share": shares[1], "random_share": shares[2]}
-        message = "masking probability {}, mask share {}, random share {}: the first".format(*shares)
-        table[re.escape(message)] = [partial(mask, **named), *(partial(c, tokenizer, **given) for c in (ppa, mlm))]
-    refused(table)
+    calls = (masking_vocabulary, ppa, partial(ppa, words="mlm"), mlm)
+    no_mask = r"\A\w+: the tokenizer has no mask token, .*add_special_tokens.*switch the TLM/MLM term off\Z"
+    table = {no_mask: [partial(call, without("mask")) for call in calls]}
+    refused(table | {f"masking probability {p}: above": partial(check_probability, p) for p in (0, 1.1)})
 
 
 def test_token_entries(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 import torch
 from datasets import concatenate_datasets
 from support.batches import assert_batch
@@ -20,6 +23,14 @@ def tokenized(n=6):
     halves = code_switch_pairs(nli("de", n), nli("en", n), **NLI)
     left_out = ["premise", "hypothesis", "lang", "number"]
     return halves.map(lambda row: tokenizer(row["premise"], row["hypothesis"]), batched=True, remove_columns=left_out)
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_rows_of_one():
+    halves = code_switch_pairs(nli("de"), nli("en"), **NLI)
+    for call in (partial(code_switch_pairs, nli("de"), nli("en"), **NLI), partial(gather_groups, halves)):
+        one, two = call(num_proc=None), call(num_proc=2)
+        assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features
 
 
 def test_nli_against_a_loop():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import unicodedata
 from collections import Counter
 
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
+from support.text import CONLLU
 
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
@@ -46,25 +48,20 @@ def test_permutation_depends_on_the_seed_and_the_sentence_alone():
     one, other = language("permutation", seed=1), language("permutation", seed=2)
     long = WORDS[5]
     assert sorted(one.order(long)) == list(range(len(long)))
-    assert one.order(long) == one.order(long) != other.order(long)
+    assert one.order(long) != other.order(long)
     assert one.words(long)[-1] == "." and one.words(long) != long
     # A sentence of a row is permuted as it is alone, within its bounds.
-    both = [*WORDS[0], *long]
-    assert one.words(both)[-len(long) :] == one.words(long)
-    assert one.words(both)[: len(WORDS[0])] == one.words(WORDS[0])
+    assert one.words([*WORDS[0], *long]) == one.words(WORDS[0]) + one.words(long)
     # Each order about as often as any other.
     orders = [tuple(language("permutation", seed=seed).order(["a", "b", "c"])) for seed in range(1200)]
     assert all(abs(orders.count(order) / 1200 - 1 / 6) < 0.044 for order in set(orders)) and len(set(orders)) == 6
 
 
 def test_letters_are_a_bijection_and_plain_text():
-    assert len(ALPHABET) == len({c for text in TEXT for c in text} - {" "})
     for words in WORDS:
         letters = language("transliteration").words(words)
         assert [restore(word) for word in letters] == words
         assert all(ord(c) in LETTERS for word in letters for c in word)
-        assert [len(word) for word in letters] == [len(word) for word in words]
-    assert len({ALPHABET.translate(c) for c in ALPHABET.characters}) == len(ALPHABET)
     everything = "".join(map(chr, LETTERS))
     assert {unicodedata.category(c) for c in everything} == {"Lo"}
     assert all(unicodedata.normalize(form, everything) == everything for form in ("NFC", "NFKC", "NFD", "NFKD"))
@@ -82,9 +79,7 @@ def test_the_shared_part_is_a_share_of_the_types_drawn_by_seed_and_word():
     assert {w for w in types if is_shared(w, 4, 0.25)} != small
     alphabet = Alphabet.of(types)
     shared = DerivedLanguage("en", ("transliteration",), seed=3, shared=0.25, alphabet=alphabet)
-    spelled = {word: shared.spell(word) for word in types}
-    assert all(spelled[word] == (word if word in small else alphabet.translate(word)) for word in types)
-    assert len(set(spelled.values())) == len(types)
+    assert shared.words(types) == [word if word in small else alphabet.translate(word) for word in types]
 
 
 def test_compositions_apply_the_first_operation_first():
@@ -92,13 +87,6 @@ def test_compositions_apply_the_first_operation_first():
     assert both.code == "en-x-inv-trans"
     plain = language("inversion").words(WORDS[0])
     assert both.words(WORDS[0]) == [ALPHABET.translate(word) for word in plain]
-    last = language("inversion", "permutation", seed=7)
-    assert last.words(WORDS[5]) == language("permutation", seed=7).words(plain_inverse := [*WORDS[5][-2::-1], "."])
-    assert last.words(WORDS[5]) != language("permutation", seed=7).words(WORDS[5])
-    assert plain_inverse == language("inversion").words(WORDS[5])
-
-
-def test_syntax_moves_phrases_and_leaves_the_final_mark():
     found = DerivedLanguage("en", ("syntax", "inversion"), word_order=ALWAYS_AFTER)
     assert found.words(TREE.words, TREE) == ["burns", "big", "house", "the", "."]
     assert found.code == "en-x-syntax-inv"
@@ -108,34 +96,24 @@ def test_saved_and_loaded_with_the_same_fingerprint(tmp_path):
     operations = ("syntax", "permutation", "transliteration")
     options = {"seed": 5, "shared": 0.3, "alphabet": ALPHABET, "word_order": ALWAYS_AFTER, "on_unknown": "keep"}
     found = DerivedLanguage("en", operations, **options)
-    before = Hasher.hash(found)
-    found.words(TREE.words, TREE)
     found.save(tmp_path / "language.json")
     loaded = DerivedLanguage.load(tmp_path / "language.json")
-    assert loaded == found
-    assert Hasher.hash(found) == Hasher.hash(loaded) == before
+    assert loaded == found and Hasher.hash(loaded) == Hasher.hash(found)
     assert Hasher.hash(language("inversion", seed=1)) != Hasher.hash(language("inversion", seed=2))
 
 
 def loop_spans(labels):
     """`{(word indices): type}` of the spans of BIO labels, an I after nothing of its type being a B."""
-    spans, open_span = [], None
-    for i, label in enumerate(labels):
-        if label == "O":
-            open_span = None
-        elif label[0] == "B" or open_span is None or open_span[1] != label[2:]:
-            open_span = ([i], label[2:])
-            spans.append(open_span)
-        else:
-            open_span[0].append(i)
+    spans = []
+    for i, (before, label) in enumerate(itertools.pairwise(["O", *labels])):
+        if label[0] == "B" or (label != "O" and before[2:] != label[2:]):
+            spans.append(([], label[2:]))
+        if label != "O":
+            spans[-1][0].append(i)
     return {tuple(words): kind for words, kind in spans}
 
 
 def test_spans_stay_spans_when_reversed():
-    labels = ["B-PER", "I-PER", "B-PER", "O", "I-LOC", "I-LOC", "I-PER", "O", "B-LOC"]
-    reverse = list(range(len(labels)))[::-1]
-    moved = move_spans(labels, reverse)
-    assert moved == ["B-LOC", "O", "B-PER", "B-LOC", "I-LOC", "O", "B-PER", "B-PER", "I-PER"]
     torn = move_spans(["B-X", "I-X", "I-X", "O", "B-X"], [2, 0, 3, 1, 4])
     assert torn == ["B-X", "I-X", "O", "B-X", "B-X"]
     draw = random.Random(1)
@@ -159,8 +137,6 @@ def test_labels_move_with_their_words():
         assert [restore(word) + "-tag" for word in row["tokens"]] == row["tags"]
         assert [restore(word) for word in row["tokens"]] == language("inversion").words(words)
 
-
-def test_class_labels_keep_their_numbers():
     names = ["O", "B-PER", "I-PER", "I-LOC"]
     features = Features({"tokens": List(Value("string")), "ner": List(ClassLabel(names=names))})
     rows = Dataset.from_dict({"tokens": [["a", "b", "c", "."]], "ner": [[1, 2, 0, 0]]}, features=features)
@@ -183,11 +159,10 @@ def test_text_and_pairs():
     assert pairs["target"] == [text for text in TEXT if text]
     for row in pairs:
         assert (row["source_lang"], row["target_lang"]) == ("en-x-perm-trans", "en")
-        assert row["source"].split() == row["source_words"] and row["target"].split() == row["target_words"]
-        assert len(row["links"]) == len(row["target_words"])
-        for i, j in row["links"]:
-            assert row["source_words"][i] == found.spell(row["target_words"][j])
-        assert sorted(j for _, j in row["links"]) == list(range(len(row["target_words"])))
+        source, target = row["source"].split(), row["target"].split()
+        assert [source, target] == [row["source_words"], row["target_words"]]
+        assert all(source[i] == found.spell(target[j]) for i, j in row["links"])
+        assert sorted(j for _, j in row["links"]) == list(range(len(target)))
 
 
 def test_trees_come_with_the_rows():
@@ -231,21 +206,8 @@ def test_adjectives_follow_their_nouns_as_often_as_in_the_language_learned_from(
     assert found.probability("VERB", HEAD, "advmod", natural=True) == 1.0  # French has none: as it stands
     assert found.probability("NOUN", "amod", "amod", natural=False) == 0.0
 
-    orders = Counter(tuple(found.order(ENGLISH, random.Random(seed).random)) for seed in range(400))
-    assert all(sorted(order) == list(range(6)) for order in orders)
-    after = sum(times for order, times in orders.items() if order.index(2) > order.index(3))
-    assert 100 < after < 300  # of 400; before, 0
+    orders = {tuple(found.order(ENGLISH, random.Random(seed).random)) for seed in range(40)}
     assert all(order[-2:] == (4, 5) and order.index(1) < order.index(2) for order in orders)
-
-
-def loop_distribution(found, category, labels):
-    weights = {}
-    for order in itertools.permutations(range(len(labels))):
-        product = 1.0
-        for first, second in itertools.combinations(order, 2):
-            product *= found.probability(category, labels[first], labels[second], natural=first < second)
-        weights[order] = product
-    return {order: weight / sum(weights.values()) for order, weight in weights.items()}
 
 
 def test_orders_are_drawn_by_the_product_over_pairs():
@@ -258,12 +220,15 @@ def test_orders_are_drawn_by_the_product_over_pairs():
     }
     found = WordOrder({"NOUN": counts, "VERB": {}})
     given = tree("a/DET/3/det b/ADJ/3/amod c/NOUN/0/root d/NOUN/3/nmod")
-    expected = loop_distribution(found, "NOUN", ["det", "amod", HEAD, "nmod"])
+    labels, weights = ["det", "amod", HEAD, "nmod"], {}
+    for order in itertools.permutations(range(4)):
+        couples = itertools.combinations(order, 2)
+        weights[order] = math.prod(found.probability("NOUN", labels[a], labels[b], natural=a < b) for a, b in couples)
+    expected = {order: weight / sum(weights.values()) for order, weight in weights.items()}
     assert sum(p > 0 for p in expected.values()) > 10
     draw = random.Random(5).random
     times = 6000
     drawn = Counter(tuple(found.order(given, draw)) for _ in range(times))
-    assert drawn.keys() <= {order for order, p in expected.items() if p > 0}
     for order, p in expected.items():
         assert abs(drawn[order] / times - p) <= 4 * (p * (1 - p) / times) ** 0.5, order
 
@@ -276,11 +241,7 @@ def test_long_phrases_and_other_heads():
     assert order.index(13) < order.index(12)  # nsubj before the verb, in French always and so nearly always here
     adjective = tree("so/ADV/2/nsubj happy/ADJ/0/root he/PRON/2/nsubj")
     assert found.order(adjective, random.Random(0).random) == [0, 1, 2]
-
-
-def test_crossing_phrases_keep_every_word_once():
     crossing = tree("a/NOUN/3/nsubj b/DET/4/det c/VERB/0/root d/NOUN/1/nmod e/ADJ/2/amod")
-    found = WordOrder.learn(FRENCH)
     orders = {tuple(found.order(crossing, random.Random(seed).random)) for seed in range(20)}
     assert all(sorted(order) == list(range(5)) for order in orders)
     assert all({order.index(1), order.index(4)} in ({0, 1}, {1, 2}, {2, 3}, {3, 4}) for order in orders)
@@ -288,11 +249,7 @@ def test_crossing_phrases_keep_every_word_once():
 
 def test_files(tmp_path):
     path = tmp_path / "fr.conllu"
-    word, blank = "{}\t{}\t_\t{}\t_\t_\t{}\t{}\t_\t_", ("_",) * 3
-    rows = ["# sent_id = 1", word.format("1-2", "du", *blank), word.format(1, "de", "ADP", 3, "case")]
-    rows += [word.format(2, "le", "DET", 3, "det"), word.format(3, "pain", "NOUN", 0, "root")]
-    rows += [word.format("3.1", "vu", "VERB", "_", "_"), "", "# sent_id = 2", word.format(1, "Oui", "INTJ", 0, "root")]
-    path.write_bytes("\r\n".join(rows).encode())
+    path.write_bytes(CONLLU.replace("\n", "\r\n").encode())
     assert list(read_trees(path)) == [
         (["de", "le", "pain"], ["ADP", "DET", "NOUN"], [3, 3, 0], ["case", "det", "root"]),
         (["Oui"], ["INTJ"], [0], ["root"]),

@@ -11,9 +11,14 @@ from support.tiny import make_tokenizer, make_two_separator_tokenizer
 from torch.utils.data import DataLoader
 
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
-from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
 from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.data.pretraining.masking import example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.masking import (
+    Translations,
+    dict_mlm_labels,
+    example_draws,
+    mask_tokens,
+    masking_vocabulary,
+)
 
 LANGUAGES = {"bn": 0, "de": 1}
 IDS = {"en": 2, "de": 1}
@@ -21,9 +26,6 @@ IDS = {"en": 2, "de": 1}
 PAIRS = np.array([[10, 30], [11, 31], [10, 32], [12, 31], [33, 10]])
 BOTH_WAYS = {10: [30, 32, 33], 11: [31], 12: [31], 30: [10], 31: [11, 12], 32: [10], 33: [10]}
 ENTRIES = TokenEntries(PAIRS, "the test")
-ALL = {"mlm_probability": 1.0, "mask_share": 1.0, "random_share": 0.0}
-NONE = {"mlm_probability": 1e-9}
-SHARES = {"mlm_probability": 0.6, "mask_share": 0.3, "random_share": 0.45}
 
 
 def padded(rows):
@@ -40,24 +42,11 @@ def hidden(labels):
     return [place for place, label in found if label != -100], [label for _, label in found if label != -100]
 
 
-def renamed(shares):
-    return {name.replace("mlm_", ""): value for name, value in shares.items()}
-
-
 # ---- Masks ----
 
 
-@pytest.fixture
-def vocabulary(tokenizer):
-    return masking_vocabulary(tokenizer)
-
-
-def hide(input_ids, vocabulary, examples, seed=0, epoch=0, **shares):
-    maskable = vocabulary.maskable(input_ids)
-    return mask_tokens(input_ids, maskable, vocabulary, examples, seed=seed, epoch=epoch, **shares)
-
-
-def test_masks_belong_to_the_example_wherever_its_padding_is(vocabulary):
+def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
+    vocabulary = masking_vocabulary(tokenizer)
     rng = np.random.default_rng(0)
     rows = [rng.integers(5, 100, size=size).tolist() for size in rng.integers(3, 25, size=20)]
     examples = rng.permutation(10_000)[:20]
@@ -67,7 +56,7 @@ def test_masks_belong_to_the_example_wherever_its_padding_is(vocabulary):
         input_ids = np.zeros((20, 30), dtype=np.int64)
         for k, row in enumerate(rows):
             input_ids[k, parts[k]] = row
-        found = hide(input_ids, vocabulary, examples, seed=3, epoch=2)
+        found = mask_tokens(input_ids, vocabulary.maskable(input_ids), vocabulary, examples, seed=3, epoch=2)
         assert [tuple(side[k, parts[k]].tolist() for side in found) for k in range(20)] == expected
 
 
@@ -102,15 +91,8 @@ def make_pairs(n):
     return rows
 
 
-def slow_ppa(rows, between=(3,), seed=0, epoch=0, order="random", words="tlm", **shares):
-    def turned(row):
-        return (
-            slow_draws(row["pair"], 1, seed=seed, epoch=epoch, stream=1)[0] < 0.5
-            if order == "random"
-            else order == "target"
-        )
-
-    swaps = [turned(row) for row in rows]
+def slow_ppa(rows, between=(3,), seed=0, epoch=0, words="tlm", mlm_probability=0.15):
+    swaps = [slow_draws(row["pair"], 1, seed=seed, epoch=epoch, stream=1)[0] < 0.5 for row in rows]
     sides = [("target_ids", "source_ids") if swap else ("source_ids", "target_ids") for swap in swaps]
     queries, keys = ([[2, *row[names[end]], 3] for row, names in zip(rows, sides)] for end in (0, 1))
     batch = {
@@ -128,9 +110,8 @@ def slow_ppa(rows, between=(3,), seed=0, epoch=0, order="random", words="tlm", *
     else:
         sentences = queries + keys
         numbers = [n + swap for n, swap in zip(numbers * 2, [*swaps, *(not swap for swap in swaps)])]
-    pairs = [
-        slow_mask(*row, seed=seed, epoch=epoch, **renamed(shares)) for row in zip(sentences, numbers, strict=True)
-    ]
+    options = {"seed": seed, "epoch": epoch, "probability": mlm_probability}
+    pairs = [slow_mask(*row, **options) for row in zip(sentences, numbers, strict=True)]
     batch["mlm_input_ids"], batch["mlm_attention_mask"] = padded([masked for masked, _ in pairs])
     batch["mlm_positions"], batch["mlm_labels"] = hidden([labels for _, labels in pairs])
     return batch
@@ -140,41 +121,10 @@ def make_ppa(tokenizer=None, **options):
     return PPACollator(tokenizer or make_tokenizer(), **{"languages": LANGUAGES, "seed": 0, **options})
 
 
-def test_ppa_batch_by_hand():
-    rows = [
-        {"source_ids": [10, 11, 12], "target_ids": [50, 51], "source_lang": "de", "pair": 7},
-        {"source_ids": [13], "target_ids": [52, 1, 54, 55], "source_lang": "bn", "pair": 3},
-    ]
-    sources, targets = [[2, 10, 11, 12, 3], [2, 13, 3, 0, 0]], [[2, 50, 51, 3, 0, 0], [2, 52, 1, 54, 55, 3]]
-    expected = {"pairs": [7, 3], "language": [1, 0], "query_is_target": [False, False]}
-    expected |= {"input_ids": sources, "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]}
-    expected |= {"key_input_ids": targets, "key_attention_mask": [[1, 1, 1, 1, 0, 0], [1] * 6]}
-    expected |= {
-        "mlm_input_ids": [[2, 4, 4, 4, 3, 4, 4, 3], [2, 4, 3, 4, 1, 4, 4, 3]],
-        "mlm_attention_mask": [[1] * 8] * 2,
-    }
-    expected["mlm_positions"] = [1, 2, 3, 5, 6, 9, 11, 13, 14]
-    expected["mlm_labels"] = [10, 11, 12, 50, 51, 13, 52, 54, 55]
-    assert_batch(make_ppa(order="source", **ALL)(rows), expected)
-    turned = make_ppa(make_two_separator_tokenizer(), order="target", **NONE)(rows)
-    assert turned["query_is_target"].tolist() == [True, True]
-    assert turned["input_ids"].tolist() == targets and turned["key_input_ids"].tolist() == sources
-    joined = [[2, 50, 51, 3, 3, 10, 11, 12, 3], [2, 52, 1, 54, 55, 3, 3, 13, 3]]
-    assert turned["mlm_input_ids"].tolist() == joined and turned["mlm_labels"].tolist() == []
-    apart = make_ppa(order="target", words="mlm", **NONE)(rows)
-    assert apart["mlm_input_ids"].tolist() == [*targets, *(row + [0] * (6 - len(row)) for row in sources)]
-
-
 def test_ppa_batches_against_loops():
     """A row's order and masks follow from its own number, so its batch changes nothing."""
     rows = make_pairs(60)
-    assert_batch(PPACollator(make_tokenizer(), languages=LANGUAGES, seed=0)(rows), slow_ppa(rows))
-    for options in (
-        {"words": "mlm", "seed": 5},
-        {"order": "target", **SHARES},
-        {"order": "source", "words": "mlm", **SHARES},
-        {"words": "none"},
-    ):
+    for options in ({}, {"words": "mlm", "seed": 5}, {"mlm_probability": 0.6}, {"words": "none"}):
         collator = make_ppa(**options)
         for epoch in (0, 3):
             collator.set_epoch(epoch)
@@ -185,11 +135,8 @@ def test_ppa_batches_against_loops():
     assert_batch(make_ppa(no_mask, words="none")(rows), slow_ppa(rows, words="none"))
     collator = make_ppa(make_two_separator_tokenizer(), seed=5)
     assert_batch(collator(rows), slow_ppa(rows, between=(3, 3), seed=5))
-    alone = {
-        name: value
-        for name, value in slow_ppa(rows).items()
-        if "key" not in name and not name.startswith(("in", "at"))
-    }
+    sides = ("input_ids", "attention_mask", "key_input_ids", "key_attention_mask")
+    alone = {name: value for name, value in slow_ppa(rows).items() if name not in sides}
     assert_batch(make_ppa(contrast=False)(rows), alone)
 
 
@@ -238,9 +185,12 @@ def make_rows(count):
     return rows
 
 
-def slow_pretraining(rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, **shares):
+def slow_pretraining(
+    rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, mlm_probability=0.15
+):
     numbers = [row["example"] for row in rows]
-    pairs = [slow_mask(row["input_ids"], row["example"], seed=seed, epoch=epoch, **renamed(shares)) for row in rows]
+    options = {"seed": seed, "epoch": epoch, "probability": mlm_probability}
+    pairs = [slow_mask(row["input_ids"], row["example"], **options) for row in rows]
     labels = [labels for _, labels in pairs]
     if entries is not None:
         labels = [slow_labels(row, k, seed, epoch, dict_probability) for row, k in zip(labels, numbers)]
@@ -258,55 +208,24 @@ def make_pretraining(**options):
     return PretrainingCollator(make_tokenizer(), **{"seed": 0, **options})
 
 
-def test_pretraining_batch_by_hand():
-    rows = [
-        {"input_ids": [2, 10, 11, 3, 30, 3], "languages": ["en", "de"], "parts": [4, 2], "example": 0},
-        {"input_ids": [2, 12, 3], "languages": ["de"], "parts": [3], "example": 1},
-    ]
-    mask = {"attention_mask": [[1] * 6, [1, 1, 1, 0, 0, 0]]}
-    plain = {"input_ids": [[2, 10, 11, 3, 30, 3], [2, 12, 3, 0, 0, 0]], **mask, "mlm_positions": [], "mlm_labels": []}
-    plain["token_type_ids"] = [[2, 2, 2, 2, 1, 1], [1, 1, 1, 0, 0, 0]]
-    assert_batch(make_pretraining(language_ids=IDS, **NONE)(rows), plain)
-    masked = {"input_ids": [[2, 4, 4, 3, 4, 3], [2, 4, 3, 0, 0, 0]], **mask}
-    masked |= {"mlm_positions": [1, 2, 4, 7], "mlm_labels": [10, 11, 30, 12]}
-    assert_batch(make_pretraining(**ALL)(rows), masked)
-    translated = make_pretraining(entries=ENTRIES, dict_probability=1.0, **ALL)(rows)
-    first = translated["mlm_labels"][0].item()
-    assert first in BOTH_WAYS[10]
-    assert_batch(translated, {**masked, "mlm_labels": [first, 31, 10, 31]})
-
-
 def test_pretraining_batches_against_loops():
     """A row's masks and labels follow from its own number, so its batch changes nothing."""
     rows = make_rows(60)
-    assert_batch(PretrainingCollator(make_tokenizer(), seed=0)(rows), slow_pretraining(rows))
     for options in (
+        {},
         {"entries": ENTRIES, "seed": 7},
-        {"language_ids": IDS, **SHARES},
-        {"entries": ENTRIES, "dict_probability": 0.9, "language_ids": IDS, **SHARES},
+        {"entries": ENTRIES, "dict_probability": 0.9, "language_ids": IDS, "mlm_probability": 0.6},
     ):
         collator = make_pretraining(**options)
         for epoch in (0, 4):
             collator.set_epoch(epoch)
             for part in (rows, rows[20:23]):
                 assert_batch(collator(part), slow_pretraining(part, epoch=epoch, **options))
-
-
-def test_evaluation_hides_the_same_tokens_in_every_epoch_and_has_plain_labels():
-    rows = make_rows(40)
-    options = {"language_ids": IDS, "seed": 3, **SHARES}
-    collator = make_pretraining(entries=ENTRIES, dict_probability=1.0, **options)
-    collator.set_epoch(2)
-    held_out = collator.for_evaluation()
-    collator.set_epoch(5)
-    assert type(held_out) is PretrainingCollator
-    assert_batch(held_out(rows), slow_pretraining(rows, **options))
-    assert_batch(collator(rows), slow_pretraining(rows, epoch=5, entries=ENTRIES, dict_probability=1.0, **options))
-
-
-def test_collators_survive_pickling():
-    for collator, rows in ((make_ppa(seed=2), make_pairs(8)), (make_pretraining(entries=ENTRIES), make_rows(8))):
-        collator.set_epoch(1)
+        held_out = collator.for_evaluation()  # the same tokens in every epoch, and plain labels
+        plain = {name: value for name, value in options.items() if "entries" not in name and "dict" not in name}
+        assert type(held_out) is PretrainingCollator
+        assert_batch(held_out(rows), slow_pretraining(rows, **plain))
+        assert_batch(collator(rows), slow_pretraining(rows, epoch=4, **options))
         assert collator._epoch.is_shared()
         assert_batch(pickle.loads(pickle.dumps(collator))(rows), collator(rows))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from support.numeric import tolerance
@@ -12,12 +14,10 @@ from hf_xalign.links.neural import encoder_links, predict_links
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 
-def reference_links(vectors, source_words, target_words, method, threshold=0.001):
+def reference_links(vectors, method, threshold=0.001):
     """Return the intersection's links, word by word, and the smallest distance of any choice from a tie."""
     links, margin = [], 1.0
-    sides = [
-        [v.vectors[v.offsets[s] : v.offsets[s + 1], 0].double() for s in range(len(source_words))] for v in vectors
-    ]
+    sides = [[v.vectors[a:b, 0].double() for a, b in pairwise(v.offsets)] for v in vectors]
     for x, y in zip(*sides, strict=True):
         similarity = torch.tensor([[a @ b / (a.norm() * b.norm()) for b in y] for a in x])
         found = []
@@ -44,7 +44,7 @@ def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
     source, target = aligned["source_words"][:], aligned["target_words"][:]
     links = encoder_links(encoder, tokenizer, source, target, layer=1, method=method, batch_size=3)
     vectors = [extract_word_vectors(encoder, tokenizer, words, layers=(1,)) for words in (source, target)]
-    expected, margin = reference_links(vectors, source, target, method)
+    expected, margin = reference_links(vectors, method)
     # Float32 vectors of 16 numbers, for a cosine and both norms; the softmax's scale, 0.001 / 0.005, is below 1.
     assert margin > tolerance(3 * 16, dtype=torch.float32), "a choice so near a tie depends on rounding"
     assert links == expected and all(links)
@@ -87,5 +87,5 @@ def test_predict_links_for_one_text_and_for_several(encoder, tokenizer):
     one = predict_links(encoder, "the cat, the dog", "the cat, the dog", source_lang="de", tokenizer=tokenizer)
     assert one.source_words == ["the", "cat", ",", "the", "dog"]
     assert one.pairs() == [(word, word) for word in one.target_words]
-    several = predict_links(encoder, ["house", "a dog"], ["house", "a dog"], source_lang="de", tokenizer=tokenizer)
+    several = predict_links(encoder, ["house", "a dog"], ["house", "a dog"], tokenizer=tokenizer)
     assert [pair.links for pair in several] == [[[0, 0]], [[0, 0], [1, 1]]]

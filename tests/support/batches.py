@@ -35,7 +35,7 @@ def slow_draws(example, count, *, seed=0, epoch=0, stream=0):
     return draws
 
 
-def slow_mask(tokens, example, *, seed=0, epoch=0, vocabulary=111, probability=0.15, mask_share=0.8, random_share=0.1):
+def slow_mask(tokens, example, *, seed=0, epoch=0, vocabulary=111, probability=0.15):
     """Return (masked, labels) of one row of the tiny tokenizer, whose first five tokens are special."""
     masked, labels = list(tokens), [-100] * len(tokens)
     places = [k for k, token in enumerate(tokens) if token > 4]
@@ -43,8 +43,8 @@ def slow_mask(tokens, example, *, seed=0, epoch=0, vocabulary=111, probability=0
     for k, choice, pick in zip(places, draws, draws, strict=True):
         if choice < probability:
             labels[k] = tokens[k]
-        if choice < probability * mask_share:
+        if choice < probability * 0.8:
             masked[k] = 4
-        elif choice < probability * (mask_share + random_share):
+        elif choice < probability * 0.9:
             masked[k] = 5 + int(pick * (vocabulary - 5))
     return masked, labels

@@ -6,6 +6,15 @@ import numpy as np
 
 WORDS = ["the", "cat", "dog", "house", "open", "file", "kat", "hund", "haus", "spielen", "öffnen", "zwei"]
 
+CONLLU = """# sent_id = 1
+1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_
+1\tde\tde\tADP\t_\t_\t3\tcase\t_\t_
+2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_
+3\tpain\tpain\tNOUN\t_\t_\t0\troot\t_\t_
+3.1\tvu\t_\tVERB\t_\t_\t_\t_\t_\t_
+
+1\tOui\toui\tINTJ\t_\t_\t0\troot\t_\t_"""
+
 
 def random_text(sentences=40, words=12, seed=0):
     """Sentences of 1 to 8 words, some words much more frequent than others, a few repeated within a sentence."""

@@ -11,16 +11,18 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import pad_rows
-from hf_xalign.data.pretraining.dict_mlm import Translations, dict_mlm_labels
 from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.data.pretraining.masking import IGNORED, check_shares, example_draws, mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.masking import (
+    IGNORED,
+    Translations,
+    dict_mlm_labels,
+    example_draws,
+    mask_tokens,
+    masking_vocabulary,
+)
 from hf_xalign.data.sentence_pairs import sentence_frame
-from hf_xalign.errors import InputError
 
 WordObjective = Literal["tlm", "mlm", "none"]
-Order = Literal["random", "source", "target"]
-
-_ORDER_STREAM = 1  # random stream of the order of sides; masks use stream 0
 
 
 class EpochCollator:
@@ -39,20 +41,21 @@ class _MaskingCollator(EpochCollator):
     translations: Translations | None = None
     dict_probability = 0.0
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, *shares: float, hides: bool = True):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
         super().__init__()
-        check_shares(*shares)
         self.pad_token_id = tokenizer.pad_token_id
         self.vocabulary = masking_vocabulary(tokenizer) if hides else None
         self.seed = seed
-        self.shares: dict[str, Any] = dict(zip(("probability", "mask_share", "random_share"), shares, strict=True))
+        self.mlm_probability = mlm_probability
 
     def _masked(self, sentences: Sequence[Sequence[int]], examples: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
         assert self.vocabulary is not None
         draw: dict[str, Any] = {"seed": self.seed, "epoch": int(self._epoch)}
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
-        masked, labels = mask_tokens(input_ids, maskable, self.vocabulary, examples, **draw, **self.shares)
+        masked, labels = mask_tokens(
+            input_ids, maskable, self.vocabulary, examples, **draw, probability=self.mlm_probability
+        )
         if self.translations is not None:
             labels = dict_mlm_labels(labels, self.translations, examples, **draw, probability=self.dict_probability)
         positions = np.flatnonzero(labels != IGNORED)
@@ -80,7 +83,7 @@ class PPACollator(_MaskingCollator):
 
     Position ids run on over both sentences (PPA does not reset them). Token types are 0: the order is random, so they
     would say nothing that the separator does not. Order and masks depend on the seed, the epoch and `pair`.
-    `languages` numbers each `source_lang`; `order` is the query's side, `random` for each pair and epoch (the paper).
+    `languages` numbers each `source_lang`.
     """
 
     def __init__(
@@ -89,28 +92,20 @@ class PPACollator(_MaskingCollator):
         *,
         languages: dict[str, int],
         seed: int,
-        order: Order = "random",
         contrast: bool = True,
         words: WordObjective = "tlm",
         mlm_probability: float = 0.15,
-        mask_share: float = 0.8,
-        random_share: float = 0.1,
     ):
-        super().__init__(tokenizer, seed, mlm_probability, mask_share, random_share, hides=words != "none")
+        super().__init__(tokenizer, seed, mlm_probability, hides=words != "none")
         self.frame = sentence_frame(tokenizer)
         self.languages = languages
-        self.order = order
         self.contrast = contrast
         self.words = words
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
-        if self.order == "random":
-            draws = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=_ORDER_STREAM)
-            query_is_target = draws < 0.5
-        else:
-            query_is_target = np.full(len(pairs), self.order == "target")
+        query_is_target = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
         queries, keys = [], []
         for row, swapped in zip(rows, query_is_target, strict=True):
             queries.append(row["target_ids" if swapped else "source_ids"])
@@ -146,8 +141,7 @@ class PretrainingCollator(_MaskingCollator):
       original tokens, or with `entries` sometimes their translations.
 
     Masks and labels depend on the seed, the epoch and the row's `example`. With `entries` (DICT-MLM) the label of a
-    hidden token that has a translation is this with `dict_probability`. `mask_share` and `random_share` are the shares
-    of hidden tokens replaced by the mask token and by a random one.
+    hidden token that has a translation is this with `dict_probability`.
     """
 
     def __init__(
@@ -159,14 +153,8 @@ class PretrainingCollator(_MaskingCollator):
         entries: TokenEntries | None = None,
         dict_probability: float = 0.5,
         mlm_probability: float = 0.15,
-        mask_share: float = 0.8,
-        random_share: float = 0.1,
     ):
-        super().__init__(tokenizer, seed, mlm_probability, mask_share, random_share)
-        if not 0 <= dict_probability <= 1:
-            raise InputError(f"dict_probability={dict_probability}: must be from 0 to 1 (0.5 in the paper)")
-        if tokenizer.pad_token_id is None:
-            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        super().__init__(tokenizer, seed, mlm_probability)
         self.language_ids = language_ids
         self.translations = None if entries is None else Translations(entries.ids)
         self.dict_probability = dict_probability

@@ -12,7 +12,6 @@ words, not on row numbers or processes. So it has the same form in pre-training 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -102,9 +101,6 @@ class DerivedLanguage:
         """Return the derived order: for each place, the index of the word that goes there.
 
         The natural words are of one or several sentences; of one, with its tree, for `syntax`.
-
-        Raises:
-            InputError: a tree is needed and not given, or has other words.
         """
         order = list(range(len(words)))
         for operation in self.operations:
@@ -125,14 +121,15 @@ class DerivedLanguage:
         return order
 
     def spell(self, word: str) -> str:
-        """Return a word in the derived language's script.
-
-        Raises:
-            InputError: the word has a character outside the alphabet.
-        """
-        if self.alphabet is None:
+        """Return a word in the derived language's script."""
+        if self.alphabet is None or (self.shared and is_shared(word, self.seed, self.shared)):
             return word
-        return _spell(word, self.alphabet, self.seed, self.shared, self.on_unknown == "keep")
+        if self.on_unknown == "error" and (unknown := self.alphabet.unknown(word)):
+            raise InputError(
+                f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet. Make the alphabet from "
+                "this text too, or keep such characters by on_unknown='keep'."
+            )
+        return self.alphabet.translate(word)
 
     def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
         """Return a sentence in the derived language: reordered, then respelled."""
@@ -148,11 +145,7 @@ class DerivedLanguage:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
-        """Read a file that `save` wrote.
-
-        Raises:
-            InputError: the file cannot be read, or does not hold a derived language.
-        """
+        """Read a file that `save` wrote."""
         try:
             with open(path, encoding="utf-8") as file:
                 about: Any = json.load(file)
@@ -198,15 +191,3 @@ def _generator(seed: int, purpose: str, words: Sequence[str]):
     """Return a generator of numbers in [0, 1) that is the same for the same words."""
     key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _spell(word: str, alphabet: Alphabet, seed: int, shared: float, keep: bool) -> str:
-    if shared and is_shared(word, seed, shared):
-        return word
-    if not keep and (unknown := alphabet.unknown(word)):
-        raise InputError(
-            f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet. Make the alphabet from "
-            "this text too, or keep such characters by on_unknown='keep'."
-        )
-    return alphabet.translate(word)

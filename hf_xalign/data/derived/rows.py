@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
@@ -25,7 +26,6 @@ def derive(
     *,
     labels: str | Sequence[str] = (),
     spans: str | Sequence[str] = (),
-    num_proc: int | None = None,
 ) -> Dataset:
     """Rewrite text of the natural language in a derived one; labels move with their words.
 
@@ -36,7 +36,6 @@ def derive(
         columns: one or several columns of text (words with blanks between them) or of word lists.
         labels: columns with one value for each word of the one text column.
         spans: columns with one BIO label a word, as strings or class labels, see [`move_spans`].
-        num_proc: processes of `datasets.map`; the result does not depend on it.
 
     Returns:
         The dataset with these columns rewritten. Other list columns are dropped, because their values may belong to
@@ -50,8 +49,7 @@ def derive(
     _check_columns(dataset, [*columns, *labels, *spans, *(TREE_COLUMNS if trees else ())])
     if len(columns) != 1 and (labels or spans or trees):
         raise InputError(f"labels and trees belong to the words of one column, but {', '.join(columns)} are named")
-    for name in columns:
-        _check_text(dataset, name)
+    _check_text(dataset, columns)
     for name in (*labels, *spans):
         if not _is_list(dataset.features[name]):
             raise InputError(f"column {name} holds no list ({dataset.features[name]}), so not one label a word")
@@ -63,43 +61,31 @@ def derive(
         _derive_batch,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=[name for name in dataset.column_names if name not in kept],
         features=Features({name: dataset.features[name] for name in kept}),
         fn_kwargs={
             "language": language,
             "columns": columns,
-            "labels": labels,
-            "spans": {name: _span_names(dataset, name) for name in spans},
+            "labels": dict.fromkeys(labels, _moved) | {name: _span_mover(dataset, name) for name in spans},
         },
         desc=f"Deriving {language.code}",
     )
 
 
-def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str, *, num_proc: int | None = None) -> Dataset:
+def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Dataset:
     """Make parallel text of a derived language and its natural one, with exact word links.
 
-    Args:
-        dataset: sentences of the natural language, with trees for a language with `syntax`, see [`derive`].
-        language: the derived language.
-        column: name of a column of text (words with blanks between them) or of word lists.
-        num_proc: processes of `datasets.map`; the result does not depend on it.
-
-    Returns:
-        Columns `source` (derived), `target` (natural), `source_lang`, `target_lang`, `source_words`, `target_words`
-        and `links`, one link a word. Rows without words are dropped.
-
-    Raises:
-        InputError: the column is missing or has the wrong type, or the language refuses a row.
+    Arguments and errors are those of [`derive`]. Returns the columns `source` (derived), `target` (natural),
+    `source_lang`, `target_lang`, `source_words`, `target_words` and `links`, one link a word. Rows without words are
+    dropped.
     """
     _check_columns(dataset, [column, *(TREE_COLUMNS if "syntax" in language.operations else ())])
-    _check_text(dataset, column)
+    _check_text(dataset, [column])
     words, text = List(Value("string")), Value("string")
     return dataset.map(
         _pair_batch,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=dataset.column_names,
         features=Features(dict(zip(_PAIR, (*[text] * 4, words, words, List(List(Value("int32")))), strict=True))),
         fn_kwargs={"language": language, "column": column},
@@ -112,9 +98,6 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
 
     Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
     B I I). A span that is torn apart becomes several. An I without a B of its type before it begins a span (IOB1).
-
-    Raises:
-        InputError: a label is not BIO.
     """
     span_of: list[int | None] = []
     number = -1
@@ -144,25 +127,23 @@ def _derive_batch(
     *,
     language: DerivedLanguage,
     columns: Sequence[str],
-    labels: Sequence[str],
-    spans: Mapping[str, Sequence[str] | None],
+    labels: Mapping[str, Callable[[list, list[int]], list]],
 ) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in (*columns, *labels, *spans)}
+    found: dict[str, list[Any]] = {name: [] for name in (*columns, *labels)}
     for i, row in enumerate(rows):
         for name in columns:
             value = batch[name][i]
             words, order, derived = _sentence(batch, i, row, name, language)
             found[name].append(" ".join(derived) if isinstance(value, str) else derived)
-        for name in (*labels, *spans):
+        for name, move in labels.items():
             values = batch[name][i]
             if values is None or len(values) != len(words):
                 count = "none" if values is None else len(values)
                 raise InputError(f"row {row}: {len(words)} words in {columns[0]}, but {count} values in {name}")
             try:
-                moved = [values[k] for k in order] if name in labels else _moved(values, order, spans[name])
+                found[name].append(move(values, order))
             except InputError as error:
                 raise InputError(f"row {row}, {name}: {error}") from error
-            found[name].append(moved)
     return found
 
 
@@ -196,23 +177,24 @@ def _sentence(
         raise InputError(f"row {row}, {column}: {error}") from error
 
 
-def _moved(values: Sequence[Any], order: Sequence[int], names: Sequence[str] | None) -> list[Any]:
-    if names is None:
-        return move_spans(values, order)
+def _moved(values: list, order: list[int]) -> list:
+    return [values[k] for k in order]
+
+
+def _moved_classes(values: list[int], order: list[int], *, names: list[str]) -> list[int]:
     moved = move_spans([names[value] for value in values], order)
     if missing := sorted(set(moved) - set(names)):
         raise InputError(f"the class labels have no {missing[0]}; add it to them: {', '.join(names)}")
     return [names.index(label) for label in moved]
 
 
-def _span_names(dataset: Dataset, name: str) -> list[str] | None:
-    """Return the names of class labels, or None if the labels are strings."""
+def _span_mover(dataset: Dataset, name: str) -> Callable[[list, list[int]], list]:
     label = dataset.features[name].feature
     if isinstance(label, ClassLabel):
-        return list(label.names)
+        return partial(_moved_classes, names=label.names)
     if not is_text(label):
         raise InputError(f"column {name} holds {label}, neither strings nor class labels")
-    return None
+    return move_spans
 
 
 def _names(names: str | Sequence[str]) -> list[str]:
@@ -232,7 +214,8 @@ def _check_columns(dataset: Dataset, names: Sequence[str]) -> None:
         )
 
 
-def _check_text(dataset: Dataset, name: str) -> None:
-    feature = dataset.features[name]
-    if not is_text(feature) and not (isinstance(feature, (List, LargeList)) and is_text(feature.feature)):
-        raise InputError(f"column {name} is neither text nor lists of words ({feature})")
+def _check_text(dataset: Dataset, names: Sequence[str]) -> None:
+    for name in names:
+        feature = dataset.features[name]
+        if not is_text(feature) and not (isinstance(feature, (List, LargeList)) and is_text(feature.feature)):
+            raise InputError(f"column {name} is neither text nor lists of words ({feature})")

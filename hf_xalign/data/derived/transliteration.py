@@ -54,10 +54,8 @@ class Alphabet:
     def of(cls, words: Iterable[str], tokenizer: PreTrainedTokenizerBase | None = None) -> Alphabet:
         """Make the alphabet of some words or texts.
 
-        Args:
-            words: words or texts to transliterate.
-            tokenizer: tokenizer whose vocabulary will be extended. Its normaliser's output (lower case of capitals,
-                "fi" for a ligature) joins the alphabet, as `extend_tokenizer` needs.
+        The output of `tokenizer`'s normaliser (lower case of capitals, "fi" for a ligature) joins the alphabet, as
+        `extend_tokenizer` needs.
         """
         found: set[str] = set()
         for word in words:
@@ -90,11 +88,7 @@ def normalized_character(normalizer, character: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 16)
 def is_shared(word: str, seed: int, share: float) -> bool:
-    """Tell whether a word type belongs to the vocabulary that both languages share.
-
-    Depends only on the word and the seed, so every process and corpus agrees. A word that is shared at one share is
-    shared at every larger one.
-    """
+    """Tell whether both languages share a word type, by word and seed; what one share shares, a larger one does."""
     digest = hashlib.blake2b(f"{seed} {word}".encode(), digest_size=8, person=b"shared word").digest()
     return int.from_bytes(digest) < share * 2**64
 

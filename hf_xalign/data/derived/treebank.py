@@ -30,11 +30,7 @@ class Tree(NamedTuple):
     deprels: Sequence[str]
 
     def check(self) -> None:
-        """Check that this is a tree.
-
-        Raises:
-            InputError: the lists differ in length, a head is no word of the sentence, or the heads form a cycle.
-        """
+        """Refuse lists of different lengths, heads that are no word of the sentence, and cycles of heads."""
         lengths = [len(part) for part in self]
         if len(set(lengths)) > 1:
             raise InputError(f"{lengths[0]} words, but {lengths[1]} upos, {lengths[2]} heads and {lengths[3]} deprels")
@@ -53,11 +49,7 @@ class Tree(NamedTuple):
 
 
 def read_trees(path: str | Path) -> Iterator[Tree]:
-    """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
-
-    Raises:
-        InputError: the file cannot be read, or has lines that are not CoNLL-U (the message names the line).
-    """
+    """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped."""
     for start, columns in read_conll(path, universal=True):
         where = f"{path}, line {start}"
         ids, heads = columns["id"], columns["head"]
@@ -77,11 +69,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
 
 
 def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
-    """Load the sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`.
-
-    Raises:
-        InputError: a file cannot be read as CoNLL-U, or there are no sentences.
-    """
+    """Load the sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`."""
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     trees = [tree for file in files for tree in read_trees(file)]
     if not trees:

@@ -49,15 +49,16 @@ def extend_tokenizer(
     Returns:
         The tokenizer, and int64 (n, 2): the id of each natural piece and of its copy. The model needs
         `model.resize_token_embeddings(len(tokenizer))`.
-
-    Raises:
-        InputError: the tokenizer is of another kind or has been extended before, or the alphabet lacks what the
-            normaliser makes of its characters.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer.name_or_path or type(tokenizer).__name__
     model = spec["model"]
-    _check_kind(spec, name)
+    parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
+    instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
+    if '"ByteLevel"' in parts or model.get("byte_fallback"):
+        raise InputError(f"{name}: the tokenizer works on bytes, which transliteration changes; {instead}")
+    if model["type"] not in ("Unigram", "BPE", "WordPiece"):
+        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {instead}")
     unigram = model["type"] == "Unigram"
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     if taken := [piece for piece in vocabulary if any(ord(character) in LETTERS for character in piece)]:
@@ -96,16 +97,6 @@ def extend_tokenizer(
                 merges.append(copied)
         model["merges"] = merges
     return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
-
-
-def _check_kind(spec: dict[str, Any], name: str) -> None:
-    model = spec["model"]
-    parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
-    instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
-    if '"ByteLevel"' in parts or model.get("byte_fallback"):
-        raise InputError(f"{name}: the tokenizer works on bytes, which transliteration changes; {instead}")
-    if model["type"] not in ("Unigram", "BPE", "WordPiece"):
-        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {instead}")
 
 
 def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
@@ -152,13 +143,9 @@ def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[
             run.append(character)
         elif len(pieces) > 1:
             raise InputError(unknown)
+    split = {"type": "Split", "behavior": "Isolated", "invert": False}
     splits = [
-        {
-            "type": "Split",
-            "pattern": {"Regex": f"[{alphabet.translate(''.join(group))}]{repeat}"},
-            "behavior": "Isolated",
-            "invert": False,
-        }
+        {**split, "pattern": {"Regex": f"[{alphabet.translate(''.join(group))}]{repeat}"}}
         for group, repeat in ((single, ""), (run, "+"))
         if group
     ]

@@ -45,11 +45,7 @@ class WordOrder:
 
     @classmethod
     def learn(cls, trees: Iterable[Tree]) -> WordOrder:
-        """Count the orders in the trees of a language.
-
-        Raises:
-            InputError: no noun or verb has a dependent.
-        """
+        """Count the orders in the trees of a language."""
         counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in sorted(set(_CATEGORIES.values()))}
         for tree in trees:
             for number, members in enumerate(_phrases(tree)):
@@ -61,7 +57,12 @@ class WordOrder:
                     counts[category].update((first, second) for second in labels[k + 1 :] if second != first)
         if not any(counts.values()):
             raise InputError("the trees have no noun or verb with a dependent: no word order can be learned from them")
-        return cls({category: _nested(found) for category, found in counts.items()})
+        # In sorted order, so that equal counts have equal fingerprints.
+        nested: dict[str, dict[str, dict[str, int]]] = {category: defaultdict(dict) for category in counts}
+        for category, found in counts.items():
+            for (first, second), count in sorted(found.items()):
+                nested[category][first][second] = count
+        return cls({category: dict(table) for category, table in nested.items()})
 
     def probability(self, category: str, first: str, second: str, *, natural: bool) -> float:
         """Return P(first before second); `natural`: the sentence has this order. Equal relations keep theirs."""
@@ -77,9 +78,6 @@ class WordOrder:
 
         Phrases stay whole: a dependent moves with everything below it, and phrases with gaps (not projective) are
         closed. Heads of other categories keep the order of their dependents. `draw` returns the next number in [0, 1).
-
-        Raises:
-            InputError: this is not a tree.
         """
         tree.check()
         phrases = _phrases(tree)
@@ -174,11 +172,3 @@ def _labels(tree: Tree, number: int, members: Sequence[int]) -> list[str]:
         pronoun = "/PRON" if tree.upos[member - 1] == "PRON" else ""
         labels.append(HEAD if member == number else relation + pronoun)
     return labels
-
-
-def _nested(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """Nest the counts in sorted order, so that equal counts have equal fingerprints."""
-    nested: dict[str, dict[str, int]] = {}
-    for (first, second), count in sorted(counts.items()):
-        nested.setdefault(first, {})[second] = count
-    return nested

@@ -25,14 +25,11 @@ _CHUNK = 10_000  # words tokenized at once
 class TokenEntries:
     """Dictionary of tokens, drawn once for a run and saved with the model.
 
-    Make it with [`from_counterparts`] or [`from_dictionary`].
-
     Attributes:
         ids: int64 (n, 2), the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
             entry, without repetition or entries of a token with itself.
         origin: description of the source.
-        share: share of the available entries that was drawn, in (0, 1].
-        seed: seed of the draw.
+        share: share of the available entries that was drawn with `seed`, in (0, 1].
         dropped: count of unusable dictionary entries by reason.
     """
 
@@ -42,24 +39,14 @@ class TokenEntries:
     seed: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if fault := _fault(self.ids):
-            raise ValueError(f"entries of {self.origin}: {fault}")
-
     def __len__(self) -> int:
         return len(self.ids)
 
     @classmethod
     def from_counterparts(cls, counterparts: np.ndarray, *, share: float = 0.25, seed: int = 0) -> Self:
-        """Draw entries of a natural and a derived language, whose vocabularies correspond piece by piece.
+        """Draw a share of the natural and derived tokens that correspond, int64 (n, 2).
 
-        Args:
-            counterparts: int64 (n, 2), natural and derived token of every pair of pieces.
-            share: share of the pairs to draw; 0.25 in the paper. A larger share with the same seed includes a smaller.
-            seed: seed of the draw.
-
-        Raises:
-            InputError: the share is not in (0, 1], or leaves no entry.
+        A larger share with the same seed includes a smaller.
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         return cls(ids, f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary", share, seed)
@@ -78,25 +65,12 @@ class TokenEntries:
 
         Each word is tokenized alone, as at the start of a word in running text (`▁haus`, `Ġhaus`, or `haus` in
         WordPiece). Both words must be one piece each, because a piece inside a longer word belongs to other words too.
-        Other entries are dropped and counted by the first reason that holds:
-
-        - `unknown`: a word has no piece, or the unknown token;
-        - `several_pieces`: a word has more than one piece;
-        - `same_piece`: both words are the same piece (names, loans);
-        - `repeated`: the same two pieces came before (`March` after `march` in an uncased vocabulary).
+        Others are counted in `dropped` by the first reason that holds: `unknown` (a word has no piece, or the unknown
+        token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
+        vocabulary).
 
         Words keep the dictionary's case. MUSE's are lower-cased, so in a cased vocabulary a German noun's entry is
-        about its lower-cased piece.
-
-        Args:
-            words: (pivot's word, other word), see [`~hf_xalign.data.dictionary.load_dictionary`].
-            tokenizer: the model's fast tokenizer.
-            name: name of the dictionary in messages and `origin`.
-            share: share of the usable entries to draw.
-            seed: seed of the draw.
-
-        Raises:
-            InputError: the tokenizer is slow, no entry is left, or the share is not in (0, 1].
+        about its lower-cased piece. `words` are those of [`~hf_xalign.data.dictionary.load_dictionary`].
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
@@ -142,11 +116,7 @@ class TokenEntries:
 
     @classmethod
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
-        """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings.
-
-        Raises:
-            InputError: the file is missing or malformed, or its entries belong to another vocabulary.
-        """
+        """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings."""
         path = Path(folder) / ENTRIES_FILE
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

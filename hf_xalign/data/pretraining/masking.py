@@ -1,8 +1,4 @@
-"""Hide tokens from a masked language model, drawn for each example separately.
-
-An example's draws depend only on the seed, the epoch and the example's number. Its batch, process and
-dataloader worker do not matter, nor where a run is resumed.
-"""
+"""Hidden tokens and their labels, drawn by seed, epoch and example, whatever its batch, process or worker."""
 
 from __future__ import annotations
 
@@ -19,13 +15,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class MaskingVocabulary(NamedTuple):
-    """Token ids that masking needs.
-
-    Attributes:
-        mask_token_id: id of the mask token.
-        special_ids: int64, ascending: tokens that are never hidden or drawn, with the unknown and padding tokens.
-        replacements: int64, ascending: every other token; one of these may replace a hidden token.
-    """
+    """Token ids that masking needs: int64, ascending, those never hidden, and all others, which may replace one."""
 
     mask_token_id: int
     special_ids: np.ndarray
@@ -37,11 +27,7 @@ class MaskingVocabulary(NamedTuple):
 
 
 def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
-    """Return the ids that [`mask_tokens`] needs, without the unused ids of a padded vocabulary.
-
-    Raises:
-        InputError: the tokenizer has no mask token.
-    """
+    """Return the ids that [`mask_tokens`] needs, without the unused ids of a padded vocabulary."""
     if tokenizer.mask_token_id is None:
         raise InputError(
             f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has no mask token, which masked "
@@ -62,15 +48,8 @@ def example_draws(
     Steele et al. (2014), "Fast splittable pseudorandom number generators". This draws a whole batch at once, without a
     `numpy.random.Generator` for each example.
 
-    Args:
-        examples: int (B,), not negative: number of each example in the corpus.
-        counts: int (B,) or int: how many numbers each example needs.
-        seed: seed of the run.
-        epoch: number of the epoch; each epoch has other draws.
-        stream: purpose of the numbers; streams are independent of each other.
-
-    Returns:
-        float64 (sum of counts,) in [0, 1), example by example.
+    `examples` int (B,), not negative, and `counts` int (B,) or int give float64 (sum of counts,) in [0, 1), example by
+    example. Streams are independent: masks use 0, the order of PPA's sides 1, DICT-MLM's labels 2.
     """
     key = np.zeros(1, dtype=np.uint64)
     for part in (seed, epoch, stream):
@@ -93,42 +72,24 @@ def mask_tokens(
     seed: int,
     epoch: int,
     probability: float = 0.15,
-    mask_share: float = 0.8,
-    random_share: float = 0.1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hide tokens of each row (BERT, Devlin et al. 2019).
+    """Hide tokens of each row: 80% become the mask token, 10% a random one, the rest stay (BERT, Devlin et al. 2019).
 
     Every maskable token is hidden with `probability`, independently of the others. A short sentence may have no hidden
     token (0.85^20, or 4%, of those with 20 tokens); forcing one would over-sample the tokens of short sentences.
 
-    Args:
-        input_ids: int64 (B, T).
-        maskable: bool (B, T), see [`MaskingVocabulary.maskable`]. Draws are assigned to these tokens in order, so
-            padding on either side changes nothing.
-        vocabulary: ids of the tokenizer, see [`masking_vocabulary`].
-        examples: int64 (B,), number of each row in the corpus.
-        seed: seed of the run.
-        epoch: number of the epoch.
-        probability: probability that a token is hidden, and predicted.
-        mask_share: share of hidden tokens replaced by the mask token.
-        random_share: share of hidden tokens replaced by a random token that is not special. The rest stay.
-
-    Returns:
-        The tokens with some hidden, and the labels: the original token if it is hidden, else -100. Both int64 (B, T).
-
-    Raises:
-        InputError: a share is invalid.
+    `input_ids` int64 and `maskable` bool (B, T), and the row numbers `examples` int64 (B,), give the tokens with some
+    hidden, and the labels: the original token if it is hidden, else -100. Draws are assigned to maskable tokens in
+    order, so padding on either side changes nothing.
     """
-    check_shares(probability, mask_share, random_share)
-    counts = maskable.sum(axis=1)
-    draws = example_draws(examples, 2 * counts, seed=seed, epoch=epoch).reshape(-1, 2)
+    draws = example_draws(examples, 2 * maskable.sum(axis=1), seed=seed, epoch=epoch).reshape(-1, 2)
     # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
     choice = draws[:, 0]
     tokens = input_ids[maskable]
     labels = np.full_like(input_ids, IGNORED)
     labels[maskable] = np.where(choice < probability, tokens, IGNORED)
-    by_mask = choice < probability * mask_share
-    by_random = ~by_mask & (choice < probability * (mask_share + random_share))
+    by_mask = choice < probability * 0.8
+    by_random = ~by_mask & (choice < probability * 0.9)
     picked = (draws[by_random, 1] * len(vocabulary.replacements)).astype(np.int64)
     tokens[by_mask] = vocabulary.mask_token_id
     tokens[by_random] = vocabulary.replacements[picked]
@@ -137,14 +98,50 @@ def mask_tokens(
     return masked, labels
 
 
-def check_shares(probability: float, mask_share: float, random_share: float) -> None:
-    """Refuse invalid shares of [`mask_tokens`]."""
-    # A sum such as 0.7 + 0.3 may exceed 1 by rounding.
-    if not 0 < probability <= 1 or min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
-        raise InputError(
-            f"masking probability {probability}, mask share {mask_share}, random share {random_share}: the first must "
-            "be above 0 and at most 1, the others at least 0 and together at most 1 (BERT's are 0.15, 0.8, 0.1)"
-        )
+def check_probability(probability: float) -> None:
+    """Refuse an invalid probability of [`mask_tokens`]."""
+    if not 0 < probability <= 1:
+        raise InputError(f"masking probability {probability}: above 0 and at most 1 (BERT's is 0.15)")
+
+
+class Translations:
+    """Translations of tokens in both directions of a dictionary's entries, int64 (n, 2), for many tokens at once."""
+
+    def __init__(self, entries: np.ndarray):
+        # Sorted by token, then by translation.
+        both = np.unique(np.concatenate([entries, entries[:, ::-1]]), axis=0)
+        self._tokens, self._starts, self._counts = np.unique(both[:, 0], return_index=True, return_counts=True)
+        self._translations = both[:, 1]
+
+    def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Draw a translation of each token, int64 (n,), by `numbers` in [0, 1); one without translations stays."""
+        places = np.minimum(np.searchsorted(self._tokens, tokens), len(self._tokens) - 1)
+        drawn = self._starts[places] + (numbers * self._counts[places]).astype(np.int64)
+        return np.where(self._tokens[places] == tokens, self._translations[drawn], tokens)
+
+
+def dict_mlm_labels(
+    labels: np.ndarray,
+    translations: Translations,
+    examples: np.ndarray,
+    *,
+    seed: int,
+    epoch: int,
+    probability: float = 0.5,
+) -> np.ndarray:
+    """Draw the labels of DICT-MLM (Chaudhary et al. 2020, without language conditioning; ALIGN-MLM, appendix G.4).
+
+    Each hidden token with a translation has it as its label with `probability` (0.5 in the paper). The encoder's input
+    does not change. Arguments and labels are those of [`mask_tokens`].
+    """
+    hidden = labels != IGNORED
+    draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
+    tokens = labels[hidden]
+    changed = draws[:, 0] < probability
+    tokens[changed] = translations.draw(tokens[changed], draws[changed, 1])
+    relabelled = labels.copy()
+    relabelled[hidden] = tokens
+    return relabelled
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

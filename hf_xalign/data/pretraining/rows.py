@@ -33,14 +33,10 @@ _ROW = Features(
 
 
 class TextCounts(NamedTuple):
-    """Counts of one language's text, or of one language pair's.
+    """Counts of one language's sentences, or of one language pair's.
 
-    Attributes:
-        sentences: sentences, or pairs, in the corpus.
-        left_out: sentences without tokens, and pairs with a side that is too long.
-        cut: sentences longer than a row, which continue in the next one.
-        rows: rows made of the rest.
-        tokens: tokens in these rows, without special ones.
+    `left_out` have no tokens (pairs: or too long a side); those `cut` continue in the next row; `tokens` of the rows
+    are without special ones.
     """
 
     sentences: int
@@ -66,7 +62,6 @@ def encode_pretraining(
     pairs: Dataset | None = None,
     pair_share: float = 0.25,
     seed: int = 0,
-    num_proc: int | None = None,
 ) -> PretrainingRows:
     """Encode and pack text (ALIGN-MLM, appendix G.3).
 
@@ -78,8 +73,6 @@ def encode_pretraining(
     format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. (The
     paper pads each half to 256 tokens; here padding comes only at the end.)
 
-    The rows do not depend on `num_proc`.
-
     Args:
         corpora: language code -> dataset with one sentence or paragraph a row, in a column `words` (lists of str) or
             `text`; `words` wins.
@@ -89,7 +82,6 @@ def encode_pretraining(
         pairs: columns `source`, `target`, `source_lang`, `target_lang`; None for no TLM rows.
         pair_share: TLM rows divided by MLM rows; 0.25 in the paper. More are sampled down; fewer are logged.
         seed: seed of that sample.
-        num_proc: processes of `datasets.map`.
 
     Returns:
         The counts, and a dataset with the rows of each corpus, then those of pairs:
@@ -110,13 +102,13 @@ def encode_pretraining(
     counts: dict[str, TextCounts] = {}
     parts = []
     for language, corpus in corpora.items():
-        found, counts[language] = _monolingual(corpus, tokenizer, language, block_size, num_proc)
+        found, counts[language] = _monolingual(corpus, tokenizer, language, block_size)
         parts.append(found)
     if pairs is not None:
         if pair_share <= 0:
             raise InputError(f"pair_share={pair_share} must be above 0 (0.25 in the paper). Or give no pairs.")
         wanted = max(1, round(pair_share * sum(map(len, parts))))
-        found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, num_proc)
+        found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed)
         parts.append(found)
         counts |= pair_counts
     rows = datasets.concatenate_datasets(parts)
@@ -129,36 +121,23 @@ def encode_pretraining(
 def check_block_size(
     block_size: int, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, *, pairs: bool = False
 ) -> None:
-    """Check the tokenizer and block size before any text is read.
-
-    Raises:
-        InputError: `block_size` does not fit the encoder, or the tokenizer lacks a special token.
-    """
+    """Check the tokenizer and block size before any text is read."""
     masking_vocabulary(tokenizer)
-    if tokenizer.pad_token_id is None:
-        raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
     if block_size > (limit := position_limit(config)):
         raise InputError(
             f"block_size={block_size}: this encoder ({config.model_type}) takes {limit} tokens with special ones. Set "
             "block_size to that or less."
         )
-    specials = sum(map(len, special_frame(tokenizer)))
-    least = specials + 1
-    if pairs:
-        least = max(least, sentence_frame(tokenizer).pair_specials + 2)
+    least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, special_frame(tokenizer))) + 1
     if block_size < least:
         raise InputError(f"block_size={block_size}: at least {least} are needed for special tokens and text")
 
 
 def pack(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Fill rows with sentences in their order until the next would not fit, and return the rows' bounds.
+    """Fill rows with sentences in their order until the next would not fit.
 
-    Args:
-        sizes: int64 (n, sides), tokens of each sentence, or of each side of a pair; at most `room`.
-        room: tokens of each side of a row.
-
-    Returns:
-        int64 (rows + 1,): row k holds the sentences `bounds[k]` to `bounds[k + 1] - 1`.
+    `sizes` int64 (n, sides) are tokens of each sentence or side, at most `room`, the tokens of a row's side. Row k
+    holds the sentences `bounds[k]` to `bounds[k + 1] - 1` of the result, int64 (rows + 1,).
     """
     ends = [np.concatenate([[0], np.cumsum(side)]) for side in sizes.T]
     bounds = [0]
@@ -168,7 +147,7 @@ def pack(sizes: np.ndarray, room: int) -> np.ndarray:
 
 
 def _monolingual(
-    corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int, num_proc: int | None
+    corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int
 ) -> tuple[Dataset, TextCounts]:
     column = next((name for name in ("words", "text") if name in corpus.column_names), None)
     if column is None:
@@ -183,9 +162,7 @@ def _monolingual(
     if not len(corpus):
         raise InputError(f"the corpus of {language} has no rows")
     first = [cell for cell in corpus[: min(_CHECKED_ROWS, len(corpus))][column] if cell]
-    if first:
-        texts = [" ".join(cell) for cell in first] if by_words else first
-        check_vocabulary(tokenizer, texts, f"the corpus of {language}")
+    check_vocabulary(tokenizer, [" ".join(c) for c in first] if by_words else first, f"the corpus of {language}")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         pieces, numbers = [], []
@@ -199,7 +176,6 @@ def _monolingual(
         encode,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=[column],
         features=Features({"ids_0": List(Value("int32")), "size_0": Value("int32"), "number": Value("int32")}),
         desc=f"Encoding {language}",
@@ -207,7 +183,7 @@ def _monolingual(
     if not len(encoded):
         raise InputError(f"the corpus of {language} has no text in its {len(corpus)} rows")
     numbers = _array(encoded, "number")
-    rows = _rows(encoded, room, [before, after], [language], num_proc)
+    rows = _rows(encoded, room, [before, after], [language])
     return rows, TextCounts(
         sentences=len(corpus),
         left_out=len(corpus) - int((numbers == 0).sum()),
@@ -218,20 +194,14 @@ def _monolingual(
 
 
 def _bilingual(
-    pairs: Dataset,
-    tokenizer: PreTrainedTokenizerBase,
-    block_size: int,
-    wanted: int,
-    seed: int,
-    num_proc: int | None,
+    pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int
 ) -> tuple[Dataset, dict[str, TextCounts]]:
     check_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
     first = pairs[: min(_CHECKED_ROWS, len(pairs))]
     for side in ("target", "source"):
-        if texts := [text for text in first[side] if text]:
-            check_vocabulary(tokenizer, texts, f"the {side} column of the pairs")
+        check_vocabulary(tokenizer, [text for text in first[side] if text], f"the {side} column of the pairs")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns: dict[str, list] = {}
@@ -244,7 +214,6 @@ def _bilingual(
         encode,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )
@@ -259,7 +228,7 @@ def _bilingual(
         counts[str(name)] = TextCounts(len(own), len(own) - len(left), cut=0, rows=0, tokens=0)
         if len(left):
             codes = [str(side[left[0]]) for side in languages]
-            parts.append(_rows(encoded.select(left), room, list(frame), codes, num_proc))
+            parts.append(_rows(encoded.select(left), room, list(frame), codes))
     if not parts:
         raise InputError(
             f"none of the {len(pairs)} sentence pairs fits: each side may have 1 to {room} tokens with "
@@ -277,13 +246,10 @@ def _bilingual(
     return rows, counts
 
 
-def _rows(
-    encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str], num_proc: int | None
-) -> Dataset:
-    """Pack encoded sentences: columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`.
+def _rows(encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str]) -> Dataset:
+    """Pack encoded sentences, columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`; `frame` stands around them.
 
-    The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed. So
-    batches and processes do not change the rows. `frame` stands before, between and after the sides.
+    The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
     bounds = pack(np.stack([_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)
@@ -318,7 +284,6 @@ def _rows(
         build,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=names,
         features=_ROW,
         # By default, `datasets` would hash a whole corpus in memory with the function above.

@@ -33,16 +33,10 @@ def train_tokenizer(
 
     Text is NFKC-normalised and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
     and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
+    `vocab_size` counts special pieces too; `max_length` is the tokenizer's `model_max_length`.
 
-    Args:
-        texts: sentences, split into words like the model's later input. They are read twice.
-        vocab_size: largest number of pieces, special ones included.
-        kind: `bpe` (ALIGN-MLM's models) or `unigram`. Unigram training sums scores in random order, so ids differ a
-            little between runs: save the tokenizer.
-        max_length: the tokenizer's `model_max_length`.
-
-    Raises:
-        InputError: there is no text, or `vocab_size` is too small for special tokens and characters.
+    `bpe` is the kind of ALIGN-MLM's models. Training `unigram` sums scores in random order, so ids differ a little
+    between runs: save the tokenizer.
     """
     *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
@@ -76,10 +70,7 @@ def train_tokenizer(
 
 
 def roberta_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:
-    """Give a tokenizer that splits at blanks RoBERTa's templates: `<s> A </s>` and `<s> A </s></s> B </s>`.
-
-    `specials` are its tokens `<s> <pad> </s> <unk> <mask>`, in this order.
-    """
+    """Give a tokenizer that splits at blanks RoBERTa's templates; `specials` are its `<s> <pad> </s> <unk> <mask>`."""
     bos, pad, eos, unk, mask = specials
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -109,16 +100,9 @@ def cut_tokenizer(
     Keeps special tokens, pieces of one character of the texts (also after "▁"), and the pieces that the texts use most
     often. Text of a dropped piece is split into smaller ones. Scores, order and normalisation do not change.
 
-    Args:
-        tokenizer: a fast Unigram tokenizer such as XLM-R's.
-        texts: texts that the smaller tokenizer is for.
-        vocab_size: largest number of pieces.
-
     Returns:
-        The tokenizer, and int64 (pieces,), the old id of each piece: `embeddings[old_ids]` are its embeddings.
-
-    Raises:
-        InputError: this is not a fast Unigram tokenizer, there is no text, or `vocab_size` is too small.
+        The tokenizer of at most `vocab_size` pieces, and int64 (pieces,), the old id of each piece:
+        `embeddings[old_ids]` are its embeddings.
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
@@ -151,11 +135,7 @@ def cut_tokenizer(
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the content of `tokenizer.json`, with added tokens made part of the model's vocabulary.
-
-    Raises:
-        InputError: the tokenizer is slow, or the ids of its added tokens have a gap.
-    """
+    """Return the content of `tokenizer.json`, with added tokens made part of the model's vocabulary."""
     if not tokenizer.is_fast:
         raise InputError(
             f"{_name(tokenizer)} is not a fast tokenizer. Load one with a tokenizer.json by AutoTokenizer."

@@ -208,7 +208,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         "line 3: word 1 has the head 9, in a sentence of 3": conllu("\t_\t3\tcase", "\t_\t9\tcase"),
         "line 3: the heads of word 1 lead back": conllu("\t_\t0\troot", "\t_\t1\troot"),
         "line 3: the words of the sentence are not numbered": conllu("2\tle", "4\tle"),
-        "line 6: a word 1 within a sentence": conllu("\n\n", "\n"),
+        "line 7: a word 1 within a sentence": conllu("\n\n", "\n"),
         "no sentences": in_file("a.conllu", "# nothing\n", load_treebank),
         "2 words, but 1 upos": lambda folder: Tree(["a", "b"], ["X"], [0, 1], ["root", "x"]).check(),
         "format 'word_order' of version 1": lambda folder: WordOrder.from_json({"format": "else"}),

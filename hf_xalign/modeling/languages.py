@@ -80,7 +80,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
 
     def add_types(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        return args, {"token_type_ids": torch.full_like(ids, rows[language]), **kwargs}
+        return args, {"token_type_ids": torch.full_like(ids, cast(dict, rows)[language]), **kwargs}
 
     with model.register_forward_pre_hook(add_types, with_kwargs=True) if rows else contextlib.nullcontext():
         try:

@@ -266,9 +266,12 @@ def test_other_heads_and_maps(float64):
         ("choices", make_aligned(head=AutoModelForMultipleChoice), choices),
         ("no bias", make_aligned("modernbert", linear_bias=False), None),
         ("rotation", make_aligned("modernbert", orthogonal=True), None),
+        ("de", make_aligned("modernbert", languages=["de"], pivot="en"), None),
+        ("en", make_aligned("modernbert", languages=["de"], pivot="en"), None),
     ):
-        before = outputs(model, inputs)
-        merged = merge(model)
+        language = {"language": name} if name in ("de", "en") else {}
+        before = outputs(model, inputs, **language)
+        merged = merge(model, **language)
         assert_rounding(outputs(merged, inputs), before, MERGED)
         if name in ("no bias", "rotation"):
             assert merged.head.dense.bias is None and merged.config.classifier_bias is False, name

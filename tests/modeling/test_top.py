@@ -8,9 +8,11 @@ import pytest
 import torch
 from support.adapters import SPANS, TEXT, adapt, make_base, pooled_by_hand, states
 from support.families import PASS
+from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 
 from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling.xalign.align_matrix import map_adapter
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation, TransformerTop
 from hf_xalign.modeling.xalign.tuner import find_top
 
@@ -52,7 +54,7 @@ def test_rotation_under_autocast_and_in_bfloat16():
 
 
 def test_one_map_and_a_map_for_each_language(float64):
-    def by_hand(linear, vector):
+    def looped(linear, vector):
         sums = [sum(w * x for w, x in zip(line, vector, strict=True)) for line in linear.weight]
         return torch.stack(sums) + (0 if linear.bias is None else linear.bias)
 
@@ -60,14 +62,14 @@ def test_one_map_and_a_map_for_each_language(float64):
     vectors = torch.randn(4, 3, 5)
     rows = torch.tensor([2, 0, 1, 2])
     words = torch.tensor([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]])
-    maps = [lambda vector: vector, *(lambda vector, m=m: by_hand(m, vector) for m in (top.map_de, top.map_to))]
+    maps = [lambda vector: vector, *(lambda vector, m=m: looped(m, vector) for m in (top.map_de, top.map_to))]
     tops = [LinearTop(5, XAlignConfig(init="random", linear_bias=bias)) for bias in (True, False)]
     by_row, by_word = top(vectors, language=rows), top(vectors, language=words)
     for row, word in product(range(4), range(3)):
         one = vectors[row, word]
         scale = 5 * one.abs().max().item()
         for plain in tops:
-            assert_rounding(plain(vectors)[row, word], by_hand(plain.shared, one), 2 * 5 + 1, scale)
+            assert_rounding(plain(vectors)[row, word], looped(plain.shared, one), 2 * 5 + 1, scale)
         assert_rounding(by_row[row, word], maps[rows[row]](one), 2 * 5 + 1, scale)
         assert_rounding(by_word[row, word], maps[words[row, word]](one), 2 * 5 + 1, scale)
 
@@ -162,3 +164,35 @@ def test_ways_to_say_the_language(float64):
     vectors = torch.randn(3, 2, 16)
     with torch.no_grad():
         assert torch.equal(model(word_vectors=vectors, language=["en"] * 3).last_hidden_state, vectors)
+
+
+# MAO's align-matrix.
+WIDE = {"dtype": torch.float64}
+# A map of 16 dimensions: two products, one to make the offset, and what is added.
+MAP = 2 * (2 * 16 + 2)
+
+
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "modernbert"])
+def test_maps_as_an_adapter_for_all_text_or_for_each_language(family, float64):
+    raw = states(make_base(family))
+    for centre, layers in ((True, (-1,)), (False, (-1,)), (True, (0, 2, 1))):
+        one = make_map(centre=centre, layers=layers, **WIDE)
+        model = map_adapter(make_base(family), one)
+        assert_rounding(states(model), by_hand(one, 2 if len(layers) > 1 else -1, raw), MAP)
+        assert (states(model) - raw).abs().max() > 0.5
+        # A rotation about the origin needs no bias, and has none.
+        assert {name.rpartition(".")[2] for name in model.state_dict() if "xalign_top" in name} == (
+            {"weight", "bias"} if centre else {"weight"}
+        )
+        assert not [name for name, p in model.named_parameters() if "xalign" in name and p.requires_grad]
+        with model.disable_adapter():
+            assert torch.equal(states(model), raw)
+    # `to` is also the name of a method of modules; the second map alone needs a bias.
+    maps = {"en": make_map(centre=False, **WIDE), "to": make_map(1, **WIDE)}
+    model = map_adapter(make_base(family), maps, pivot="de")
+    expected = {"de": raw, **{language: by_hand(one, -1, raw) for language, one in maps.items()}}
+    mixed = states(model, language=["to", "de", "en"])
+    for row, language in enumerate(["to", "de", "en"]):
+        set_language(model, language)
+        assert_rounding(states(model), expected[language], MAP)
+        assert_rounding(mixed[row], expected[language][row], MAP)

@@ -24,9 +24,9 @@ LOSS = ENCODER + 16 + 2 * (LENGTH + 2)
 
 def encode(rows, training=True, tokenizer=None, languages=None, codes=(), **options):
     options = {"max_length": LENGTH, "overlap": 6, "max_question_tokens": 8, **options}
-    examples = asked(rows, *codes) if isinstance(rows, list) else rows
+    rows = asked(rows, *codes) if isinstance(rows, list) else rows
     given = tokenizer or make_tokenizer(), languages or LanguageInputs()
-    return encode_questions(examples, *given, training=training, **options)
+    return encode_questions(rows, *given, training=training, **options)
 
 
 def ids_of(text):
@@ -138,18 +138,13 @@ def test_batches_are_padded_at_the_end(training):
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    folder, found = tmp_path_factory.mktemp("qa"), {}
-    for language, context, question, answers in (
-        ("en", "the cat sees the dog . the house is open , and the file is open .", "who sees?", ["the cat", "dog"]),
-        ("de", "die katze sieht den hund . das haus ist offen , die datei auch .", "wer?", ["die katze", "hund"]),
-    ):
-        content = squad([context], [question, "open file?"], answers)
-        if language == "en":  # a second reference, which training does not look at
-            first = content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
-            first.append({"text": "cat", "answer_start": context.index("cat")})
-        found[language] = read_questions(f"{language}={write_json(folder / f'{language}.json', content)}")
-    return found
+def examples(tmp_path_factory):
+    context = "the cat sees the dog . the house is open , and the file is open ."
+    content = squad([context], ["who sees?", "open file?"], ["the cat", "dog"])
+    # A second reference, which training does not look at.
+    references = content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    references.append({"text": "cat", "answer_start": context.index("cat")})
+    return read_questions(f"en={write_json(tmp_path_factory.mktemp('qa') / 'en.json', content)}")
 
 
 def make_reader():
@@ -160,9 +155,9 @@ def make_reader():
     return model
 
 
-def test_from_a_file_to_scores(sets):
+def test_from_a_file_to_scores(examples):
     model = make_reader()
-    batch = TASK.collate(list(encode(sets["en"], True)), 0)
+    batch = TASK.collate(list(encode(examples, True)), 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
@@ -170,20 +165,17 @@ def test_from_a_file_to_scores(sets):
         loss.backward()
         optimizer.step()
     assert loss < 0.1
-    evaluation = {language: (part, encode(part, False)) for language, part in sets.items()}
-    assert len(evaluation["en"][1]) > len(sets["en"]), "no context needs a second window: the test looks at nothing"
-    scores = score_languages(model, TASK, evaluation, make_tokenizer(), batch_size=3)
-    assert scores["en"].totals() == {"qa_f1": 1.0, "exact_match": 1.0}
-    predictions = predict(model, TASK, evaluation["en"][1], 0)
-    assert TASK.answers(*evaluation["en"], predictions) == ["the cat", "dog"]
-    assert scores["en"].counts == {"windows": len(evaluation["en"][1])}
-    assert len(scores["de"].examples["qa_f1"]) == 2 and 0 <= scores["de"].totals()["qa_f1"] <= 1
+    encoded = encode(examples, False)
+    assert len(encoded) > len(examples), "no context needs a second window: the test looks at nothing"
+    scores = score_languages(model, TASK, {"en": (examples, encoded)}, make_tokenizer(), batch_size=3)["en"]
+    assert scores.totals() == {"qa_f1": 1.0, "exact_match": 1.0} and scores.counts == {"windows": len(encoded)}
+    assert TASK.answers(examples, encoded, predict(model, TASK, encoded, 0)) == ["the cat", "dog"]
 
 
 @pytest.mark.numeric
-def test_loss_is_the_sum_of_each_windows_own(sets):
+def test_loss_is_the_sum_of_each_windows_own(examples):
     """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
-    model, encoded = make_reader(), list(encode(sets["en"], True))
+    model, encoded = make_reader(), list(encode(examples, True))
     together = TASK.collate(encoded, 0)
     assert (together["attention_mask"] == 0).any()
     assert TASK.count_items(together) == len(encoded)

@@ -1,8 +1,8 @@
-"""Labelled text to batches and back: first subwords, truncation, languages, and the models that read them."""
+"""Labelled text to batches and back: first subwords, truncation, languages, and models and taggers that read them."""
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,20 +10,35 @@ import torch
 from safetensors.torch import load_file
 from support.adapters import adapt, make_base
 from support.families import CONFIGS, save_base
-from support.labelled import ENCODER, LABELS, SENTENCES, texts, words
+from support.labelled import ENCODER, LABELS, SENTENCES, blind, segmented, texts, words
+from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_tokenizer
-from tokenizers import normalizers, processors
-from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
+from hf_xalign.data.encoding import tokenize_words
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.tasks import LabelSet, LanguageInputs, SequenceTask, TokenTask, load_task_model, predict
+from hf_xalign.tasks import (
+    LabelSet,
+    LanguageInputs,
+    SequenceTask,
+    TaggingTask,
+    TokenTask,
+    load_tagger,
+    load_task_model,
+    predict,
+)
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 
-TOKENS = TokenTask(LABELS)
-TEXTS = SequenceTask(LabelSet.of(["x", "y"]))
+TOKENS, TEXTS, TAGS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"])), TaggingTask(LABELS)
+FOUR = [*SENTENCES, ["no"]]
 MAPPED = ENCODER + 16 + 16  # with a map and a head, each over 16 numbers
+# The encoder and a map over 16 numbers; an LSTM over at most 5 words of 3 x 16 numbers and a state of 6; a classifier
+# over 12; and for each word the best or the sum of 3 labels.
+TAGGER = ENCODER + 16 + 5 * (3 * 16 + 6 + 8) + 12 + 5 * (3 + 4)
 
 
 def encode(task, examples, languages=None, tokenizer=None, **options):
@@ -41,7 +56,6 @@ def test_labels_lie_on_first_subwords():
         assert row["word_labels"] == [len(word) % 3 for word in sentence]
         assert row["length"] == len(row["input_ids"]) and row["source_lang"] == "en"
     batch = TOKENS.collate(list(encoded), 0)
-    assert batch["input_ids"].shape == (3, max(encoded["length"][:]))
     assert batch["attention_mask"].sum(1).tolist() == encoded["length"][:]
     at = [row["input_ids"][place] for row in encoded for place in row["first"]]
     assert batch["input_ids"].flatten()[batch["label_positions"]].tolist() == at
@@ -49,50 +63,34 @@ def test_labels_lie_on_first_subwords():
     assert batch["label_counts"].tolist() == [3, 2, 5]
 
 
-def test_truncation_is_counted(caplog):
+def test_truncation_is_counted_and_dropped_words_can_be_unknown_ones(caplog):
     long = words([["the", "dog", "zzzz", "cat"], ["the"]])
-    for training in (True, False):
-        caplog.clear()
-        with caplog.at_level(logging.WARNING):
-            encoded = encode(TOKENS, long, max_length=6, training=training)
+    for training, what in ((True, "ignored"), (False, "counted as wrong")):
+        encoded = encode(TOKENS, long, max_length=6, training=training)
         # [CLS] the dog z z, and [SEP]: the third word is cut in part, the fourth as a whole.
         assert encoded["first"][:] == [[1, 2, -1, -1], [1]]
-        assert "file.jsonl: 2 words" in caplog.text and "max_length=6" in caplog.text
+        assert f"file.jsonl: 2 words cut off ({what}) by max_length=6" in caplog.text
         batch = TOKENS.collate(list(encoded), 0)
         assert batch["label_counts"].tolist() == [2, 1] and len(batch["labels"]) == 3
-    with caplog.at_level(logging.WARNING):
-        assert max(encode(TEXTS, texts(), max_length=6)["length"][:]) == 6
+    assert max(encode(TEXTS, texts(), max_length=6)["length"][:]) == 6
     assert "t.jsonl: 2 examples cut off" in caplog.text
-
-
-def test_words_without_subwords_can_be_unknown_ones():
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer()
     task = TokenTask(LABELS, on_empty_word="unk")
-    encoded = encode(task, words([["the", "dog"], ["cat", "\u200b\x00", "open"]]), tokenizer=tokenizer)
-    ids, first = encoded["input_ids"][1], encoded["first"][1]
-    assert [ids[place] for place in first] == tokenizer.convert_tokens_to_ids(["cat", "[UNK]", "open"])
+    [row] = encode(task, words([["cat", "\u200b\x00", "open"]]), tokenizer=blind())
+    ids = [row["input_ids"][place] for place in row["first"]]
+    assert ids == make_tokenizer().convert_tokens_to_ids(["cat", "[UNK]", "open"])
 
 
-def test_pairs_of_texts_and_their_segments():
-    tokenizer = make_tokenizer()
-    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    segments = LanguageInputs(segments=True)
-    plain, told = (encode(TEXTS, texts(), languages, tokenizer) for languages in (None, segments))
-    assert "token_type_ids" not in plain.column_names
-    expected = tokenizer(["the cat", "a dog is open"], ["open file the", "no"])
-    assert told["input_ids"][:] == plain["input_ids"][:] == expected["input_ids"]
-    assert told["token_type_ids"][:] == expected["token_type_ids"] and 1 in told["token_type_ids"][0]
-    batch = TEXTS.collate(list(told), 0)
+def test_segments_and_language_embeddings_are_token_types():
+    told = LanguageInputs(segments=True)
+    plain, rows = (encode(TEXTS, texts(), languages, segmented()) for languages in (None, told))
+    expected = segmented()(["the cat", "a dog is open"], ["open file the", "no"])
+    assert rows["input_ids"][:] == plain["input_ids"][:] == expected["input_ids"]
+    assert rows["token_type_ids"][:] == expected["token_type_ids"] and 1 in rows["token_type_ids"][0]
+    batch = TEXTS.collate(list(rows), 0)
     assert batch["labels"].tolist() == [1, 0] and batch["token_type_ids"].shape == batch["input_ids"].shape
-    assert "token_type_ids" not in encode(TEXTS, texts(pair=False), segments, tokenizer).column_names
-
-
-def test_language_embeddings_fill_token_types():
-    model = make_base(auto_class=AutoModelForTokenClassification)
+    for one in (plain, encode(TEXTS, texts(pair=False), told, segmented())):
+        assert "token_type_ids" not in one.column_names
+    model = make_base()
     model.config.language_ids = {"en": 0, "de": 1}
     languages = LanguageInputs.of(model)
     rows = [row for code in ("de", "en") for row in encode(TOKENS, words(language=code), languages)]
@@ -103,10 +101,19 @@ def test_language_embeddings_fill_token_types():
 # ---- Models ----
 
 
-@pytest.fixture
-def base(tmp_path):
-    save_base("bert", tmp_path / "base")
-    return str(tmp_path / "base")
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """A raw encoder, one with a map for each language, and modules for the first."""
+    root = tmp_path_factory.mktemp("bases")
+    save_base("bert", root / "raw")
+    make_rotated(layers=(-2, -1)).save_pretrained(root / "mapped")
+    for kind in ("languages", "linear"):
+        adapt(raw(root), kind, init="random").save_pretrained(root / kind)
+    return root
+
+
+def raw(bases):
+    return AutoModel.from_pretrained(bases / "raw", add_pooling_layer=False).eval()
 
 
 @pytest.mark.parametrize("task", [TOKENS, TEXTS], ids=["token", "sequence"])
@@ -125,37 +132,34 @@ def test_every_family_predicts_alike_in_any_batch(task, tmp_path):
         assert together[0].tolist() == expected.tolist(), family
 
 
-def test_weights_of_a_new_head_and_of_a_saved_one(base, tmp_path):
-    def head(seed):
-        torch.rand(3)
-        return load_task_model(base, TOKENS, seed=seed).classifier.weight
+def test_weights_of_a_new_head_and_of_a_saved_one(bases, tmp_path):
+    base = str(bases / "raw")
 
-    before = torch.get_rng_state()
+    def head(seed, name=base):
+        torch.rand(3)
+        return load_task_model(name, TOKENS, seed=seed).classifier.weight
+
     assert torch.equal(head(1), head(1)) and not torch.equal(head(1), head(2))  # of the seed alone
-    torch.set_rng_state(before)
     pooler = load_file(f"{base}/model.safetensors")["bert.pooler.dense.weight"]
     assert torch.equal(load_task_model(base, TEXTS).bert.pooler.dense.weight, pooler)
-    model = load_task_model(base, TOKENS, seed=5)
-    model.save_pretrained(tmp_path / "task")
-    again = load_task_model(str(tmp_path / "task"), TOKENS, seed=6)
-    assert torch.equal(again.classifier.weight, model.classifier.weight)
+    load_task_model(base, TOKENS, seed=5).save_pretrained(tmp_path)
+    assert torch.equal(head(6, str(tmp_path)), head(5))
 
 
 @pytest.mark.numeric
 @torch.no_grad()
-def test_module_with_a_map_for_each_language(base, tmp_path):
+def test_module_with_a_map_for_each_language(bases):
     """Each row of a batch goes through its own language's map, as the encoder's vectors show."""
-    encoder = AutoModel.from_pretrained(base, add_pooling_layer=False).eval()
-    adapter = adapt(AutoModel.from_pretrained(base, add_pooling_layer=False), "languages", init="random")
-    adapter.save_pretrained(tmp_path / "adapter")
-    model = load_task_model(base, TOKENS, adapter=str(tmp_path / "adapter")).eval()
+    adapter = adapt(raw(bases), "languages", init="random")
+    model = load_task_model(str(bases / "raw"), TOKENS, adapter=str(bases / "languages")).eval()
+    adapter.load_adapter(str(bases / "languages"), "default")
     languages = LanguageInputs.of(model)
     assert languages.maps == {"en": 0, "de": 1, "to": 2}
     rows = [encode(TOKENS, words(language=code), languages)[0] for code in ("de", "en", "to")]
     inputs = TOKENS.inputs(TOKENS.collate(rows, 0))
     top = find_top(adapter.double()).xalign_top["default"]
     logits = model.double()(**inputs).logits
-    states = encoder.double()(inputs["input_ids"][:1]).last_hidden_state[0]
+    states = raw(bases).double()(inputs["input_ids"][:1]).last_hidden_state[0]
     for row, code in enumerate(("de", "en", "to")):
         mapped = states if code == "en" else top.get_submodule(f"map_{code}")(states)
         assert_rounding(logits[row], model.classifier(mapped), MAPPED)
@@ -163,20 +167,116 @@ def test_module_with_a_map_for_each_language(base, tmp_path):
 
 @pytest.mark.numeric
 @torch.no_grad()
-def test_mapped_encoder_is_an_align_matrix(base, tmp_path):
-    encoder = AutoModel.from_pretrained(base, add_pooling_layer=False).eval()
+def test_mapped_encoder_is_an_align_matrix(bases, tmp_path):
     weight = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0))
     maps = {"de": LanguageMap(SideMap(weight, torch.ones(2, 16)), layers=(-2, -1), source_lang="de", target_lang="en")}
-    rotated = RotatedModel.from_maps(encoder, maps)
-    rotated.save_pretrained(tmp_path / "mapped")
-    AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "mapped")
-    model = load_task_model(str(tmp_path / "mapped"), TOKENS).eval()
-    trained = {"xalign" in name: p.requires_grad for name, p in model.named_parameters()}
-    assert all(p.requires_grad == ("xalign" not in name) for name, p in model.named_parameters())
-    assert trained == {False: True, True: False}
+    rotated = RotatedModel.from_maps(raw(bases), maps)
+    rotated.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(bases / "raw").save_pretrained(tmp_path)
+    model = load_task_model(str(tmp_path), TOKENS).eval()
+    trained = {("xalign" in name, p.requires_grad) for name, p in model.named_parameters()}
+    assert trained == {(False, True), (True, False)}
     model, rotated = model.double(), rotated.double()
     ids = torch.tensor([[2, 60, 61, 3]])
     for code in ("de", "en"):
         number = torch.tensor([LanguageInputs.of(model).maps[code]])
         expected = model.classifier(rotated(ids, language=code).last_hidden_state)
         assert_rounding(model(ids, language=number).logits, expected, MAPPED)
+
+
+# ---- Taggers ----
+
+
+def make(bases, kind, task=TAGS, **settings):
+    adapter = None if kind in ("raw", "mapped") else str(bases / kind)
+    name = str(bases / (kind if adapter is None else "raw"))
+    return load_tagger(name, task, adapter=adapter, **{"lstm_size": 6, "dropout": 0.0, **settings})
+
+
+def tagged(task, tagger, language="en", **options):
+    return encode(task, words(FOUR, language, kinds=2), LanguageInputs.of(tagger), **options)
+
+
+def loss_of(task, tagger, batch):
+    return task.loss(tagger(**task.training_inputs(batch)), batch)
+
+
+def test_a_batch_holds_the_words_that_have_a_token(bases):
+    batch = TAGS.collate(list(tagged(TAGS, raw(bases), max_length=5)), 0)  # two special tokens: three are left
+    spans = tokenize_words(make_tokenizer(), FOUR, 5).spans
+    counts = [int((span[:, 1] > 0).sum()) for span in spans]
+    assert batch["label_counts"].tolist() == counts and counts != [len(sentence) for sentence in FOUR]
+    assert TAGS.count_items(batch) == sum(counts)
+    for row, (span, count) in enumerate(zip(spans, counts, strict=True)):
+        ids = [len(word) % 2 for word in FOUR[row][:count]]
+        assert batch["word_spans"][row, :count].tolist() == span[:count].tolist()
+        assert batch["labels"][row].tolist() == ids + [-100] * (max(counts) - count)
+    assert batch["labels"].flatten()[batch["label_positions"]].min() >= 0
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("kind", ["raw", "mapped", "languages", "linear"])
+def test_kept_vectors_are_those_of_the_encoder(bases, kind):
+    """Text of two languages; a sentence's vectors are its own, whatever it shares a pass with."""
+    tagger = make(bases, kind).train()
+    both = [tagged(TAGS, tagger, language) for language in ("en", "de")]
+    kept = [row for rows in both for row in TAGS.prepare(tagger, rows, 0)]
+    plain = [row for rows in both for row in rows]
+    assert len(kept) == 8
+    for one, other in [*(([a], [b]) for a, b in zip(kept, plain, strict=True)), (kept, plain)]:
+        batches = TAGS.collate(one, 0), TAGS.collate(other, 0)
+        assert "input_ids" not in batches[0]
+        assert_rounding(*(loss_of(TAGS, tagger, batch) for batch in batches), TAGGER + len(one))
+    vectors = [torch.tensor(row["vectors"]) for row in kept]
+    apart = any((a - b).abs().max() > 1e-3 for a, b in zip(vectors[:4], vectors[4:], strict=True))
+    assert apart == (kind in ("mapped", "languages"))
+    assert TaggingTask(LABELS, keep_vectors=False).prepare(tagger, both[0], 0) is both[0]
+
+
+@pytest.mark.numeric
+def test_loss_is_the_likelihood_and_predictions_the_best_sequences(bases):
+    task = TaggingTask(LABELS, bio=True)
+    tagger = make(bases, "raw", task).double().eval()
+    with torch.no_grad():
+        for parameter in tagger.crf.parameters():
+            parameter.normal_()
+        tagger.classifier.weight.mul_(5)
+    rows = tagged(task, tagger)
+    expected, alone = [], 0.0
+    for row in rows:
+        batch = task.collate([row], 0)
+        inputs = task.inputs(batch)
+        expected += tagger.decode(**inputs)
+        alone += tagger(**inputs, labels=batch["labels"], num_items_in_batch=1).loss.item()
+    assert_rounding(loss_of(task, tagger, task.collate(list(rows), 0)), alone, TAGGER + len(rows))
+    found = predict(tagger, task, rows, 0, batch_size=3)
+    assert [prediction.tolist() for prediction in found] == expected
+    names = [[LABELS.names[tag] for tag in tags] for tags in expected]
+    assert all(before != "O" for own in names for before, name in zip(["O", *own], own) if name == "I-a")
+
+
+def test_what_is_read_and_what_is_trained(bases):
+    layers = {kind: list(make(bases, kind).config.layers) for kind in ("raw", "mapped", "linear")}
+    assert layers == {"raw": [-3, -2, -1], "mapped": [1, 2], "linear": [-1]}  # of two layers and the embeddings
+    one, other = (make(bases, "linear", layers=[-2, -1], seed=3) for _ in range(2))
+    assert list(one.config.layers) == [-2, -1]
+    trained = {name.split(".")[0] for name, p in one.named_parameters() if p.requires_grad}
+    assert trained == {"lstm", "classifier", "pairs", "crf"}
+    assert torch.equal(one.classifier.weight, other.classifier.weight)
+
+
+def test_it_learns_from_kept_vectors_and_leaves_the_encoder(bases, tmp_path):
+    tagger = make(bases, "linear", TaggingTask(LABELS, bio=True))
+    before = {name: value.clone() for name, value in tagger.backbone.state_dict().items()}
+    calls = []
+    tagger.backbone.register_forward_hook(lambda *_: calls.append(1))
+    config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True)
+    args = config(head="tagger", learning_rate=1e-2, num_train_epochs=30, per_device_train_batch_size=2)
+    assert args.preset == "rotate" and args.weight_decay == 0
+    text = words(FOUR, kinds=2)
+    sets = {"train_dataset": [text], "eval_dataset": {"en": text}, "processing_class": make_tokenizer()}
+    trainer = TaskTrainer(tagger, args, task=TaggingTask(LABELS, bio=True), **sets)
+    trainer.train()
+    assert len(calls) == 1  # once for all of the training text
+    assert trainer.score()["en"].totals()["accuracy"] == 1.0
+    assert all(torch.equal(before[name], value) for name, value in tagger.backbone.state_dict().items())

@@ -14,7 +14,7 @@ from support.dataset_builder import put_on_hub
 from support.embedded_file import fake_file
 from support.examples import change, nli, qa
 from support.refusals import assert_refused
-from support.text import CONLLU
+from support.text import CONLLU, tmx
 from support.tiny import make_links, make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
@@ -99,11 +99,6 @@ def in_file(name, content, read):
 german = partial(load_parallel, source_lang="de")
 
 
-def tmx(*segments):
-    unit = "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in segments)
-    return f'<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx><body><tu>{unit}</tu></body></tmx>'
-
-
 PAIR = '{"source": "a", "target": "b"}\n'
 CODES = '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n'
 FILES = {
@@ -119,11 +114,11 @@ FILES = {
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
     r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
-    r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx(("fr", "a"), ("en", "b"))),
-    r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx(("de", "a"), ("en", "b"))[:-20]),
+    r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
+    r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx([("de", "a"), ("en", "b")])[:-20]),
     r"m\.tmx: declares XML entities": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
     r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
-    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx(("de", "<hi>" * 3000 + "</hi>" * 3000))),
+    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx([("de", "<hi>" * 3000 + "</hi>" * 3000)])),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
     r"p\.docx: cannot tell its format.*\.tsv, \.jsonl, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }

@@ -92,18 +92,12 @@ def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
 
     twin = dict(counterparts.tolist())
     language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=alphabet)
-    cut = False
     for row in words:
-        before, after = natural(row, is_split_into_words=True), both(row, is_split_into_words=True)
-        assert after["input_ids"] == before["input_ids"]
-        order = language.order(row)
-        reordered = natural([row[i] for i in order], is_split_into_words=True)
+        assert both(row, is_split_into_words=True) == natural(row, is_split_into_words=True)
+        reordered = natural([row[i] for i in language.order(row)], is_split_into_words=True)
         derived = both(language.words(row), is_split_into_words=True)
         assert derived["input_ids"] == [twin.get(i, i) for i in reordered["input_ids"]]
         assert derived.word_ids() == reordered.word_ids()
-        cut |= len(derived["input_ids"]) > len(row) + 5
-    assert cut
-    assert sum(i >= len(natural) for i in both(language.words(words[0]), is_split_into_words=True)["input_ids"]) > 3
 
     both.save_pretrained(tmp_path)
     make_encoder().config.save_pretrained(tmp_path)
@@ -112,27 +106,20 @@ def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
     assert loaded.special_tokens_map == natural.special_tokens_map
     assert loaded.all_special_ids == natural.all_special_ids
     for row in [*words[:20], *words[-2:]]:
-        for given in (row, language.words(row)):
-            assert loaded(given, is_split_into_words=True) == both(given, is_split_into_words=True)
-    pair = loaded("file", "open")
-    assert pair == natural("file", "open")
+        given = [*row, *language.words(row)]
+        assert loaded(given, is_split_into_words=True) == both(given, is_split_into_words=True)
+    assert loaded("file", "open") == natural("file", "open")
 
 
 def test_pieces_of_kept_characters_and_shared_words(texts):
     natural = train_tokenizer(texts, 500)
-    words = [text.split() for text in texts[:200]]
     alphabet = Alphabet("".join(sorted("abcdefgnopqrsu")))
     both, counterparts = extend_tokenizer(natural, alphabet)
-    pieces = natural.convert_ids_to_tokens(list(range(len(natural))))
-    changed = [i for i, piece in enumerate(pieces) if set(piece) & set(alphabet.characters) and i > 4]
-    assert counterparts[:, 0].tolist() == changed
     twin = dict(counterparts.tolist())
     mixed = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, on_unknown="keep", shared=0.4)
-    for row in words:
-        for word in row:
-            ids = natural(word).input_ids
-            spelled = mixed.spell(word)
-            assert both(spelled).input_ids == ([twin.get(i, i) for i in ids] if spelled != word else ids)
+    for word in " ".join(texts[:200]).split():
+        ids, spelled = natural(word).input_ids, mixed.spell(word)
+        assert both(spelled).input_ids == ([twin.get(i, i) for i in ids] if spelled != word else ids)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -140,7 +127,6 @@ def test_trained(kind, texts, tmp_path):
     tokenizer = train_tokenizer(texts, 600, kind=kind, max_length=50)
     assert 300 < len(tokenizer) <= 600
     assert tokenizer.convert_ids_to_tokens(range(5)) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    assert tokenizer("file", "open").input_ids[0] == 0
     assert tokenizer.decode(tokenizer("open", "open").input_ids).split() == ["<s>", "open</s></s>", "open</s>"]
     assert tokenizer.model_max_length == 50
     assert not any(3 in tokenizer(text).input_ids for text in texts)  # every character has a piece
@@ -148,8 +134,7 @@ def test_trained(kind, texts, tmp_path):
     assert tokenizer.decode(tokenizer(texts[0]).input_ids, skip_special_tokens=True) == texts[0]
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert all(loaded(text).input_ids == tokenizer(text).input_ids for text in texts)
-    assert loaded.mask_token_id == 4
+    assert loaded(texts).input_ids == tokenizer(texts).input_ids and loaded.mask_token_id == 4
     if kind == "bpe":
         assert train_tokenizer(texts, 600).get_vocab() == tokenizer.get_vocab()
 
@@ -159,7 +144,7 @@ def test_cut(texts, tmp_path):
     large.add_tokens([AddedToken("<mask2>", special=True)])
     sample = texts[:60]
     small, old_ids = cut_tokenizer(large, sample, 230)
-    assert len(small) == len(old_ids) == 230 and old_ids.dtype == np.int64
+    assert len(small) == len(old_ids) == 230
     assert large.convert_ids_to_tokens(old_ids.tolist()) == small.convert_ids_to_tokens(range(230))
     assert (np.diff(old_ids) > 0).all()
     assert old_ids[small.all_special_ids].tolist() == large.all_special_ids
@@ -167,10 +152,7 @@ def test_cut(texts, tmp_path):
 
     pieces = large.convert_ids_to_tokens(range(len(large)))
     kept = set(old_ids.tolist())
-    counts = np.zeros(len(large), dtype=int)
-    for text in sample:
-        for i in large(text, add_special_tokens=False).input_ids:
-            counts[i] += 1
+    counts = np.bincount(np.concatenate(large(sample, add_special_tokens=False).input_ids), minlength=len(large))
     single = {c for text in sample for c in large.backend_tokenizer.normalizer.normalize_str(text) if c != " "}
     must = {i for i, piece in enumerate(pieces) if len(piece.lstrip("▁")) <= 1 and set(piece) <= single | {"▁"}}
     must |= {large.convert_tokens_to_ids(token) for token in ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<mask2>")}
@@ -183,11 +165,6 @@ def test_cut(texts, tmp_path):
         assert set(before) - kept or old_ids[after].tolist() == before
         assert small.unk_token_id not in after
     small.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert all(loaded(text).input_ids == small(text).input_ids for text in sample)
-
-    alphabet = Alphabet.of(sample, small)
-    both, counterparts = extend_tokenizer(small, alphabet)
-    assert len(both) == 230 + len(counterparts)
+    assert AutoTokenizer.from_pretrained(tmp_path)(sample).input_ids == small(sample).input_ids
     everything, old_ids = cut_tokenizer(large, texts, 10_000)
     assert len(everything) <= len(large) and everything(texts[0]).input_ids[0] == 0

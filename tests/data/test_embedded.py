@@ -53,11 +53,8 @@ def test_folder_loads_without_hf_xalign_and_holds_every_weight(converted):
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
     state = model.state_dict()
     assert len(state) == len(expected) and all(value.dtype == torch.float32 for value in state.values())
-    names = {
-        "embeddings.word_embeddings.weight": "emb.word",
-        "embeddings.token_type_embeddings.weight": "emb.type",
-        "embeddings.LayerNorm.bias": "emb.ln.b",
-    }
+    names = {"embeddings.word_embeddings.weight": "emb.word", "embeddings.LayerNorm.bias": "emb.ln.b"}
+    names["embeddings.token_type_embeddings.weight"] = "emb.type"
     ours = ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"]
     ours += ["attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"]
     theirs = ["q", "k", "v", "ao", "aln", "fi", "fo", "oln"]
@@ -85,7 +82,6 @@ def test_tokenizer(converted):
     assert tokenizer("ab", padding="max_length", max_length=5)["input_ids"] == [0, ab, 2, 1, 1]
     assert tokenizer.is_fast and tokenizer(["ab", "ab"], is_split_into_words=True).word_ids() == [None, 0, 1, None]
     assert (tokenizer.mask_token_id, tokenizer.model_max_length) == (len(PIECES) - 1, POSITIONS)
-    assert set(tokenizer("ab")) == {"input_ids", "attention_mask"}
 
 
 def test_charsmap_of_every_compatibility_character():
@@ -126,11 +122,8 @@ def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, monk
     folder = embedded_encoder()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name] == [FOLDER]
     assert embedded._is_intact(folder)
-
-
-def test_resolve_model(source):
     assert resolve_model("bert-base-multilingual-cased") == "bert-base-multilingual-cased"
-    assert resolve_model("embedded") == str(embedded_encoder())
+    assert resolve_model("embedded") == str(folder)
 
 
 @pytest.mark.slow

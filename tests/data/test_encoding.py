@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import encode_pairs, tokenize_words, word_tokenizer
+from hf_xalign.data.words import split_words, splitter_version
 from hf_xalign.errors import InputError
 
 
@@ -122,3 +123,37 @@ def test_subword_links_are_links_of_tokens(tokenizer):
     assert row["source_starts"][:3] == [1, 2, 3] and row["source_ends"][:3] == [2, 3, 4]
     cut = encode_pairs(links, tokenizer, subword_links=True, max_length=5)[0]
     assert cut["source_ids"] == [*row["source_ids"][:4], 3] and cut["source_ends"][:5] == [2, 3, 4, 0, 0]
+
+
+# ---- Words ----
+
+
+def test_words_of_each_script():
+    for lang, text, expected in (
+        ("de", "Öffne die Datei, bitte!", ["Öffne", "die", "Datei", ",", "bitte", "!"]),
+        ("en", "don't open l’eau 'now'", ["don't", "open", "l’eau", "'", "now", "'"]),
+        ("de", "E-Mail -- und...", ["E", "-", "Mail", "--", "und", "..."]),
+        ("en", "1,000.5GB, 3.5. v2", ["1,000.5GB", ",", "3.5", ".", "v2"]),
+        ("bn", "বাংলাদেশের মানুষ।", ["বাংলাদেশের", "মানুষ", "।"]),
+        ("hi", "यह हिन्दी है", ["यह", "हिन्दी", "है"]),
+        ("fa", "می\u200cخواهم", ["می\u200cخواهم"]),  # zero-width non-joiner inside a word
+        ("bn", "ক্\u200dষ", ["ক্\u200dষ"]),  # zero-width joiner
+        ("de", "Da\u00adtei", ["Da\u00adtei"]),
+        ("zh", "我喜欢iPhone 15。2023年", ["我", "喜", "欢", "iPhone", "15", "。", "2023", "年"]),
+        ("ja", "コンピュータを使って", ["コンピュータ", "を", "使", "って"]),
+        ("ko", "한국어 단어", ["한국어", "단어"]),
+        ("en", "a\u200bb \u200e\u00a0c\n", ["a", "b", "c"]),  # invisible characters part words and are none
+        ("en", "❤️👨‍👩‍👧 ok", ["❤️", "👨‍👩‍👧", "ok"]),
+        ("xx", "", []),
+        ("xx", " \u00a0\t", []),
+    ):
+        assert split_words(text, lang) == expected, text
+    text = "Ünï: «100 %» {name}_x <b>C++</b> ক্ষ 漢字かな — ok…"
+    assert "".join(split_words(text, "de")) == "".join(text.split())
+
+
+def test_thai_is_segmented_and_other_scripts_in_it_are_left():
+    pytest.importorskip("pythainlp")
+    assert split_words("ฉันรักแมว Chrome 2.0", "tha_Thai") == ["ฉัน", "รัก", "แมว", "Chrome", "2.0"]
+    assert "pythainlp" in splitter_version(["de", "th"])
+    assert "pythainlp" not in splitter_version(["de", "en"])

@@ -14,7 +14,6 @@ from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import (
     Translations,
-    dict_mlm_labels,
     example_draws,
     mask_tokens,
     masking_vocabulary,
@@ -45,6 +44,7 @@ def hidden(labels):
 # ---- Masks ----
 
 
+@pytest.mark.numeric
 def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
     vocabulary = masking_vocabulary(tokenizer)
     rng = np.random.default_rng(0)
@@ -67,14 +67,6 @@ def test_draws_of_another_seed_epoch_or_stream_differ():
         b = example_draws(np.arange(500), 20, **{**base, name: 1})
         assert abs(np.corrcoef(a, b)[0, 1]) < 4 / len(a) ** 0.5, name
         assert len(np.union1d(a, b)) == 2 * len(a), name
-
-
-@pytest.mark.numeric
-def test_draws_against_a_loop():
-    examples = [(12, 3), (0, 0), (2**40, 2)]
-    expected = [x for example, count in examples for x in slow_draws(example, count, seed=7, epoch=5, stream=1)]
-    draws = example_draws(np.array([12, 0, 2**40]), np.array([3, 0, 2]), seed=7, epoch=5, stream=1)
-    assert draws.tolist() == expected
 
 
 # ---- PPA ----
@@ -160,15 +152,6 @@ def slow_labels(labels, example, seed=0, epoch=0, probability=0.5):
         if change < probability:
             found[k] = options[int(pick * len(options))]
     return found
-
-
-def test_labels_become_translations():
-    labels = np.array([[-100, 11, -100, 9, 30], [10, -100, -100, -100, 31]])
-    before = labels.copy()
-    for options in ({}, {"probability": 0.0}, {"probability": 1.0}):
-        found = dict_mlm_labels(labels, Translations(PAIRS), np.array([4, 7]), seed=2, epoch=1, **options)
-        assert found.tolist() == [slow_labels(row, k, 2, 1, **options) for row, k in zip(labels.tolist(), (4, 7))]
-        assert found is not labels and (labels == before).all()
 
 
 # ---- Pre-training ----

@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from support.tiny import make_tokenizer, make_two_separator_tokenizer
-from transformers import BertConfig
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, PreTrainedTokenizerFast
 
+from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 
 CONFIG = BertConfig(max_position_embeddings=64)
+COUNTERPARTS = np.stack([np.arange(5, 105), np.arange(105, 205)], axis=1)
+WORDS = [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("the", "der"), ("opening", "da"), ("dog", "漢")]
+WORDS += [("漢字", "opening"), ("open file", "da"), ("house", "house"), ("Cat", "KAT"), ("cat", "da")]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -84,32 +89,18 @@ def test_rows_against_a_loop(block_size, tokenizer):
 
 
 @pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
-def test_pair_rows_by_hand(make):
-    tokenizer = make()
-    columns = {"source": ["a b", "c", "d e f", "g h i j k l", "m"], "target": ["n", "o p", "q r", "s", ""]}
-    bitext = Dataset.from_dict({**columns, "source_lang": ["de"] * 5, "target_lang": ["en"] * 5})
-    between = ["[SEP]"] * (1 if make is make_tokenizer else 2)
-    # Rooms of 4 tokens a side (9 of 12 or 13 tokens are left, and halved).
-    options = {"block_size": 11 + len(between), "pairs": bitext, "pair_share": 9.0}
-    corpus = Dataset.from_dict({"text": ["a b", "b c"]})
-    rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, **options)
-    expected = [["[CLS]", *"nop", *between, *"abc", "[SEP]"], ["[CLS]", *"qr", *between, *"def", "[SEP]"]]
-    found = rows.filter(lambda row: len(row["parts"]) == 2)
-    assert [tokenizer.convert_ids_to_tokens(row) for row in found["input_ids"]] == expected
-    assert found["parts"][:] == [[4 + len(between), 4], [3 + len(between), 4]]
-    assert found["languages"][:] == [["en", "de"]] * 2 and found["source_lang"][:] == ["en+de"] * 2
-    assert counts["en+de"] == TextCounts(sentences=5, left_out=2, cut=0, rows=2, tokens=11)
-    assert rows["example"][:] == [0, 1, 2]
-
-
-def test_pair_rows_are_those_the_tokenizer_makes(tokenizer):
+def test_pair_rows_are_those_the_tokenizer_makes(make):
+    """Rooms of 14 tokens a side, of what the special tokens leave; of each language one pair does not fit."""
+    tokenizer, specials = make(), 3 if make is make_tokenizer else 4
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
+    sizes[5], sizes[6] = (15, 3), (0, 2)
     bitext = pairs(*sizes, languages=("de", "bn"))
-    options = {"block_size": 31, "pairs": bitext, "pair_share": 9.0}
+    options = {"block_size": 29 + specials, "pairs": bitext, "pair_share": 9.0}
     rows, counts = encode_pretraining({"en": random_text(100)}, tokenizer, CONFIG, **options)
+    assert rows["example"][:] == list(range(len(rows)))
     for code in ("de", "bn"):
-        own = [row for row in bitext if row["source_lang"] == code]
-        left = [row["input_ids"] for row in rows if row["source_lang"] == f"en+{code}"]
+        own = [row for row in bitext if row["source_lang"] == code and 0 < len(row["source"].split()) < 15]
+        left = [row for row in rows if row["source_lang"] == f"en+{code}"]
         expected = [("", "")]
         for row in own:
             added = zip(expected[-1], (row["target"], row["source"]), strict=True)
@@ -118,9 +109,11 @@ def test_pair_rows_are_those_the_tokenizer_makes(tokenizer):
                 expected[-1] = longer
             else:
                 expected.append((row["target"], row["source"]))
-        assert left == [tokenizer(*sides).input_ids for sides in expected]
+        assert [row["input_ids"] for row in left] == [tokenizer(*sides).input_ids for sides in expected]
+        parts = [[len(target.split()) + specials - 1, len(source.split()) + 1] for target, source in expected]
+        assert [(row["parts"], row["languages"]) for row in left] == [(own, ["en", code]) for own in parts]
         tokens = sum(len(row[side].split()) for row in own for side in ("source", "target"))
-        assert counts[f"en+{code}"] == TextCounts(30, 0, 0, len(left), tokens)
+        assert counts[f"en+{code}"] == TextCounts(30, 1, 0, len(left), tokens)
 
 
 def test_share_of_pair_rows(tokenizer, caplog):
@@ -152,13 +145,8 @@ def test_ids_are_the_tokenizers(tokenizer):
     encoded, counts = encode_sentence_pairs(dataset, tokenizer, min_tokens=1, max_tokens=60)
     for number, (row, text) in enumerate(zip(encoded, dataset, strict=True)):
         ids = {f"{side}_ids": tokenizer(text[side]).input_ids[1:-1] for side in sides}
-        assert row == {
-            **ids,
-            "length": sum(map(len, ids.values())),
-            "source_lang": "de",
-            "target_lang": "en",
-            "pair": number,
-        }
+        languages = {"source_lang": "de", "target_lang": "en"}
+        assert row == {**ids, "length": sum(map(len, ids.values())), **languages, "pair": number}
     assert counts == {"de": PairCounts(2, 0, 0)}
 
 
@@ -169,10 +157,8 @@ def test_filters_of_the_paper(caplog):
     sizes = ((9, 20), (20, 9), (10, 10), (120, 9), (64, 64), (118, 10), (64, 65), (0, 30))
     with caplog.at_level(logging.INFO):
         encoded, counts = encode_sentence_pairs(pairs(*sizes, languages=("de", "bn")), tokenizer)
-    assert encoded["pair"][:] == [2, 4, 5]
-    assert encoded["length"][:] == [20, 128, 128]
+    assert encoded["pair"][:] == [2, 4, 5] and encoded["length"][:] == [20, 128, 128]
     assert counts == {"bn": PairCounts(kept=1, short=3, long=0), "de": PairCounts(kept=2, short=1, long=1)}
-    assert sum(counts["de"]) == 4
     assert "bn: 3 short, 0 long of 4; de: 1 short, 1 long of 4" in caplog.text
 
 
@@ -180,9 +166,8 @@ def test_the_models_limit_holds_and_numbers_do_not_move_with_the_filters(tokeniz
     """The tiny tokenizer takes 64 tokens, 3 of them special."""
     encoded, counts = encode_sentence_pairs(pairs((30, 31), (31, 31)), tokenizer)
     assert encoded["length"][:] == [61] and counts["de"].long == 1
-    for least in (2, 9):
-        encoded, _ = encode_sentence_pairs(pairs(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=least)
-        assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(least - 1, 14))
+    encoded, _ = encode_sentence_pairs(pairs(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=9)
+    assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(8, 14))
 
 
 def test_frame():
@@ -199,4 +184,56 @@ def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
     encoded, _ = encode_sentence_pairs(pairs((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
     tokens = [token for row in encoded for token in row["source_ids"] + row["target_ids"]]
     assert count_tokens(encoded, len(tokenizer)).tolist() == [tokens.count(token) for token in range(len(tokenizer))]
-    assert len(tokens) == 3 + 2 + 2 + 4
+
+
+# ---- Token entries ----
+
+
+def test_a_share_of_the_counterparts():
+    entries = TokenEntries.from_counterparts(COUNTERPARTS, share=0.25, seed=3)
+    assert len(entries) == 25 and entries.origin == "25 of 100 pieces of a derived vocabulary"
+    assert (entries.ids[:, 1] - entries.ids[:, 0] == 100).all() and (np.diff(entries.ids[:, 0]) > 0).all()
+    assert (TokenEntries.from_counterparts(COUNTERPARTS, share=0.25, seed=4).ids != entries.ids).any()
+    larger = TokenEntries.from_counterparts(COUNTERPARTS, share=0.5, seed=3)
+    assert len(larger) == 50 and set(entries.ids[:, 0]) < set(larger.ids[:, 0])
+
+
+def test_single_pieces_and_why_others_are_left_out(tokenizer):
+    entries = TokenEntries.from_dictionary(WORDS, tokenizer, name="en-xx.txt")
+    pieces = [tuple(tokenizer.convert_ids_to_tokens(row)) for row in entries.ids]
+    assert pieces == [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("cat", "da")]
+    assert entries.dropped == {"repeated": 1, "same_piece": 1, "several_pieces": 3, "unknown": 2}
+    assert entries.origin == "en-xx.txt: 4 of the 4 entries with one piece a word, of 11 of words"
+    half = TokenEntries.from_dictionary(WORDS, tokenizer, share=0.5, seed=1)
+    assert len(half) == 2 and {tuple(row) for row in half.ids} < {tuple(row) for row in entries.ids}
+
+
+def test_pieces_are_those_at_the_start_of_a_word():
+    """`b` is `▁`, `b`; `ab` two pieces; `og` is `Ġo`, `g`."""
+    pieces = ["<pad>", "<unk>", "▁", "▁the", "the", "▁das", "das", "▁a", "b", "▁b"]
+    scores = [0.0, 0.0, -9.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -20.0]
+    unigram = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=1))
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+    vocabulary = ["[PAD]", "Ġ", "d", "o", "g", "Ġd", "og", "Ġdog", "dog", "Ġo"]
+    merges = [("Ġ", "d"), ("o", "g"), ("Ġd", "og"), ("d", "og"), ("Ġ", "o")]
+    bytes_ = Tokenizer(models.BPE({piece: k for k, piece in enumerate(vocabulary)}, merges))
+    bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for backend, names, words, expected in (
+        (unigram, {"unk_token": "<unk>"}, [("the", "das"), ("b", "a"), ("ab", "the")], ["▁the", "▁das"]),
+        (bytes_, {"pad_token": "[PAD]"}, [("dog", "o"), ("og", "dog")], ["Ġdog", "Ġo"]),
+    ):
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+        entries = TokenEntries.from_dictionary(words, tokenizer)
+        assert [tokenizer.convert_ids_to_tokens(row) for row in entries.ids] == [expected]
+        assert entries.dropped == {"several_pieces": len(words) - 1}
+
+
+def test_same_after_saving(tmp_path):
+    words = TokenEntries.from_dictionary(WORDS, make_tokenizer(), name="wörter.txt", share=0.75, seed=2)
+    for entries in (TokenEntries.from_counterparts(COUNTERPARTS, seed=8), words):
+        path = entries.save(tmp_path / "model")
+        assert [file.name for file in path.parent.iterdir()] == [ENTRIES_FILE]
+        again = TokenEntries.load(tmp_path / "model", vocab_size=entries.ids.max() + 1)
+        assert again.ids.dtype == np.int64 and np.array_equal(again.ids, entries.ids)
+        for name in ("origin", "share", "seed", "dropped"):
+            assert getattr(again, name) == getattr(entries, name)

@@ -51,16 +51,8 @@ def is_tree(tree):
 
 LINES = [b"a", b"\xc3\xa4", b" ", b"\t", b"\n", b"\r\n", b"\xff", b"\xef\xbb\xbf", b"\0", b"\xc2\x85"]
 JSON = [b'{"source": "a", "target": "b", "text": "c"}', b'{"source": ', b'"target": ', b'"a"', b"null", b"[1]", b","]
-JSON += [
-    b"}",
-    b"\n",
-    b'"\\ud800"',
-    b"1" * 5000,
-    b"[" * 3000,
-    b"NaN",
-    b"\xff",
-    b'{"source": 1, "target": 2, "text": 3}',
-]
+JSON += [b"}", b"\n", b'"\\ud800"', b"1" * 5000, b"[" * 3000, b"NaN", b"\xff"]
+JSON += [b'{"source": 1, "target": 2, "text": 3}']
 UNIT = b'<tu><tuv lang="de"><seg>a</seg></tuv><tuv xml:lang="EN-gb"><seg>b</seg></tuv></tu>'
 XML = [UNIT, b"<tmx>", b"</tmx>", b"<body>", b"</body>", b"<tu>", b"<seg>", b"&amp;", b"&x;", b"<hi>" * 3000]
 CODECS = (b"utf-8", b"latin-1", b"big5", b"no", b"hex", b"utf-16")

@@ -16,6 +16,14 @@ CONLLU = """# sent_id = 1
 1\tOui\toui\tINTJ\t_\t_\t0\troot\t_\t_"""
 
 
+def tmx(*units):
+    """Return a TMX file of units, each of (language, segment) pairs."""
+    variants = ["".join(f'<tuv xml:lang="{lang}"><seg>{seg}</seg></tuv>' for lang, seg in unit) for unit in units]
+    body = "".join(f"<tu>{unit}</tu>" for unit in variants)
+    start = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
+    return f'{start}<tmx version="1.4"><header srclang="de"/><body>{body}</body></tmx>'
+
+
 def random_text(sentences=40, words=12, seed=0):
     """Sentences of 1 to 8 words, some words much more frequent than others, a few repeated within a sentence."""
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Cache folders and atomic writes of derived files: encoders, word links, word vectors."""
+"""Files that are safe to read and to write: caches, locks, checksums, atomic writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,25 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Refuse what is there but is no regular file: reading a pipe or a device may never end.
+
+    Raises:
+        InputError: it is a folder, a pipe, a socket or a device, or nothing can have that name.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        name = ascii(os.fspath(path))[:100]
+        raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path} is a folder; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: not a regular file, but a pipe, a socket or a device. Copy it into a file.")
 
 
 def checksum(path: str | os.PathLike) -> str:

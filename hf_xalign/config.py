@@ -27,6 +27,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 import yaml
 from transformers import HfArgumentParser
 
+from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
@@ -223,6 +224,7 @@ def _describe(hint: Any) -> str:
 
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     """Return {key: (value, "file:line")} of the top level of a YAML file."""
+    check_regular(path)
     try:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         root = loader.get_single_node()
@@ -242,6 +244,12 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         raise InputError(f"{path}:{line}: not valid YAML: {error.problem}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: nested too deeply") from error
+    except (yaml.YAMLError, ValueError) as error:  # a control character, an impossible date, a number of 5,000 digits
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from error
     except OSError as error:
         raise InputError(f"--config {path}: {error.strerror or error}") from error
 

@@ -165,7 +165,10 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also a number of 5,000 digits, or deep nesting
         raise InputError(f"{path}: not a JSON record ({error}). The file was edited or truncated") from error
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from pathlib import Path
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
+from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
-from hf_xalign.data.readers import file_format, open_bytes
+from hf_xalign.data.readers import file_format, read_jsonl, read_lines
 from hf_xalign.errors import DISK_FULL, InputError
 
 # Suffix -> name of the format in `datasets`.
@@ -42,10 +44,9 @@ def load_monolingual(
     owner/name or owner/name:config (its split `train`). `words` also takes a column of word lists, and calls it so.
     """
     path = Path(source).expanduser()
+    check_regular(path)
     if path.is_file():
         found = _read(path)
-    elif path.is_dir():
-        raise InputError(f"{source} is a folder; name a file in it")
     elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
         found = load_hub(str(source), "train", None)
     else:
@@ -73,11 +74,9 @@ def _read(path: Path) -> Dataset:
         raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty; it should have one sentence a line")
-    if kind == "json":
-        with open_bytes(path) as lines:
-            first = next((line for line in map(bytes.strip, lines) if line), b"")
-        if first.startswith(b"null"):  # Arrow crashes the process on such a file
-            raise InputError(f"{path}: cannot be read as .jsonl, in UTF-8 (its first row is null)")
+    # Arrow crashes the process on some damaged rows, and takes a line of any length into memory: read the file first.
+    if kind != "parquet":
+        deque(read_jsonl(path) if kind == "json" else read_lines(path), maxlen=0)
     try:
         return datasets.load_dataset(kind, data_files=str(path), split="train")
     except _DAMAGED as error:

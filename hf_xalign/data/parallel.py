@@ -32,8 +32,8 @@ from httpx import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 from tqdm import tqdm
 
-from hf_xalign.cache import cache_dir, is_whole, seal
-from hf_xalign.data.readers import FORMATS, Columns, Rows, check_regular, file_format, read_aligned, read_file
+from hf_xalign.cache import cache_dir, check_regular, is_whole, seal
+from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
@@ -188,7 +188,7 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
         parts = [Path(part) for part in source]
     elif str(source).startswith(_EMBEDDED):
         return [_embedded_file(str(source), split)]
-    elif "," in str(source) and not Path(source).expanduser().exists():
+    elif "," in str(source) and not os.path.exists(os.path.expanduser(source)):
         parts = [Path(part.strip()) for part in str(source).split(",")]
     else:
         parts = [Path(source)]
@@ -196,10 +196,7 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
         raise InputError(f"{len(parts)} files are named; line-aligned text has two, the source's and the target's")
     parts = [part.expanduser() for part in parts]
     for part in parts:
-        if not part.is_dir():
-            check_regular(part)
-        if part.is_dir():
-            raise InputError(f"{part} is a folder; name a file in it")
+        check_regular(part)
         if not part.exists():
             if len(parts) == 1 and HUB_ID.fullmatch(str(source)) and file_format(part) not in FORMATS:
                 return []

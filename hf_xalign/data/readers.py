@@ -9,8 +9,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
-import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +24,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
+from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
@@ -44,18 +43,6 @@ _CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements of a segment that hold a f
 def file_format(path: Path) -> str:
     """Return the file's suffix in lower case, without `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
-def check_regular(path: str | Path) -> None:
-    """Refuse what is there but is no regular file: reading a pipe or a device may never end."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)[:200]}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: not a regular file, but a folder, a pipe or a device. Name a file.")
 
 
 @contextmanager

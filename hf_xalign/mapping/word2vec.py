@@ -16,7 +16,7 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 
-from hf_xalign.cache import replacing
+from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 
@@ -80,6 +80,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])
     """
+    check_regular(path)
     words: dict[str, int] = {}
     blocks: list[np.ndarray] = []
     rows = 0

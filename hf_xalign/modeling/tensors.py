@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hf_xalign.cache import replacing
+from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
 
 
@@ -26,6 +26,7 @@ def read_tensors(
     path: str | os.PathLike, what: str, writer: str, format: str, version: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the tensors and metadata of a file of [`write_tensors`], and check its `format` and `version`."""
+    check_regular(path)
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from datasets import ClassLabel, Dataset
 from tqdm import tqdm
 
+from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby, parse_source
 from hf_xalign.data.readers import file_format, read_conll, read_jsonl
 from hf_xalign.errors import InputError
@@ -144,8 +145,7 @@ def read_examples(
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
     """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
     path = Path(source).expanduser()
-    if path.is_dir():
-        raise InputError(f"{source} is a folder. Name a file in it.")
+    check_regular(path)
     kind = file_format(path)
     if path.is_file():
         if kind == ".jsonl":

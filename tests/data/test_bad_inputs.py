@@ -213,11 +213,9 @@ def test_dictionaries_treebanks_and_text(tmp_path):
             "german.txt", "a\n", lambda path: load_monolingual(path.with_name("germna.txt"))
         ),
         r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
-        r"a\.jsonl: cannot be read as \.jsonl": in_file("a.jsonl", '{"text": "a"}\nb\n', load_monolingual),
-        r"cannot be read as \.jsonl, .*\(its first row is null\)": in_file(
-            "a.jsonl.gz", "\n null\n", load_monolingual
-        ),
-        r"b\.txt: cannot be read as \.txt, in UTF-8": in_file("b.txt", b"gr\xf6\xdfer", load_monolingual),
+        r"a\.jsonl, row 2: not JSON": in_file("a.jsonl", '{"text": "a"}\nb\n', load_monolingual),
+        r"a\.jsonl\.gz, row \d: NoneType, not a JSON object": in_file("a.jsonl.gz", "\n null\n", load_monolingual),
+        r"b\.txt, line 1: not UTF-8": in_file("b.txt", b"gr\xf6\xdfer", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
         r"a\.jsonl: no column .* the columns there are satz, n\. Name one": [
             in_file("a.jsonl", '{"satz": "a", "n": 1}\n', read) for read in columns

@@ -63,18 +63,12 @@ def save_sentence_transformer(
     try:
         _save_encoder(model, made)
         tokenizer.save_pretrained(made)
-        for name, value in _settings(model, tokenizer, pooling).items():
-            _write_json(made / name, value)
-        versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
-        files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
-        description = {
-            "__version__": versions,
-            "prompts": {},
-            "default_prompt_name": None,
-            "similarity_fn_name": "cosine",
-            "hf_xalign_files": [*files, _CONFIG],
-        }
-        _write_json(made / _CONFIG, description)
+        settings = _settings(model, tokenizer, pooling)
+        files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
+        settings[_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
+        for name, value in settings.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder, old)
         os.rename(made, folder)
@@ -90,6 +84,7 @@ def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, poolin
     """Content of each JSON file that sentence-transformers reads."""
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     chosen = {"cls": "cls_token", "mean": "mean_tokens"}[pooling]
+    versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
     length = min(tokenizer.model_max_length, position_limit(model.config))
     return {
         "modules.json": [
@@ -103,6 +98,12 @@ def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, poolin
             "include_prompt": True,
         },
         "2_Normalize/config.json": {},
+        _CONFIG: {
+            "__version__": versions,
+            "prompts": {},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
     }
 
 
@@ -110,22 +111,18 @@ def _check_plain(model: PreTrainedModel) -> None:
     """Refuse a model whose saved weights transformers alone cannot load."""
     if find_top(model) is not None:
         raise InputError(
-            "this encoder has modules that only hf_xalign loads: use hf_xalign.load and encode_sentences instead, or "
-            "export an encoder that was trained itself"
+            "this encoder has modules that only hf_xalign loads: use encode_sentences, or export an encoder without"
         )
     if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
         raise InputError(
-            "this encoder has a map for each language, and sentence-transformers does not pass a text's language: "
-            "export the encoder inside (model.unmapped) for the unmapped vectors"
+            "this encoder has a map for each language, which that package does not name: export model.unmapped"
         )
     check_bare(model, "an export")
 
 
 def _check_free(folder: Path) -> None:
     """Refuse to replace a folder that holds files of anything else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.is_file():
         raise InputError(f"{folder} is a file: name a folder")
     try:
         known = set(json.loads((folder / _CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
@@ -147,8 +144,3 @@ def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]  # the checkpoint's own may name a head that is not saved
     config.save_pretrained(folder)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

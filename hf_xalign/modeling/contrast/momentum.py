@@ -33,16 +33,14 @@ class KeyQueue(nn.Module):
     or [`RANDOM`]; `pointer` int64 (), the slot that is written next; `filled` int64 (), the slots that hold the key of
     a pair.
 
-    Every process has one of its own, and they stay the same because all enqueue the same keys
-    ([`~hf_xalign.distributed.gather_rows`]). The losses of a step refer to `keys`, so the step's backward passes come
-    before its `enqueue`; autograd raises an error otherwise.
+    Every process has its own, the same as all enqueue the same keys ([`~hf_xalign.distributed.gather_rows`]). The
+    losses of a step refer to `keys`, so the step's backward passes come before its `enqueue`.
 
     Args:
         size: K.
         dim: numbers of a key.
-        start: `empty`: a slot is a negative once it holds a key, so the loss starts at 0 (no negatives) and rises
-            while the queue fills. `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace
-            them; of length 1 also for a head that gives keys of other lengths (PPA does not say which it takes).
+        start: `empty`: a slot is a negative once it holds a key, so the loss rises from 0 while the queue fills.
+            `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace them.
         seed: seed of the random start, the same on every process.
     """
 
@@ -86,11 +84,9 @@ class KeyQueue(nn.Module):
 class MomentumEncoder(nn.Module):
     """f_k: a copy of the query encoder and its head that follows them as an exponential moving average.
 
-    It belongs beside the trained model, not in it: outside the optimizer, DDP and the exported weights. Every process
-    has the same one without any message between them, as its updates are of weights that DDP keeps the same.
-
-    What is frozen in the query encoder is shared and not copied: it must stay frozen. Half-precision weights are
-    copied in float32, because (1 - m) of a step is lost in the rounding of 8 or 11 bits.
+    It belongs outside the optimizer, DDP and the exported weights. Every process has the same one without any message
+    between them. What is frozen in the query encoder is shared and must stay frozen. Half-precision weights are copied
+    in float32, because (1 - m) of a step is lost in the rounding of 8 or 11 bits.
 
     Args:
         encoder: the query encoder, before accelerate wraps it: a wrapped `forward` would be copied as it is, and go on

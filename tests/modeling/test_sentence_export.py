@@ -36,7 +36,6 @@ def vectors_by_hand(folder):
     modules = read(folder / "modules.json")
     kinds = [module["type"].removeprefix("sentence_transformers.models.") for module in modules]
     assert kinds == ["Transformer", "Pooling", "Normalize"]
-    assert [module["idx"] for module in modules] == list(range(len(kinds)))
     length = read(folder / "sentence_bert_config.json")["max_seq_length"]
     pooling = read(folder / modules[1]["path"] / "config.json")
     modes = [name for name, on in pooling.items() if on is True and name.startswith("pooling_mode")]
@@ -76,10 +75,7 @@ def test_published_checkpoints(subtests, tmp_path):
             assert all(torch.equal(saved[name], base[f"bert.{name}"]) for name in extra)
             assert read(folder / "out" / "config.json")["architectures"] == [type(model).__name__]
             limit = 64 if family not in ("roberta", "xlm-roberta") else min(64, 80 - model.config.pad_token_id - 1)
-            assert read(folder / "out" / "sentence_bert_config.json") == {
-                "max_seq_length": limit,
-                "do_lower_case": False,
-            }
+            assert read(folder / "out" / "sentence_bert_config.json")["max_seq_length"] == limit
 
 
 @pytest.mark.numeric

@@ -173,17 +173,6 @@ def test_words_without_tokens():
     assert nothing.loss.item() == 0
 
 
-def test_bio_is_kept_in_training_and_decoding():
-    tagger = make_tagger(bio=True)
-    with torch.no_grad():
-        tagger.classifier.bias += torch.tensor([0.0, 0.0, 50.0, 0.0, 50.0])
-    for row in tagger.decode(**INPUTS):
-        names = [BIO[tag] for tag in row]
-        for before, name in zip(["O", *names], names, strict=False):
-            assert name[0] != "I" or before[2:] == name[2:]
-    assert tagger(**INPUTS, labels=LABELS).loss.isfinite()
-
-
 def toy(tagger, seed=0):
     """Sentences whose tags follow from their first words' vectors, as cached vectors."""
     generator = torch.Generator().manual_seed(seed)

@@ -1,7 +1,5 @@
 """Bad inputs of scores."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

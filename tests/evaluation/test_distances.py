@@ -1,7 +1,5 @@
 """Distances of linked and random words, against loops over one pair at a time."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Lexicon induction by hand, and against MUSE's and fastText's precision, one word at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

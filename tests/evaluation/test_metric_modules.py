@@ -1,7 +1,5 @@
 """The `evaluate` modules, loaded as a user does: fresh process outside the checkout, offline, empty cache."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

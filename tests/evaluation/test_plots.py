@@ -1,7 +1,5 @@
 """Figures: what they show, and how their files are written."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Retrieval of linked words and of sentences, and alignment error, by hand and against brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.search import csls
-from hf_xalign.search.csls import nearest_neighbours
 
 pytestmark = pytest.mark.numeric
 
@@ -44,57 +41,36 @@ def test_directions_and_links_in_any_order():
     source, target = vectors(0, 80, dim=8), vectors(1, 90, dim=8)
     links = torch.stack([torch.randperm(n, generator=generator)[:50] for n in (80, 90)], 1)
     target[links[:, 1]] = source[links[:, 0]] + 0.8 * target[links[:, 1]]
-    for pool in ("linked", "all"):
-        found = word_retrieval(source, target, links, pool=pool)
+    for pool, similarity, k in (("linked", "csls", 10), ("all", "csls", 10), ("all", "csls", 1), ("all", "cosine", 1)):
+        found = word_retrieval(source, target, links, pool=pool, similarity=similarity, k=k)
+        legacy = word_retrieval(source.numpy(), target.numpy(), links.numpy(), pool=pool, legacy=True, k=k)
+        assert legacy["mean"] != found["mean"]
         pairs = links.tolist() if pool == "all" else [[n, n] for n in range(50)]
         sides = (source, target) if pool == "all" else (source[links[:, 0]], target[links[:, 1]])
-        table = scores(*sides)
+        table = scores(*sides, similarity, k)
         forward = sum(table[i].argmax() == j for i, j in pairs) / 50
         backward = sum(table[:, j].argmax() == i for i, j in pairs) / 50
         assert (found["source_to_target"], found["target_to_source"]) == (forward, backward) and forward != backward
         assert_rounding(found["mean"], (forward + backward) / 2, operations=2)
 
 
-def test_options_reach_the_search():
-    source, target = vectors(1, 60, dim=6), vectors(2, 60, dim=6)
-    target = source + 0.7 * target
-    links = np.stack([np.arange(60)] * 2, axis=1)
-    runs = [{}, {"k": 1}, {"similarity": "cosine"}, {"legacy": True}]
-    found = [word_retrieval(source.numpy(), target.numpy(), links, **options) for options in runs]
-    assert len({(s["source_to_target"], s["target_to_source"]) for s in found}) == 4
-    for options, got in zip(runs, found):
-        own = nearest_neighbours(source, target, **options)
-        assert got["source_to_target"] == (own.source_to_target == torch.arange(60)).double().mean().item()
-
-
 def test_alignment_error_by_hand():
-    names = ("precision", "recall", "alignment_error_rate", "f1")
-    two = [[[0, 0], [1, 1]], [[0, 1]]]
-    one = [[[0, 0]]]
-    for name, arguments, wanted in [
+    names, zero, sure = ("precision", "recall", "alignment_error_rate", "f1"), [[0, 0]], [[0, 0], [1, 1]]
+    mixed = [[*zero, [1, 2], [2, 1]], [[0, 1]]], [sure, sure], [[[1, 2], [3, 3]], [[0, 1]]]
+    for arguments, wanted in [
         # A = 4; in S: 0-0 of the first pair; in P: that one, 1-2 and the second pair's 0-1; S = 4.
-        (
-            "sure against possible",
-            (
-                [[[0, 0], [1, 2], [2, 1]], [[0, 1]]],
-                [[[0, 0], [1, 1]], [[0, 0], [1, 1]]],
-                [[[1, 2], [3, 3]], [[0, 1]]],
-            ),
-            (3 / 4, 1 / 4, 1 - (1 + 3) / (4 + 4), 2 * (3 / 4) * (1 / 4) / (3 / 4 + 1 / 4)),
-        ),
-        (
-            "without possible links F1 is 1 - AER",
-            ([[[0, 0], [1, 1], [2, 0]]], [[[0, 0], [1, 1], [2, 2], [3, 3]]]),
-            (2 / 3, 1 / 2, 3 / 7, 4 / 7),
-        ),
-        ("sure links are possible", ([[[0, 0], [1, 1]]], one, [[[1, 1]]]), (1, 1, 0, 1)),
-        ("possible links earn no recall", ([[[5, 5]]], one, [[[5, 5]]]), (1, 0, 0.5, 0)),
-        ("nothing", ([[], []], two), (0, 0, 1, 0)),
-        ("another pair's link, twice", ([[[0, 0], [0, 0]], []], [[], one[0]]), (0, 0, 1, 0)),
-        ("repeats count once", ([[[0, 0], [0, 0]]], one), (1, 1, 0, 1)),
+        (mixed, (3 / 4, 1 / 4, 1 - (1 + 3) / (4 + 4), 2 * (3 / 4) * (1 / 4) / (3 / 4 + 1 / 4))),
+        # Without possible links F1 is 1 - AER; with them, sure ones are possible and possible ones earn no recall.
+        (([[*sure, [2, 0]]], [[*sure, [2, 2], [3, 3]]]), (2 / 3, 1 / 2, 3 / 7, 4 / 7)),
+        (([sure], [zero], [[[1, 1]]]), (1, 1, 0, 1)),
+        (([[[5, 5]]], [zero], [[[5, 5]]]), (1, 0, 0.5, 0)),
+        # Nothing; another pair's link, twice; repeats count once.
+        (([[], []], [sure, [[0, 1]]]), (0, 0, 1, 0)),
+        (([zero * 2, []], [[], zero]), (0, 0, 1, 0)),
+        (([zero * 2], [zero]), (1, 1, 0, 1)),
     ]:
         found = alignment_error_rate(*arguments)
-        assert tuple(found) == names, name
+        assert tuple(found) == names
         assert_rounding([*found.values()], wanted, operations=8)
 
 

@@ -1,7 +1,5 @@
 """Vectors and scores of an encoder against one sentence at a time."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -12,7 +10,7 @@ from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
-from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
+from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
@@ -95,14 +93,6 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
     assert score_retrieval(model, tokenizer, links, legacy=True)["de"]["pool"] == scores["pool"]
-
-
-def test_drift():
-    vectors = torch.randn(10, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    for factor in (1, 2):
-        found = vector_drift(vectors, factor * vectors)
-        assert list(found) == ["cosine", "relative_distance"]
-        assert_rounding([*found.values()], [1, factor - 1], operations=8 * 4, scale=1, dtype=torch.float32)
 
 
 def pairs(n=8, lang="de"):

@@ -1,7 +1,5 @@
 """Gaps between training and test languages, and their rank correlation against every permutation."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Anchors: the sentences chosen for them, what they average, how a run that was cut is resumed, and the object."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -75,7 +73,9 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
 @pytest.mark.parametrize(
     ("per_word", "pooling", "lowercase"), [(1, "first", True), (3, "last", False), (100, "mean", True)]
 )
-def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path):
+def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypatch):
+    monkeypatch.setattr(cover, "_BLOCK", 3)
+    monkeypatch.setattr(averaging, "_BLOCK", 7)
     settings = {"layers": (-1, 0, 1), "pooling": pooling, "lowercase": lowercase}
     got = make(tmp_path, sentences_per_word=per_word, batch_size=5, **settings)
     assert ("Haus" in got.words, "HAUS" in got.words) == (not lowercase, not lowercase) and "," not in got.words
@@ -107,9 +107,6 @@ def test_the_report_and_one_pass_for_all_words_and_layers(tmp_path, caplog):
     assert got.cover.words == 4 and got.cover.missing == 2
     assert got.cover.distinct == len(set(TEXT)) and got.cover.short == sum(count < 3 for count in got.counts)
     assert 3 <= got.cover.bound <= got.cover.sentences <= 12
-
-
-# ---- Resuming ----
 
 
 @pytest.fixture
@@ -189,9 +186,6 @@ def test_a_full_disk_and_a_broken_mark(tmp_path, monkeypatch, mark_each_batch):
         make(folder, model=model)
 
 
-# ---- Modules of MAO ----
-
-
 @pytest.mark.numeric
 def test_an_encoder_with_a_module(tmp_path):
     plain = make(tmp_path, model=make_base().double())
@@ -205,9 +199,6 @@ def test_an_encoder_with_a_module(tmp_path):
         assert (got.vectors - plain.vectors).abs().max() > 1e-2
         with model.disable_adapter():
             assert_rounding(make(tmp_path, model=model).vectors, plain.vectors, OPERATIONS)
-
-
-# ---- The object ----
 
 
 def some(words=("Haus", "haus", "US", "öffnen", "Istanbul"), **about):
@@ -280,18 +271,6 @@ def test_no_choice_has_fewer_sentences_than_the_bound():
     found = choose([{0}, {1, 2}, {3, 4}, {5, 6}, {1, 2}, {3, 4}, {5, 6}], 1)
     assert found[1] == 4 and found[0].tolist() == [0, 1, 2, 3]
     assert choose([{0}] * 9, 4)[1] == 4
-
-
-def test_blocks_make_no_difference(monkeypatch):
-    text = random_text()
-    counted = count_words(text, "de")
-    monkeypatch.setattr(cover, "_BLOCK", 3)
-    again = count_words(text, "de")
-    assert counted.types == again.types and counted.words.tolist() == again.words.tolist()
-    assert counted.rows.tolist() == again.rows.tolist()
-
-
-# ---- Counting ----
 
 
 def words_of(counted):

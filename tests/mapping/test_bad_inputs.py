@@ -1,7 +1,5 @@
 """Tables of what the maps, the methods that learn them, anchors, and mapped encoders refuse, and in which words."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from functools import partial
@@ -114,6 +112,8 @@ def test_closed_forms_and_vecmap():
     broken = holding(nan, source, 17)
     refused(
         *((partial(solve, broken, target), "source vectors: row 17") for solve in (procrustes, least_squares)),
+        (lambda: least_squares(source[:5], target[:5]), "5 pairs .* of 6 dimensions. Pass 6 or more"),
+        (lambda: least_squares(source[:6], target[:6], centre=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
@@ -219,12 +219,10 @@ def test_reading_word2vec(tmp_path, monkeypatch):
     monkeypatch.setattr(word2vec, "_ROWS", 2)
     texts = (
         ("4 2\na 1 2\nb 1 2\nc 1 2 3\nd 1 2\n", "row 4: 4 fields, 'c 1 2 3.*a word and 2 numbers"),
-        ("4 2\na 1 2\nb 1 2\n 1 2\nd 1 2\n", "row 4: 3 fields"),
         ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*single spaces"),
         ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
         ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
-        ("2 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 2 words, but 4 rows"),
         ("", "row 1, '', is neither"),
         ("0 3\n", "no words"),
     )
@@ -245,19 +243,12 @@ def test_reading_word2vec(tmp_path, monkeypatch):
     )
 
 
-def test_writing_word2vec(tmp_path, monkeypatch):
-    write = partial(write_word2vec, path=tmp_path / "v")
+def test_writing_word2vec(tmp_path):
     refused(
         ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Use one of \(-2, -1\)"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),
-        call=write,
+        call=partial(write_word2vec, path=tmp_path / "v"),
     )
-
-    def full(*of):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(word2vec.os, "replace", full)
-    refused(({"anchors": some_anchors()}, "No space left"), call=write)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,7 +1,5 @@
 """RCSLS: loss and gradient against loops, a true rollback, the spectral ball, exact neighbourhoods in any chunk."""
 
-from __future__ import annotations
-
 import logging
 from itertools import pairwise
 

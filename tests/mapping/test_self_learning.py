@@ -1,7 +1,5 @@
 """VecMap's self-learning with its dropout of similarities, and MUSE's refinement of a map."""
 
-from __future__ import annotations
-
 import logging
 from importlib import import_module
 
@@ -29,9 +27,6 @@ SCORE = tolerance(2 * (2 * 6) + 2 * 6 + 5 + 2, 4.0, torch.float32)
 def is_clear(scores):
     """Return whether the best candidate of each row and column leads by more than rounding."""
     return all(np.diff(np.sort(side)[:, -2:]).min() > 2 * SCORE for side in (scores, scores.T))
-
-
-# ---- Dropout ----
 
 
 def mask(keep, rows=300, columns=400, seed=0):
@@ -62,9 +57,6 @@ def test_any_part_is_part_of_the_whole_and_each_draw_is_another():
     one, two = (Dropout(30, 40, 0.5, generator, torch.device("cpu"))(slice(None)) for _ in range(2))
     assert not torch.equal(one, two)
     assert torch.equal(one, mask(0.5, 30, 40, seed=4)(slice(None)))
-
-
-# ---- Search ----
 
 
 @pytest.mark.numeric
@@ -104,9 +96,6 @@ def test_the_largest_of_each_column():
         values[: rows // 2] = values[rows - rows // 2 :]  # every value twice
         wanted = values.sort(0, descending=True).values[:10]
         assert torch.equal(self_learning._largest(values, 10), wanted)
-
-
-# ---- Self-learning ----
 
 
 def seeds(partner, count=25):

@@ -1,9 +1,8 @@
 """Matched vectors of linked words and of dictionary entries."""
 
-from __future__ import annotations
-
 import pytest
 import torch
+from datasets import Dataset
 from support.numeric import assert_rounding
 
 from hf_xalign.mapping import supervision
@@ -39,13 +38,10 @@ def test_a_word_that_was_cut_off_on_either_side_is_left_out(encoder, tokenizer, 
     for max_length, longer in ((8, "source"), (10, "target")):
         # Two words before the sentence on one side, so that it loses words that the other keeps.
         shift = torch.tensor([2, 0] if longer == "source" else [0, 2])
-        column = f"{longer}_words"
-        text = aligned.map(
-            lambda row, column=column, shift=shift: {
-                column: ["the", "the", *row[column]],
-                "links": (torch.tensor(row["links"]) + shift).tolist(),
-            }
-        )
+        column, rows = f"{longer}_words", aligned.to_list()
+        for row in rows:
+            row |= {column: ["the", "the", *row[column]], "links": (torch.tensor(row["links"]) + shift).tolist()}
+        text = Dataset.from_list(rows)
         expected, lost = [], 0
         for row in text:
             source, target = (

@@ -1,7 +1,5 @@
 """VecMap with a dictionary: the papers' steps by slow loops, and what it does with vectors of less than full rank."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

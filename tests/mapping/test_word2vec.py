@@ -1,7 +1,5 @@
 """Word vectors in word2vec's text format."""
 
-from __future__ import annotations
-
 import logging
 import math
 

@@ -1,7 +1,5 @@
 """Bad inputs of the searches."""
 
-from __future__ import annotations
-
 import re
 
 import torch

@@ -1,7 +1,5 @@
 """Ranked lists against brute force, and every step of them on values worked out by hand."""
 
-from __future__ import annotations
-
 import runpy
 from contextlib import nullcontext
 from pathlib import Path

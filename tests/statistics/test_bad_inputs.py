@@ -1,7 +1,5 @@
 """Bad inputs of example scores, tests, intervals and comparisons."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial

@@ -1,7 +1,5 @@
 """Comparison of result folders, from small folders written here, and the recipe that prints it."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -93,10 +93,7 @@ def test_transfer():
         (([1, 2, 3], [4, 4, 4]), "delta is 4 in all 3 runs"),
         (([1, 2, 3], [1, NAN, 2]), "delta score 1 is nan"),
     ]
-    gaps = [
-        (([], []), "no scores"),
-        (([[1.0]], [[1.0]]), "one number each"),
-    ]
+    gaps = [(([], []), "no scores"), (([[1.0]], [[1.0]]), "one number each")]
     assert_refused(calls(spearman, correlations) | calls(transfer_gap, gaps))
 
 

@@ -1,6 +1,8 @@
-"""Distances of linked and random words, against loops over one pair at a time."""
+"""Distances of linked and random words, against loops over one pair at a time; figures and their files."""
 
 import json
+import struct
+import subprocess
 import sys
 
 import numpy as np
@@ -8,12 +10,14 @@ import pytest
 import torch
 from datasets import Dataset
 from support.numeric import assert_rounding
+from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import BertForTokenClassification
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation import distances
+from hf_xalign.evaluation import distances, plots
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
+from hf_xalign.evaluation.transfer import Correlation, TransferRun
 from hf_xalign.evaluation.vectors import encode_words
 
 pytestmark = pytest.mark.numeric
@@ -155,3 +159,65 @@ def test_numbers_and_figures_are_written(folders, aligned, tmp_path, monkeypatch
     figures = [f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)]
     assert [path.name for path in written] == ["distances.json", *figures]
     assert all(path.is_file() for path in written) and len(list((tmp_path / "more").iterdir())) == 5
+
+
+RUNS = [
+    TransferRun(objective, transformation, 0.1 * n, 0.95, 0.5 + 0.05 * n)
+    for n, (objective, transformation) in enumerate(
+        (o, t) for o in ("mlm", "xlm", "dict_mlm", "align_mlm") for t in ("trans", "trans o inv")
+    )
+]
+
+
+def size_of_png(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND"
+    return struct.unpack(">II", data[16:24])
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were saved."""
+    pytest.importorskip("matplotlib")
+    figures = []
+    save = plots.save_figure
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (figures.append(figure), save(figure, path))[1])
+    return figures
+
+
+def test_alignment_plot(drawn, tmp_path):
+    path = plots.alignment_plot(RUNS, tmp_path / "deep" / "a.png", Correlation(-0.7273, 0.0096, 8, True))
+    assert min(size_of_png(path)) > 400 and list(path.parent.iterdir()) == [path]
+    [axes] = drawn[0].axes
+    points = [tuple(part.get_offsets()[0].tolist()) for part in axes.collections]
+    assert points == [(100 * run.alignment, 100 * run.delta) for run in RUNS]
+    assert axes.get_title() == "Spearman's rho = -0.73, p = 0.010 (8 runs)"
+    [legend] = drawn[0].legends
+    assert len(legend.get_texts()) == 6 and len({tuple(part.get_facecolor()[0]) for part in axes.collections}) == 2
+
+
+def test_histogram_grid(drawn, tmp_path):
+    grid = make_grid(("raw", "aligned", "tuned"), ("bn", "de"))
+    path = plots.histogram_grid(grid, tmp_path / "b.png", measure="cosine")
+    assert min(size_of_png(path)) > 400
+    assert plots.histogram_grid(grid, tmp_path / "c.png", measure="cosine").read_bytes() == path.read_bytes()
+    axes = drawn[0].axes
+    assert [one.get_title() for one in axes] == ["bn", "de", *[""] * 4]
+    for n, one in enumerate(axes):
+        linked, random = (patch.get_data().values.tolist() for patch in one.patches)
+        assert (linked, random) == ([0.7, 0.2, 0.1], [0.1, 0.4, 0.5])
+        assert [text.get_text() for text in one.texts] == [f"AUC {0.9 - 0.1 * (n // 2):.3f}"]
+
+
+@pytest.mark.slow
+def test_matplotlib_is_imported_late_and_pyplot_never(tmp_path):
+    pytest.importorskip("matplotlib")
+    code = f"""
+import sys
+from hf_xalign.evaluation import plots
+assert "matplotlib" not in sys.modules
+from hf_xalign.evaluation.transfer import TransferRun
+plots.alignment_plot([TransferRun("mlm", "trans", 0.5, 0.9, 0.8)], {str(tmp_path / "a.png")!r})
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

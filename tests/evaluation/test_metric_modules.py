@@ -1,5 +1,7 @@
 """The `evaluate` modules, loaded as a user does: fresh process outside the checkout, offline, empty cache."""
 
+import doctest
+import inspect
 import json
 import os
 import subprocess
@@ -9,16 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from support.nearest import vectors
 
 import hf_xalign.metrics
 from hf_xalign._version import __version__
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.alignment_error import alignment_error_rate
-from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
-from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.evaluation.transfer import transfer_gap
 from hf_xalign.metrics.app import make_app
 from hf_xalign.metrics.space import metric_space
@@ -27,15 +23,11 @@ FOLDER = Path(hf_xalign.metrics.__file__).parent
 NAMES = hf_xalign.metrics.names()  # test_bad_inputs spells them out
 
 USER = """
-import doctest, json, sys
+import json, sys
 import evaluate
 from hf_xalign import metrics
 
-found = {}
-for name in metrics.names():
-    module = metrics.load(name)
-    tests = doctest.testmod(sys.modules[type(module).__module__])
-    found[name] = [tests.failed, tests.attempted, evaluate.load(f"{sys.argv[1]}/{name}").name]
+found = {name: [metrics.load(name).name, evaluate.load(f"{sys.argv[1]}/{name}").name] for name in metrics.names()}
 json.dump(found, open("out.json", "w"))
 """
 
@@ -46,7 +38,7 @@ def gradio():
 
 
 @pytest.mark.slow
-def test_modules_load_offline_and_their_examples_run(tmp_path):
+def test_modules_load_offline(tmp_path):
     (tmp_path / "user.py").write_text(USER)
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
     for variable in ("HF_MODULES_CACHE", "HF_EVALUATE_CACHE", "PYTHONPATH"):
@@ -55,52 +47,17 @@ def test_modules_load_offline_and_their_examples_run(tmp_path):
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     seen = json.loads((tmp_path / "out.json").read_text())
-    assert list(seen) == NAMES == [name for *_, name in seen.values()]
-    assert all(failed == 0 < attempted for failed, attempted, _ in seen.values())
+    assert seen == {name: [name, name] for name in NAMES}
 
 
-def test_modules_give_the_librarys_scores():
-    sides = source, target = vectors(0, 40, dim=6), vectors(0, 40, dim=6) + 0.6 * vectors(1, 40, dim=6)
-    given = {"source_vectors": source.numpy(), "target_vectors": target.numpy()}
-    parts = [slice(0, 11), slice(11, 12), slice(12, 40)]
-    rows = {name: [side[part].tolist() for part in parts] for name, side in given.items()}
-    rows["links"] = [[[n, n] for n in range(part.stop - part.start)] for part in parts]
-    links, words = [[n, n] for n in range(40)], [str(n % 7) for n in range(40)]
-    typed = {"k": 3, "pool": "all", "legacy": True}
-    typed_rows = {name: [words[part] for part in parts] for name in ("source_words", "target_words")}
-    pairs = [[[0, 0], [1, 2]], []], [[[0, 0], [1, 1]], [[0, 1]]]
-    vocabularies = [f"s{n}" for n in range(40)], [f"t{n}" for n in range(40)]
-    named = dict(zip(("source_words", "target_words"), vocabularies))
-    entries = [(f"s{n}", f"t{m}") for n in range(50) for m in (n, n + 1)]
-    by_cosine = {"ks": (2,), "similarity": "cosine", "bootstrap": 50, "seed": 3}
-    tokens = [[n, n] for n in range(30)] + [[n, n + 1] for n in range(10)]
-    by_csls, drawn = {"similarity": "csls", "k": 3}, {"bootstrap": 50, "seed": 2}
-    wide = alignment_of_entries(*sides, tokens, range(40), **by_csls)
-    for name, arguments, wanted in [
-        (
-            "word_retrieval",
-            {**rows, **typed_rows, **typed},
-            word_retrieval(*sides, links, source_words=words, target_words=words, **typed),
-        ),
-        ("alignment_error_rate", dict(zip(("predictions", "sure"), pairs)), alignment_error_rate(*pairs)),
-        ("sentence_retrieval", {**given, **by_csls}, sentence_retrieval(*sides, **by_csls)),
-        (
-            "bilingual_lexicon_induction",
-            {**given, **named, "entries": entries, **by_cosine},
-            lexicon_induction(*sides, *vocabularies, entries, **by_cosine),
-        ),
-        (
-            "embedding_alignment",
-            {**given, "entries": tokens, "candidates": list(range(40)), **by_csls, **drawn},
-            wide.scores(**drawn),
-        ),
-        (
-            "transfer_gap",
-            {"supervised": [1.0] * 4, "zero_shot": [0.0, 1.0, 0.0, 1.0], **drawn},
-            transfer_gap([1.0] * 4, [0.0, 1.0, 0.0, 1.0], **drawn),
-        ),
-    ]:
-        assert hf_xalign.metrics.load(name).compute(**arguments) == wanted, name
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_and_help(name):
+    module = hf_xalign.metrics.load(name)
+    tests = doctest.testmod(sys.modules[type(module).__module__])
+    assert tests.attempted and not tests.failed
+    options = inspect.signature(module._compute).parameters.values()
+    named = {*module.features, *(option.name for option in options if option.kind is option.POSITIONAL_OR_KEYWORD)}
+    assert all(f"`{option}`" in module.inputs_description for option in named) and ">>>" in module.inputs_description
 
 
 def test_a_folder_is_a_whole_space():

@@ -1,4 +1,4 @@
-"""Retrieval of linked words and of sentences, and alignment error, by hand and against brute force."""
+"""Retrieval of words and sentences, lexicons, embeddings and alignment error, by hand and against brute force."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,8 @@ from support.nearest import on_circle, scores, vectors
 from support.numeric import assert_rounding
 
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
+from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, alignment_of_model
+from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.search import csls
@@ -104,3 +106,151 @@ def test_the_measures_differ_and_have_their_papers_k():
     for similarity in found:
         only = sentence_retrieval(target.clone(), target, similarity=similarity, k=2)
         assert only["source_to_target"] == only["target_to_source"] == 5 / 6, "only the first of equal sentences"
+
+
+# Cosine ranks: Hund -> house, dog, hound; Katze -> cat, hound; Uhr -> watch, clock.
+WORDS = {"Hund": 10, "Katze": 50, "Uhr": 120, "Regen": 200}
+CANDIDATES = {"house": 12, "dog": 15, "hound": 29, "cat": 48, "watch": 119, "clock": 123}
+ENTRIES = [
+    ("Hund", "hound"),
+    ("Hund", "dog"),
+    ("Katze", "cat"),
+    ("Katze", "kitty"),  # a gold that has no vector
+    ("Uhr", "clock"),
+    ("Uhr", "watch"),
+    ("Regen", "rain"),  # no gold with a vector
+    ("Schnee", "snow"),  # neither
+    ("Eule", "watch"),  # no query with a vector
+    ("Hund", "dog"),  # twice
+]
+
+
+def by_hand(source, target, entries, ks):
+    sides = on_circle(*source.values()), on_circle(*target.values()), list(source), list(target)
+    return lexicon_induction(*sides, entries, ks=ks, similarity="cosine", bootstrap=0)
+
+
+def test_both_policies_and_coverage_by_hand():
+    # Queries: Hund (right from 2 on), Katze (1), Uhr (1). Test words: these, Regen, Schnee, Eule.
+    found = by_hand(WORDS, CANDIDATES, ENTRIES, (1, 2, 3))
+    precisions = dict(
+        zip((f"p@{k}{oov}" for k in (1, 2, 3) for oov in ("", "_oov_wrong")), (2 / 3, 2 / 6, *(1, 3 / 6) * 2))
+    )
+    sizes = {"entries": 9, "entries_covered": 5, "test_words": 6, "queries": 3}
+    sizes |= {"source_vocabulary": 4, "target_vocabulary": 6, "coverage": 5 / 9, "coverage_words": 3 / 6}
+    assert found == precisions | sizes
+    depths = (1, 2, 3, 100)  # more than the vocabulary is the vocabulary
+    for gold, place in (("house", 1), ("dog", 2), ("hound", 3), ("clock", 100)):
+        found = by_hand(WORDS, CANDIDATES, [("Hund", gold)], depths)
+        assert [found[f"p@{k}"] for k in depths] == [k >= place for k in depths], gold
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    source = vectors(0, 90, dim=8, hubs=True)
+    target = torch.cat([source[:70] + 0.4 * vectors(1, 70, dim=8), vectors(2, 40, dim=8, hubs=True)])
+    words = [f"s{n}" for n in range(90)], [f"t{n}" for n in range(110)]
+    return source, target, *words, [(f"s{n}", f"t{m}") for n in range(0, 130, 2) for m in (n, n + 3, n + 60)]
+
+
+def loop_precision(source, target, source_words, target_words, entries, depth, similarity, k):
+    order = (-scores(source, target, similarity, k)).argsort(1)[:, :depth]
+    right = total = 0
+    words = {one for one, _ in entries}
+    for word in words:
+        golds = {other for one, other in entries if one == word and other in target_words}
+        if word in source_words and golds:
+            total += 1
+            right += any(target_words[j] in golds for j in order[source_words.index(word)])
+    return right / total, right / len(words)
+
+
+def test_against_a_loop(vocabulary, monkeypatch):
+    for tile, similarity in ((4096, "csls"), (32, "csls"), (32, "cosine")):
+        monkeypatch.setattr(csls, "_TILE", tile)
+        found = lexicon_induction(*vocabulary, similarity=similarity, k=6)
+        for depth in (1, 5, 10):
+            wanted = loop_precision(*vocabulary, depth, similarity, 6)
+            assert_rounding((found[f"p@{depth}"], found[f"p@{depth}_oov_wrong"]), wanted, operations=90)
+        assert 0.1 < found["p@1"] < found["p@5"] < found["p@10"] < 1
+
+
+def test_csls_looks_at_the_whole_source_vocabulary():
+    # "b" is nearest to "x" by cosine. The source word that nothing asks about crowds x.
+    source, target = on_circle(0, 40, 22), on_circle(20, 60)
+    for words, right in ((["a", "b", "crowd"], 1.0), (["a", "b"], 0.0)):
+        given = source[: len(words)], target, words, ["x", "y"], [("b", "y")]
+        assert lexicon_induction(*given, ks=(1,), k=1, bootstrap=0)["p@1"] == right
+
+
+def test_intervals(vocabulary):
+    found, other = lexicon_induction(*vocabulary), lexicon_induction(*vocabulary, seed=1)
+    assert found == lexicon_induction(*vocabulary)
+    for name in ("p@1", "p@5", "p@10", "p@1_oov_wrong"):
+        width = found[f"{name}_high"] - found[f"{name}_low"]
+        assert found[f"{name}_low"] < found[name] == other[name] < found[f"{name}_high"]
+        deviation = np.sqrt(found[name] * (1 - found[name]) / found["test_words"])
+        assert 2 * deviation < width < 7 * deviation
+    assert any(found[name] != other[name] for name in found), "the seed is used"
+
+
+def planted(seed=0, rows=70, dim=8, noise=0.6):
+    sources = vectors(seed, rows, dim)
+    return sources, sources + noise * vectors(seed + 50, rows, dim)
+
+
+def hits_of(sources, candidates, golds):
+    """The hits, and whom each source finds; `golds` is a set for each source."""
+    found = scores(sources, candidates, "cosine").argmax(1).tolist()
+    return [near in gold for near, gold in zip(found, golds, strict=True)], found
+
+
+def share(sources, candidates, golds, **options):
+    return alignment_of_entries(sources, candidates, list(enumerate(golds)), range(len(candidates)), **options).share
+
+
+def test_one_and_several_counterparts():
+    sources, candidates = planted()
+    order = torch.randperm(70, generator=torch.Generator().manual_seed(1)).tolist()
+    hits, found = hits_of(sources, candidates, [{n} for n in order])
+    result = alignment_of_entries(sources, candidates, list(enumerate(order)))
+    assert result.hits.tolist() == hits and result.nearest.tolist() == found and result.candidates == 70
+    found = hits_of(sources, candidates, [()] * 70)[1]
+    golds = [{n, *found[n : n + 1]} if n % 3 == 0 else {n} for n in range(70)]  # a third have their nearest as well
+    several, _ = hits_of(sources, candidates, golds)
+    result = alignment_of_entries(sources, candidates, [(n, gold) for n, own in enumerate(golds) for gold in own])
+    assert result.hits.tolist() == several and result.share == np.mean(several) and 0.1 < result.share < 0.99
+    given = result.scores(bootstrap=200)
+    assert given["alignment_low"] < given["alignment"] == result.share < given["alignment_high"]
+    assert (given["sources"], given["candidates"]) == (70, 70)
+    assert set(result.scores(bootstrap=0)) == {"alignment", "sources", "candidates"}
+
+
+def test_identical_shuffled_and_equal_embeddings():
+    x, gold = vectors(3, 300, dim=32), list(range(300))
+    assert share(x, 3 * x, gold) == 1
+    assert share(x, x, gold[1:] + gold[:1]) == 0
+    assert share(torch.ones(50, 4), torch.ones(50, 4), gold[:50]) == 1 / 50, "the first of equal candidates"
+
+
+def test_csls_finds_behind_a_hub():
+    sources = torch.randn(60, 64, generator=torch.Generator().manual_seed(5)) + 1.0
+    noise = torch.randn(60, 64, generator=torch.Generator().manual_seed(6))
+    candidates = torch.cat([sources + 1.5 * noise, sources.mean(0, keepdim=True)])
+    assert share(sources, candidates, range(60), similarity="csls") > share(sources, candidates, range(60)) + 0.1
+
+
+def test_of_a_model_keeps_the_order_of_the_entries(encoder):
+    embeddings = encoder.get_input_embeddings().weight.detach()
+    entries = torch.tensor([[9, 50], [3, 51], [9, 52], [7, 50], [3, 53]])
+    with torch.no_grad():
+        embeddings[51] = 2 * embeddings[3]
+        embeddings[52] = embeddings[9]
+        embeddings[90] = embeddings[7]
+    found = alignment_of_model(encoder, entries)
+    pool = [50, 51, 52, 53]
+    hits, near = hits_of(embeddings[[9, 3, 7]], embeddings[pool], [{0, 2}, {1, 3}, {0}])
+    assert found.hits.tolist() == hits and found.nearest.tolist() == [pool[n] for n in near]
+    assert found.hits[:2].all() and found.candidates == 4 and found.share == np.mean(hits)
+    wider = alignment_of_model(encoder, entries, candidates=[53, 90, 52, 51, 50, 90])
+    assert wider.nearest.tolist()[2] == 90 and not wider.hits[2] and wider.candidates == 5

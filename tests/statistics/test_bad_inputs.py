@@ -24,10 +24,7 @@ def test_examples(tmp_path):
         (([[1]], [1], [1]), r"got \(1, 1\)"),
         (([[1], [1, 2]], [1], [1]), "correct"),
     ]
-    values = [
-        (([0.0, NAN],), "example 1 is nan"),
-        (([],), "at least one example, got"),
-    ]
+    values = [(([0.0, NAN],), "example 1 is nan"), (([],), "at least one example, got")]
     assert_refused(calls(ExampleScores.from_counts, counts) | calls(ExampleScores.from_values, values))
 
     def load(content, folder):

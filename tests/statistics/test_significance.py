@@ -10,13 +10,7 @@ from support.numeric import assert_rounding
 from hf_xalign.statistics import significance
 from hf_xalign.statistics.bootstrap import interval, score_interval
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.statistics.significance import (
-    holm,
-    is_mean,
-    paired_t_test,
-    permutation_test,
-    resampled_differences,
-)
+from hf_xalign.statistics.significance import holm, is_mean, paired_t_test, permutation_test, resampled_differences
 
 pytestmark = pytest.mark.numeric
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from datasets import Dataset
 from tokenizers import normalizers, processors
 
 from hf_xalign.tasks import Examples, LabelSet
 from hf_xalign.tasks.qa.reading import COLUMNS
+from support.refusals import assert_refused
 from support.tiny import make_tokenizer
 
 LABELS = LabelSet.of(["O", "B-a"])  # and I-a, which goes with B-a
@@ -97,3 +99,9 @@ def squad_rows(content):
             answers = {name: [one[name] for one in question["answers"]] for name in ("text", "answer_start")}
             rows.append({**question, "context": paragraph["context"], "title": "t", "answers": answers})
     return rows
+
+
+def check(rows, folder=None):
+    """Check that each row of (message, function, *arguments) is refused."""
+    table = {f"{k}, {message}": (partial(call, *given), message) for k, (message, call, *given) in enumerate(rows)}
+    assert_refused(table, folder)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support.labelled import CONTEXT, ENCODER, asked, blind, segmented, squad, write_json
+from support.labelled import CONTEXT, ENCODER, asked, blind, check, segmented, squad, write_json
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForQuestionAnswering
 
 from hf_xalign.tasks import LanguageInputs, QuestionTask, predict, read_questions, score_languages
+from hf_xalign.tasks.qa.answers import best_spans, window_spans
 from hf_xalign.tasks.qa.features import NO_ANSWER, NOWHERE, TokenText, encode_questions
+from hf_xalign.tasks.qa.normalization import answer_tokens
+from hf_xalign.tasks.qa.scores import score_answers
 
 TASK = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 LENGTH = 24
@@ -193,3 +198,31 @@ def test_loss_is_the_sum_of_each_windows_own(examples):
     assert_rounding(whole, sum(alone), LOSS + len(alone))
     whole.backward()
     assert all(torch.isfinite(weight.grad).all() for weight in model.parameters() if weight.grad is not None)
+
+
+ONE = [("who ?", CONTEXT, "cat")]
+
+
+def test_bad_windows_and_answers():
+    embeddings = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
+    unseen, empty = [("who ?", "ჩემი სახლი", "სახლი")], [("who ?", "the cat \u200b sees", "\u200b")]
+    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens leave no room"
+    spans = partial(window_spans, *torch.zeros(4, 7, 12), max_answer_tokens=0)
+    diverged = np.zeros((7, 3))
+    diverged[2, 2] = np.nan
+    check(
+        [
+            (crowded, partial(encode, ONE, max_length=17)),
+            ("windows of 64 tokens", partial(encode, ONE, max_length=999, overlap=60)),
+            ("overlap=-1", partial(encode, ONE, overlap=-1)),
+            ("language 'fr'", partial(encode, ONE, codes=("fr", "de"), languages=embeddings)),
+            (r"qa\.json, context: the tokenizer", encode, unseen),
+            (r"qa\.json: the tokenizer drops every answer", partial(encode, empty, tokenizer=blind())),
+            ("max_answer_tokens=0", spans),
+            ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
+            (r"rules='xtreme': .* mlqa or squad", answer_tokens, "a", "en", "xtreme"),
+            ("0 answers", score_answers, [], [], []),
+            ("1 answers, references of 2 questions, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            (r"question 1: \[\] is not a list of one or more", score_answers, ["a", "b"], [["a"], []], "en"),
+        ]
+    )

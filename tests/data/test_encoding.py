@@ -52,10 +52,8 @@ def test_byte_level_words_keep_their_blank():
 
 def slow_pair(row, tokenizer, limit):
     """Return the sentences' ids, the kept links and their words as token ids, one call of the tokenizer a word."""
-    sides = [
-        [tokenizer(word, add_special_tokens=False).input_ids for word in row[f"{side}_words"]]
-        for side in ("source", "target")
-    ]
+    words = (row["source_words"], row["target_words"])
+    sides = [[tokenizer(word, add_special_tokens=False).input_ids for word in side] for side in words]
     ids = [[2, *[token for word in words for token in word][: limit - 2], 3] for words in sides]
     whole = [sum(len(word) for word in words[: k + 1]) <= limit - 2 for words in sides for k in range(len(words))]
     fits = whole[: len(sides[0])], whole[len(sides[0]) :]
@@ -71,9 +69,8 @@ def parallel_rows(draw):
     for _ in range(draw(st.integers(1, 4))):
         source, target = draw(words), draw(words)
         link = st.tuples(st.integers(0, len(source) - 1), st.integers(0, len(target) - 1)).map(list)
-        rows.append(
-            {"source_words": source, "target_words": target, "links": draw(st.lists(link, min_size=1, max_size=5))}
-        )
+        links = draw(st.lists(link, min_size=1, max_size=5))
+        rows.append({"source_words": source, "target_words": target, "links": links})
     return rows
 
 
@@ -89,9 +86,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
         left = [found for found in expected if found[1]]
         dataset = Dataset.from_list([{**row, "source_lang": f"l{k}"} for k, row in enumerate(rows)])
         if not left:
-            with pytest.raises(
-                InputError, match=r"no pair keeps a word link after encoding\. Check the links and max_length"
-            ):
+            with pytest.raises(InputError, match="no pair keeps a word link after encoding"):
                 encode_pairs(dataset, tokenizer, max_length=limit)
             return
         encoded = encode_pairs(dataset, tokenizer, max_length=limit)
@@ -114,9 +109,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
 
 def test_subword_links_are_links_of_tokens(tokenizer):
     links = make_links(4).map(
-        lambda row: (
-            {f"{side}_words": tokenizer.tokenize(row[side]) for side in ("source", "target")} | {"links": [[0, 0]]}
-        )
+        lambda row: {f"{side}_words": tokenizer.tokenize(row[side]) for side in ("source", "target")}
     )
     row = encode_pairs(links, tokenizer, subword_links=True)[0]
     assert row["source_ids"] == tokenizer(links[0]["source"]).input_ids

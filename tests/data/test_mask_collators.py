@@ -77,9 +77,8 @@ def make_pairs(n):
     rows = []
     for k in range(n):
         source, target = (rng.integers(low, low + 55, size=rng.integers(1, 9)).tolist() for low in (5, 56))
-        rows.append(
-            {"source_ids": source, "target_ids": target, "source_lang": "de" if k % 3 else "bn", "pair": 100 + 7 * k}
-        )
+        row = {"source_ids": source, "target_ids": target}
+        rows.append({**row, "source_lang": "de" if k % 3 else "bn", "pair": 100 + 7 * k})
     return rows
 
 
@@ -168,11 +167,9 @@ def make_rows(count):
     return rows
 
 
-def slow_pretraining(
-    rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, mlm_probability=0.15
-):
+def slow_pretraining(rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, **given):
     numbers = [row["example"] for row in rows]
-    options = {"seed": seed, "epoch": epoch, "probability": mlm_probability}
+    options = {"seed": seed, "epoch": epoch, "probability": given.get("mlm_probability", 0.15)}
     pairs = [slow_mask(row["input_ids"], row["example"], **options) for row in rows]
     labels = [labels for _, labels in pairs]
     if entries is not None:
@@ -180,9 +177,7 @@ def slow_pretraining(
     batch = dict(zip(("input_ids", "attention_mask"), padded([masked for masked, _ in pairs])))
     batch["mlm_positions"], batch["mlm_labels"] = hidden(labels)
     if language_ids is not None:
-        spoken = [
-            [language_ids[code] for code, n in zip(row["languages"], row["parts"]) for _ in range(n)] for row in rows
-        ]
+        spoken = [np.repeat([language_ids[code] for code in row["languages"]], row["parts"]).tolist() for row in rows]
         batch["token_type_ids"] = padded(spoken)[0]
     return batch
 

@@ -56,9 +56,6 @@ class DerivedLanguage:
         alphabet: alphabet of the transliteration.
         word_order: learned from the trees of the language whose order is wanted.
         on_unknown: `error` refuses a character outside the alphabet, `keep` keeps it.
-
-    Raises:
-        InputError: an operation is unknown, repeated, in the wrong place, or lacks what it needs.
     """
 
     base: str

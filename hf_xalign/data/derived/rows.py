@@ -40,9 +40,6 @@ def derive(
     Returns:
         The dataset with these columns rewritten. Other list columns are dropped, because their values may belong to
         words that moved.
-
-    Raises:
-        InputError: a column is missing, has the wrong type or number of values, or the language refuses a row.
     """
     columns, labels, spans = _names(columns), _names(labels), _names(spans)
     trees = "syntax" in language.operations

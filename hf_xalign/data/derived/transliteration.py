@@ -27,11 +27,7 @@ WORD_START = "▁"
 class Alphabet:
     """A one-to-one map from characters to letters: the i-th character becomes the i-th Tangut letter.
 
-    Args:
-        characters: the characters with a letter, ascending and without repetition; no blanks, no "▁", no Tangut.
-
-    Raises:
-        InputError: the characters break these rules, or there are more than the 6,136 letters.
+    The characters ascend, each once, at most 6,136; no blanks, no "▁", no Tangut.
     """
 
     characters: str

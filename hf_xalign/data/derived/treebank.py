@@ -15,13 +15,9 @@ TREE_COLUMNS = ("upos", "heads", "deprels")
 
 
 class Tree(NamedTuple):
-    """Words of a sentence with their dependencies, one value a word in each list.
+    """Syntactic words of a sentence (UD splits French "du" into "de" and "le") with one value a word in each list.
 
-    Attributes:
-        words: the syntactic words (UD splits French "du" into "de" and "le").
-        upos: universal part-of-speech tags.
-        heads: number of each word's head, counting from 1; 0 for the root.
-        deprels: relation to the head, with its subtype if it has one (`nsubj:pass`).
+    Heads are word numbers from 1, and 0 for the root; relations have their subtype (`nsubj:pass`).
     """
 
     words: Sequence[str]

@@ -42,13 +42,8 @@ def extend_tokenizer(
 
     Text must be in NFC: sequences of characters that only together have a normal form are not followed.
 
-    Args:
-        tokenizer: a fast tokenizer of Unigram, BPE or WordPiece pieces, not of bytes.
-        alphabet: alphabet of the transliteration, made with `Alphabet.of(words, tokenizer)`.
-
-    Returns:
-        The tokenizer, and int64 (n, 2): the id of each natural piece and of its copy. The model needs
-        `model.resize_token_embeddings(len(tokenizer))`.
+    Takes an alphabet made with `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2): the id of each
+    natural piece and of its copy. The model needs `model.resize_token_embeddings(len(tokenizer))`.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer.name_or_path or type(tokenizer).__name__

@@ -1,5 +1,5 @@
 # Two commands do all the set-up on a fresh machine: `make quickstart` and `make test`.
-# `make test-all` runs the slow tier too: launched processes, kills, wheels, the browser, benchmarks, full products.
+# `make test-all` runs the slow tier too: launched processes, kills, wheels, benchmarks, full products.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,7 @@ mutants: $(BIN)/.installed
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pylint hf_xalign trainers recipes model_cards
 
 clean:
 	rm -rf .venv build dist mutants *.egg-info

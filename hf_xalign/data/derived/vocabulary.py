@@ -42,7 +42,7 @@ def extend_tokenizer(
 
     Text must be in NFC: sequences of characters that only together have a normal form are not followed.
 
-    Takes an alphabet made with `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2): the id of each
+    The alphabet is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2): the id of each
     natural piece and of its copy. The model needs `model.resize_token_embeddings(len(tokenizer))`.
     """
     spec = tokenizer_spec(tokenizer)

@@ -1,7 +1,5 @@
 """Offline, single-threaded settings for every test, and fixtures of tiny models and corpora."""
 
-from __future__ import annotations
-
 import gc
 import os
 

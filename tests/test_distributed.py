@@ -3,8 +3,6 @@
 Run as a script, `test_distributed.py RANK FOLDER`, it is one of the two processes.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,9 @@
-"""Rules of the house: rooms on at most seven floors, no circle, no crowded folder, no family of prefixes."""
-
-from __future__ import annotations
+"""Rules of the house: rooms on floors, no circle, no crowded folder, no family of prefixes; examples that run."""
 
 import ast
+import doctest
+import importlib
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -17,6 +18,9 @@ MODULES = {
     for folder in PACKAGES
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
+EXAMPLES = [
+    name for name, path in MODULES.items() if ".metrics." not in name and ">>> " in path.read_text(encoding="utf-8")
+]
 FLOORS, FILES, FAMILY = 7, 16, 3
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")
@@ -29,7 +33,6 @@ def room(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the project's modules that a file imports anywhere in it, also inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -73,3 +76,18 @@ def test_no_folder_is_crowded_or_holds_a_family():
         if count >= FAMILY
     }
     assert families == {}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a trainer makes its output folder
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testmod(importlib.import_module(name), optionflags=options)
+    assert result.attempted and not result.failed
+
+
+def test_no_file_imports_a_room_by_its_top_level_name():
+    """`import trainers` would work from the checkout's root, and make a second copy of every class."""
+    wrong = re.compile(r"^\s*(import|from)\s+(trainers|recipes|model_cards)\b", re.MULTILINE)
+    files = [*MODULES.values(), *(path for room in ("tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))]
+    assert [str(path.relative_to(ROOT)) for path in files if wrong.search(path.read_text(encoding="utf-8"))] == []

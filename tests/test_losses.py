@@ -1,7 +1,5 @@
 """Every objective against its formula written out with Python's numbers, term by term; values and gradients."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

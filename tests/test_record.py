@@ -1,7 +1,5 @@
 """The record of a run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

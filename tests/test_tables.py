@@ -1,7 +1,5 @@
 """Text tables, and the score table of a record."""
 
-from __future__ import annotations
-
 from hf_xalign.tables import cost_lines, cut, format_table, width
 
 

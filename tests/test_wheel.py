@@ -1,7 +1,5 @@
 """The wheel, built from a copy of the checkout and used outside of it: what is in it, and that it works from there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -45,7 +43,6 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The folder that the wheel was installed into, without what it requires, which is here already."""
     site = tmp_path_factory.mktemp("site")
     options = ["--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check", "--target", str(site)]
     subprocess.run(

@@ -6,8 +6,9 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from support import nearest
 from support.numeric import assert_rounding, tolerance
-from support.vocabularies import languages, loop_scores, mutual_pairs, share_found, vectors
+from support.vocabularies import languages, mutual_pairs, share_found, vectors
 
 from hf_xalign.mapping import refinement
 from hf_xalign.mapping.procrustes import procrustes
@@ -64,7 +65,7 @@ def test_any_part_is_part_of_the_whole_and_each_draw_is_another():
 def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeypatch):
     x, z = unit(vectors(7, 40, 6) + 0.3), unit(vectors(8, 30, 6))
     dropout = keep and Dropout(40, 30, keep, torch.Generator().manual_seed(1), x.device)
-    scores = loop_scores(x, z, 10)
+    scores = nearest.scores(x, z)
     assert is_clear(scores)
     if dropout:
         scores[dropout(slice(None)).numpy()] = -np.inf
@@ -83,7 +84,7 @@ def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeyp
 @pytest.mark.numeric
 def test_the_objective_is_the_mean_best_cosine_whatever_is_dropped():
     x, z = unit(vectors(7, 40, 6) + 0.3), unit(vectors(8, 30, 6))
-    cosine = loop_scores(x, z, 5, use_csls=False)
+    cosine = nearest.scores(x, z, "cosine")
     dropout = Dropout(40, 30, 0.2, torch.Generator().manual_seed(1), x.device)
     _, objective = _search(x, z, dropout)
     expected = np.mean([cosine.max(axis).mean() for axis in (1, 0)])

@@ -1,7 +1,5 @@
 """Runs of the recipes that several tests look at; each is made once, and no test changes its folder."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -49,7 +47,6 @@ ROWS = {
 
 
 def made(main, words, folder):
-    """Run a recipe; return its folder, record and output."""
     text = output_of(main, words)
     return SimpleNamespace(folder=folder, record=record_of(folder), printed=text)
 
@@ -69,7 +66,6 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def fao_run(files):
-    """FAO with an evaluation at every step."""
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--report_to", "none")
     return made(fao.main, command(files, *options, out="fao"), files / "fao")
 
@@ -92,5 +88,4 @@ def ppa_run(files):
 
 @pytest.fixture(scope="session")
 def mapping_run(files):
-    """Procrustes from linked words, without dictionaries."""
     return made(mapping.main, [*on_files(files, "maps"), "--device", "cpu"], files / "maps")

@@ -1,7 +1,5 @@
 """Pre-training and its grid from files to tables, on a tiny encoder."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -84,14 +82,8 @@ def test_grid(files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
     tagged = str(files / "tagged.jsonl")
-    options = [
-        "--objectives",
-        "align_mlm",
-        "--transformations",
-        "inversion+transliteration",
-        "--num_train_epochs",
-        "1",
-    ]
+    options = ["--objectives", "align_mlm", "--transformations", "inversion+transliteration"]
+    options += ["--num_train_epochs", "1"]
     options += ["--train_data", tagged, "--test_data", tagged, "--label_column", "tags", "--finetune_epochs", "1"]
     words = pretraining_command(files, *options, "--finetune_max_length", "40", out=tmp_path)
     align_mlm_grid.main(words)

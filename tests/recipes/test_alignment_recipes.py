@@ -1,11 +1,7 @@
 """The recipes of FAO, MAO and PPA from configuration to folder, on a tiny encoder; and what all recipes do alike."""
 
-from __future__ import annotations
-
 import errno
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,8 +19,6 @@ from hf_xalign.modeling import set_language
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import run
 from hf_xalign.recipes.parts.sentences import SentenceCorpus
-
-RECIPES = Path(fao.__file__).parent
 
 
 def test_fao(fao_run):
@@ -73,14 +67,6 @@ def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
     record = record_of(tmp_path)
     assert fao_run.record["scores"]["before"] == record["scores"]["before"] == record["scores"]["after"]
     assert record["links"]["de-en"]["links"] > 0
-
-
-@pytest.mark.slow
-def test_help_of_the_script_shows_our_fields_first(tmp_path):
-    recipe = [sys.executable, str(RECIPES / "fao.py"), "--help"]
-    text = subprocess.run(recipe, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert 0 < text.index("--train_data") < text.index("--preset") < text.index("--seed")
-    assert "hub_token" not in text
 
 
 def mao_on(files, folder, *options):

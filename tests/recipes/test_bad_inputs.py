@@ -1,7 +1,5 @@
 """What the recipes refuse, before any compute and before anything is written."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -15,8 +13,6 @@ from hf_xalign.recipes.parts.common import run
 
 
 def table(main, words, rows):
-    """Rows of options and messages; each run would write into a folder `out` of its own."""
-
     def call(options):
         return lambda folder: main(words(*options, out=folder / "out"))
 

@@ -1,7 +1,5 @@
 """Every configuration that is shipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import hf_xalign.recipes

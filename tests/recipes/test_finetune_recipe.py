@@ -1,7 +1,5 @@
 """The recipes that fine-tune, from files to scores, on a tiny encoder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial
@@ -31,7 +29,6 @@ def scores_of(folder, seed=0):
 
 @pytest.fixture(scope="module")
 def finetuned(files):
-    """Two seeds, as `EPOCHS` has it: their folder, and what was printed."""
     words = task_command(files, *EPOCHS, "--seeds", "0", "1", out="finetuned")
     return files / "finetuned", output_of(main, words)
 

@@ -1,7 +1,5 @@
 """The mapping recipe from the command line to maps, scores and card, on a tiny encoder and files made here."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

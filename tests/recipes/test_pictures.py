@@ -1,7 +1,5 @@
 """What a recipe leaves next to its model, pictures and the energy; and the recipe that draws distances."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """A recipe under `accelerate launch` uses all cores, unless its user said otherwise."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

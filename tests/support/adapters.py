@@ -1,7 +1,5 @@
 """Every kind of module that the PEFT method XALIGN knows, on tiny encoders."""
 
-from __future__ import annotations
-
 import torch
 from peft import PeftModel, get_peft_model
 from transformers import AutoModel
@@ -71,7 +69,6 @@ def pooled_by_hand(hidden, spans, pooling):
 
 
 def save_pair(folder, family="bert", kind="linear", **settings):
-    """A base and an adapter for it on disk; returns the loaded base with the adapter."""
     make_base(family).save_pretrained(folder / "base")
     model = adapt(AutoModel.from_pretrained(folder / "base"), kind, "random", **settings)
     model.save_pretrained(folder / "adapter")

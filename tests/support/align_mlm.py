@@ -1,8 +1,7 @@
 """A small run of ALIGN-MLM, and its rows and dictionary."""
 
-from __future__ import annotations
-
 import numpy as np
+from datasets import Dataset
 
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.rows import encode_pretraining
@@ -18,9 +17,6 @@ SMALL = {**QUIET, "mlm_probability": 0.3}
 
 
 def make_rows(count=16, pairs=False, block_size=24):
-    """Rows of two languages, and of pairs of both."""
-    from datasets import Dataset
-
     text = [SENTENCES[k % len(SENTENCES)] for k in range(4 * count)]
     corpora = {
         "en": Dataset.from_dict({"text": [f"{english} {k}" for k, (_, english, _) in enumerate(text)]}),

@@ -1,7 +1,5 @@
 """Exact comparison of batches, and the draws behind masks as slow loops."""
 
-from __future__ import annotations
-
 import torch
 
 BITS = (1 << 64) - 1

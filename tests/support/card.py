@@ -1,7 +1,5 @@
 """Records of runs with constant values, hostile values, and parts of a card."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -69,7 +67,6 @@ def paper_of(trainer) -> dict[str, str]:
 
 
 def make_mao() -> dict[str, Any]:
-    """Return the record of a published module on a Hub encoder: random start, timed against FAO."""
     scores = {"before": 0.281, "untrained": 0.114, "after": 0.463}
     scores = {
         when: {"de": {"retrieval_last": value, "retrieval_words": value + 0.01, "pool": 3456}}
@@ -92,7 +89,6 @@ def make_mao() -> dict[str, Any]:
 
 
 def make_languages() -> dict[str, Any]:
-    """Return the record of a linear map for each language but the pivot, on the embedded encoder."""
     formula = "L = mean over links of ||f(i,s) - f(j,t)||^2; f: a linear map for each language but the pivot"
     return make_record() | {
         "method": "mao",
@@ -106,7 +102,6 @@ def make_languages() -> dict[str, Any]:
 
 
 def make_mapping() -> dict[str, Any]:
-    """Return the record of a map of two layers from a dictionary, scored on another dictionary."""
     found = make_record()
     learnt = {"source": "de=owner/muse", "hub_id": "owner/muse", "language": "de", "entries": 5000}
     found["data"]["dictionary"] = [learnt | {"fingerprint": "6a"}]
@@ -133,7 +128,6 @@ def make_mapping() -> dict[str, Any]:
 
 
 def make_ppa() -> dict[str, Any]:
-    """Return the record of two languages on the embedded encoder, without word links."""
     found = make_record()
     found["data"]["eval"].append({**found["data"]["eval"][0], "source": "embedded:bn", "language": "bn", "pairs": 488})
     found["times"]["seconds"] = {"loading and linking": 3.2, "scoring": 21.0, "preparing": 2.1, "training": 201.5}
@@ -161,7 +155,6 @@ def make_ppa() -> dict[str, Any]:
 
 
 def make_align_mlm() -> dict[str, Any]:
-    """Return the record of a language derived from English, on part of the embedded encoder, from local files."""
     found, derived = make_record(), "en-x-inv-trans"
     found["times"]["seconds"] = {"loading": 26.3, "preparing": 0.3, "scoring": 65.3, "training": 16.6}
     recipe, config = "/home/me/env/lib/hf_xalign/recipes/align_mlm.py", "/home/me/recipes/configs/align_mlm_small.yaml"
@@ -191,7 +184,6 @@ def make_align_mlm() -> dict[str, Any]:
 
 
 def make_task(method: str, config: TaskConfig, kind: str, **task) -> dict[str, Any]:
-    """Return the record of a task model on an encoder that FAO aligned, scored in two languages."""
     found = make_record()
     made = {name: found[name] for name in ("method", "preset", "languages", "base_model")}
     found["times"]["seconds"] = {"preparing": 1.5, "training": 60.25, "scoring": 9.0}
@@ -235,13 +227,11 @@ def make_task(method: str, config: TaskConfig, kind: str, **task) -> dict[str, A
 
 
 def make_finetune() -> dict[str, Any]:
-    """Return the record of slots, with word embeddings frozen."""
     labels = ["O", "B-city", "I-city"]
     return make_task("finetune", TaskConfig(**SETTINGS), "token", labels=labels, frozen="embeddings")
 
 
 def make_continual() -> dict[str, Any]:
-    """Return the record of inference, with sentence pairs; both from the Hub."""
     config = ContinualConfig(alpha=0.02, **SETTINGS)
     named = {name: getattr(config, name) for name in ("alpha", "regularizer_weight", "pairs_per_example")}
     labels = ["contradiction", "entailment", "neutral"]
@@ -252,7 +242,6 @@ def make_continual() -> dict[str, Any]:
 
 
 def make_tagger_record() -> dict[str, Any]:
-    """Return the record of a tagger on the embedded encoder, with a module that has a map for each language."""
     record = make_record()
     module = {"name": "/home/me/runs/mao-0", "hub_id": None, "method": "mao", "preset": "linear"}
     module |= {name: record[name] for name in ("languages", "base_model")}
@@ -263,7 +252,6 @@ def make_tagger_record() -> dict[str, Any]:
 
 
 def make_questions() -> dict[str, Any]:
-    """Return the record of answers by an encoder with language embeddings, from the Hub."""
     rows = {"en": 0, "hi": 1}
     found = make_task("finetune", TaskConfig(**SETTINGS), "questions", encoder=None, language_rows=rows)
     return found | {"base_model": dict(ON_HUB)}

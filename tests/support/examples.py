@@ -1,7 +1,5 @@
 """Labelled examples in German and English, of which row i is the same in both."""
 
-from __future__ import annotations
-
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from support.tiny import SENTENCES
@@ -20,7 +18,6 @@ QA = {"de": GERMAN, "en": ENGLISH}
 
 
 def nli(lang, n=6):
-    """Pairs of sentences with a label and a number."""
     side = 0 if lang == "de" else 1
     numbers = list(range(n))
     premises, hypotheses = [SENTENCES[i][side] for i in numbers], [f"{SENTENCES[-i][side]} {i}" for i in numbers]
@@ -47,7 +44,6 @@ def qa(lang, as_list=False):
 
 
 def change(data, row, **values):
-    """Return the dataset with other values in one row."""
     rows = data.to_list()
     rows[row].update(values)
     return Dataset.from_list(rows, features=data.features)

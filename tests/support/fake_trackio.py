@@ -1,7 +1,5 @@
 """Trackio's runs, kept in pytest's temporary folder and read back."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

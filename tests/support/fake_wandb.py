@@ -1,7 +1,5 @@
 """Offline W&B runs, and a reader of their files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import struct

@@ -1,10 +1,11 @@
 """One tiny random encoder of every family that the library supports."""
 
-from __future__ import annotations
-
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
     BertConfig,
     DebertaV2Config,
     DistilBertConfig,
@@ -13,6 +14,8 @@ from transformers import (
     RobertaConfig,
     XLMRobertaConfig,
 )
+
+from support.tiny import make_tokenizer
 
 _COMMON = {
     "vocab_size": 160,
@@ -25,12 +28,10 @@ _COMMON = {
     "initializer_range": 0.2,
 }
 
-# Operations on the longest path from token ids to a state of one of these encoders. A layer adds up 16 products in the
-# projections of attention, 8 in a score, up to 16 in the softmax and in the mixture over tokens, 16 in the output, 16
-# and 32 in the feed-forward block, and 32 numbers in each of two norms: 184 sums, each a product and an addition. Two
-# layers, and the norm of the embeddings.
+# Operations on the longest path from token ids to a state: a product and an addition for each of a layer's 184 sums
+# (projections 16, score 8, softmax, mixture and output 16 each, feed-forward 16 and 32, two norms of 32). Two layers
+# and the norm of the embeddings. A gradient takes the path back, with a product for the derivative at each operation.
 PASS = 2 * (2 * 184 + 32)
-# A gradient takes the same path back, with a product for the derivative at each operation.
 BACKWARD = 3 * PASS
 
 CONFIGS = {
@@ -61,11 +62,6 @@ CONFIGS = {
 
 def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
     """Write a checkpoint as published ones are: with an MLM head (and BERT's pooler), and a tokenizer."""
-    from safetensors.torch import load_file, save_file
-    from transformers import AutoModel, AutoModelForMaskedLM
-
-    from support.tiny import make_tokenizer
-
     torch.manual_seed(seed)
     config = CONFIGS[family]()
     model = AutoModelForMaskedLM.from_config(config) if head else AutoModel.from_config(config)

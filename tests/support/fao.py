@@ -1,6 +1,6 @@
-"""A small run of FAO."""
+"""A small run of FAO, also to search settings of."""
 
-from __future__ import annotations
+from peft import LoraConfig, get_peft_model
 
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 from support.launch import SMALL
@@ -22,9 +22,19 @@ def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_c
     )
 
 
-def lora(dropout=0.0, layers=2, **settings):
-    """The tiny encoder with LoRA in its attention."""
-    from peft import LoraConfig, get_peft_model
+def searcher(folder, model_init, model=None, data=None, callbacks=None, **settings):
+    """Make a trainer, with `model_init` one that can be searched around."""
+    return FAOTrainer(
+        model,
+        config(folder, **{"learning_rate": 0.01, **settings}),
+        train_dataset=make_links(8) if data is None else data,
+        eval_dataset=make_links(8),
+        processing_class=make_tokenizer(),
+        model_init=model_init,
+        callbacks=callbacks,
+    )
 
+
+def lora(dropout=0.0, layers=2, **settings):
     model = make_encoder(dropout=dropout, layers=layers)
     return get_peft_model(model, LoraConfig(r=4, target_modules=["query", "value"], **settings))

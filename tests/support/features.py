@@ -1,7 +1,5 @@
 """Feature caches of tiny encoders: import them by `from tiny_features import cache`."""
 
-from __future__ import annotations
-
 import numpy as np
 from datasets import Dataset
 

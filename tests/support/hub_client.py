@@ -4,8 +4,6 @@ The client reads its settings when it is imported, and the tests' own process is
 JSON: `code` to run with the names `given` and those of earlier code, which leaves its result in `found`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -49,7 +47,7 @@ class HubClient:
             env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
-    def __enter__(self) -> HubClient:
+    def __enter__(self):
         return self
 
     def __exit__(self, *_: Any) -> None:

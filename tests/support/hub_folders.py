@@ -1,7 +1,5 @@
 """What the library writes, a folder of each kind, and the lines by which clients push and load it."""
 
-from __future__ import annotations
-
 import shutil
 
 from peft import LoraConfig, get_peft_model
@@ -38,12 +36,10 @@ def plain(tensors):
 
 
 def keep(folder, **changes):
-    """Write a run's record of the tiny base into a folder of its model."""
     write_record(folder, {**make_record(), "base_model": {"name": "me/base", "hub_id": "me/base"}, **changes})
 
 
 def write_folders(root):
-    """A folder of every kind in `root`, with strays in it."""
     save_base("bert", root / "base")
     base, tokenizer = AutoModel.from_pretrained(root / "base", add_pooling_layer=False), make_tokenizer()
     keep(root / "base")

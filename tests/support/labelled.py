@@ -1,7 +1,5 @@
 """Labelled words, texts and questions, in memory and as files."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 
@@ -68,7 +66,6 @@ def segmented():
 
 
 def asked(rows, question_lang="en", context_lang="en"):
-    """Questions of (question, context, answer)."""
     columns = {name: [] for name in COLUMNS}
     for number, (question, context, answer) in enumerate(rows):
         answers = {"text": [answer, "cat"], "answer_start": [context.index(answer), 4]}
@@ -92,7 +89,6 @@ def squad(
 
 
 def squad_rows(content):
-    """Rows of SQuAD's columns, as the Hub has them."""
     rows = []
     for paragraph in content["data"][0]["paragraphs"]:
         for question in paragraph["qas"]:

@@ -1,7 +1,5 @@
 """Runs in processes of their own, and comparisons of what came out of two runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -35,16 +33,13 @@ STEADY = {
     "train_sampling_strategy": "sequential",
 }
 
-# Operations on the longest path of a step of the tiny models. A layer: products of 16 (query, key, value, output,
-# intermediate), of 32 and of half a head's 16 for the scores, softmax and mean over up to 32 tokens, two norms of
-# 3 x 16. A step: 4 layers and a head over 160 tokens, three times for forward and backward, then sums over the tokens
-# of 16 sentences.
+# Operations on the longest path of a step of the tiny models: 4 layers (products, scores, softmax, mean over up to 32
+# tokens, two norms) and a head over 160 tokens, three times for both ways, then sums over the tokens of 16 sentences.
 _LAYER = 5 * 16 + 32 + 8 + 2 * 32 + 2 * 48
 STEP = 3 * (4 * _LAYER + 2 * 160) + 16 * 32
 
 
 def slow(names):
-    """Mark parameters of a test for the slow tier."""
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
@@ -56,7 +51,6 @@ def numbers(trainer):
 
 
 def tensors(module):
-    """Copy every weight and buffer."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
@@ -72,10 +66,7 @@ def outcome(trainer):
 
 
 def launch(folder, runs, *options, processes=1, killed=False) -> None:
-    """Run `python -m support.runs folder runs options`, under `accelerate launch` for several processes.
-
-    The script must fail exactly if `killed` says so.
-    """
+    """Run `python -m support.runs folder runs options`, by `accelerate launch`; it must fail exactly if `killed`."""
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
@@ -87,7 +78,6 @@ def launch(folder, runs, *options, processes=1, killed=False) -> None:
 
 
 def result(folder, rank=0):
-    """Load the [`outcome`] that a process of the script left."""
     found = load_file(folder / f"rank-{rank}.safetensors")
     return found.pop("log"), found
 
@@ -106,10 +96,8 @@ def same_tensors(expected, found, operations, magnified=1.0, dtype=None):
 
 
 def same_bits(expected, found):
-    """Require that two dicts of tensors are the same bits."""
     assert set(expected) == set(found)
-    for name, tensor in expected.items():
-        assert torch.equal(found[name], tensor), name
+    assert [name for name, tensor in expected.items() if not torch.equal(found[name], tensor)] == []
 
 
 def same(one, other, operations, magnified=1.0, dtype=None):
@@ -118,5 +106,4 @@ def same(one, other, operations, magnified=1.0, dtype=None):
 
 
 def identical(one, other):
-    """Require that two runs, (log, weights) each, are the same bits."""
     same_bits({"log": one[0], **one[1]}, {"log": other[0], **other[1]})

@@ -8,8 +8,6 @@ Repositories of models, datasets and Spaces with branches and commits, and downl
 uploads and downloads in parts, pull requests.
 """
 
-from __future__ import annotations
-
 import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -33,7 +31,7 @@ class LoopbackHub:
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def __enter__(self) -> LoopbackHub:
+    def __enter__(self):
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 

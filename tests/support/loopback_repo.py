@@ -1,7 +1,5 @@
 """Repository of [`loopback_hub`]: branches of commits, each with all its files, in memory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field

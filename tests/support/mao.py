@@ -1,7 +1,5 @@
 """A small run of MAO, its settings, and what is looked at afterwards."""
 
-from __future__ import annotations
-
 import torch
 
 from hf_xalign.trainers import MAOConfig, MAOTrainer

@@ -1,7 +1,5 @@
 """Maps of tiny encoders' vectors, and tiny encoders with maps inside."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -52,14 +50,7 @@ def by_hand(one, layer, states):
 
 
 def assert_same_in_a_fresh_process(folder, imports, call, expected):
-    """Require that a new process finds the same bits.
-
-    Args:
-        folder: an empty one, for what the processes exchange.
-        imports: modules to import there.
-        call: expression of `path` and `given` that finds a tensor.
-        expected: `path` to (`given`, the tensor to find).
-    """
+    """Require that a new process finds, by `call` of `path` and `given`, the same bits as `expected[path][1]`."""
     torch.save({str(path): pair for path, pair in expected.items()}, folder / "expected.pt")
     script = (
         f"import sys, torch, {imports}\n"

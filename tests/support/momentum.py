@@ -1,7 +1,5 @@
 """A momentum encoder with its queue, as a few steps of training leave them."""
 
-from __future__ import annotations
-
 import torch
 
 from hf_xalign.modeling.contrast.heads import SentenceHead

@@ -1,7 +1,5 @@
 """Nearest neighbours by their formulas in float64, and vectors whose neighbours are known or tie exactly."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -5,20 +5,15 @@ order, u = eps / 2 (Higham, Accuracy and Stability of Numerical Algorithms, sect
 value, each within that bound, differ by at most n eps scale. The bound holds in any order of the sums, fused or not.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 
 
 def tolerance(operations: float, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> float:
-    """Return the largest difference that rounding alone explains between two ways to compute one value.
+    """Return the difference that rounding explains between two ways to compute a value.
 
-    Args:
-        operations: additions and multiplications on the longest path from an input to the value, in either way.
-        scale: size of the largest intermediate number.
-        dtype: floating type of the arithmetic; of two, the coarser.
+    `operations`: additions and multiplications on the longest path to it; `scale`: the largest intermediate number.
     """
     return operations * torch.finfo(dtype).eps * scale
 
@@ -26,15 +21,9 @@ def tolerance(operations: float, scale: float = 1.0, dtype: torch.dtype = torch.
 def assert_rounding(
     found: Any, expected: Any, operations: float, scale: float | None = None, dtype: torch.dtype | None = None
 ) -> None:
-    """Require that two results differ by no more than rounding, as [`tolerance`] bounds it.
+    """Require that two results differ by no more than [`tolerance`]; NaN only where `expected` is NaN.
 
-    Args:
-        found: a number, list, array or tensor; NaN only where `expected` is NaN.
-        expected: what it is compared with, of the same shape.
-        operations: see [`tolerance`].
-        scale: see [`tolerance`]; by default the largest absolute value of `expected`.
-        dtype: type of the arithmetic; by default that of `found` and `expected` with the larger eps, float64 for
-            numbers and lists.
+    By default `scale` is the largest absolute value of `expected`, `dtype` the coarser of both (float64 for lists).
     """
     one, other = (
         torch.as_tensor(value if hasattr(value, "dtype") else torch.tensor(value, dtype=torch.float64)).detach()

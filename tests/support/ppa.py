@@ -1,6 +1,6 @@
 """A small run of PPA."""
 
-from __future__ import annotations
+from datasets import Dataset
 
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -21,8 +21,6 @@ SMALL = {
 
 def make_pairs(count=16):
     """Pairs that all differ, four of one language and four of another in turn."""
-    from datasets import Dataset
-
     rows = [SENTENCES[k % len(SENTENCES)] for k in range(count)]
     return Dataset.from_dict(
         {

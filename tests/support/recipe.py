@@ -1,7 +1,5 @@
 """A base encoder and parallel text in files, the command line of a recipe on them, and what a recipe leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -11,12 +9,14 @@ from support.tiny import SENTENCES
 
 
 def make_files(folder):
-    """Write a base encoder, a JSONL and a TSV file of parallel text into `folder`, and return it."""
     save_base("bert", folder / "base")
     rows = [{"de": s, "en": t} for s, t, _ in SENTENCES * 3]
     (folder / "train.jsonl").write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
     (folder / "test.tsv").write_text("de\ten\n" + "".join(f"{s}\t{t}\n" for s, t, _ in SENTENCES))
     return folder
+
+
+QUIET = ("--use_cpu", "true", "--disable_tqdm", "true")
 
 
 def on_files(folder, out="out"):
@@ -30,39 +30,29 @@ def on_files(folder, out="out"):
 
 
 def command(folder, *options, out="out"):
-    """Arguments of a recipe that trains on the files of [`make_files`]."""
     return [
-        *on_files(folder, out),
-        "--use_cpu", "true",
-        "--learning_rate", "1e-2",
-        "--per_device_train_batch_size", "8",
-        "--disable_tqdm", "true",
-        *options,
+        *on_files(folder, out), *QUIET, "--learning_rate", "1e-2", "--per_device_train_batch_size", "8", *options
     ]  # fmt: skip
 
 
 def pretraining_command(folder, *options, out="out", corpus=("en=en.txt",)):
-    """Arguments of a recipe that pre-trains on texts in `folder`."""
     return [
         "--model_name_or_path", str(folder / "base"),
         "--corpus", *_placed(folder, corpus),
         "--block_size", "32", "--output_dir", str(folder / out),
-        "--use_cpu", "true", "--report_to", "none", "--disable_tqdm", "true", "--save_strategy", "no",
+        *QUIET, "--report_to", "none", "--save_strategy", "no",
         "--num_train_epochs", "3", "--learning_rate", "2e-3", "--per_device_train_batch_size", "8",
         *options,
     ]  # fmt: skip
 
 
 def task_command(folder, *options, out="out", train=("en=en.jsonl",), evaluation=("de=de.jsonl", "hi=hi.conll")):
-    """Arguments of a recipe that fine-tunes on labelled text in `folder`."""
     return [
         "--model_name_or_path", str(folder / "base"),
         "--train_data", *_placed(folder, train),
         "--eval_data", *_placed(folder, evaluation),
         "--output_dir", str(folder / out),
-        "--use_cpu", "true", "--report_to", "none", "--disable_tqdm", "true",
-        "--num_train_epochs", "1", "--learning_rate", "1e-2",
-        *options,
+        *QUIET, "--report_to", "none", "--num_train_epochs", "1", "--learning_rate", "1e-2", *options,
     ]  # fmt: skip
 
 
@@ -72,12 +62,10 @@ def _placed(folder, items):
 
 
 def output_of(main, words) -> str:
-    """Run a recipe; return what it printed."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         main(words)
     return out.getvalue()
 
 
 def record_of(folder) -> dict:
-    """Read `results.json` of a run."""
     return json.loads((folder / "results.json").read_text())

@@ -1,7 +1,5 @@
 """Tables of bad inputs and their error messages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -16,12 +14,9 @@ def assert_refused(
     folder: Path | None = None,
     error: type[Exception] = InputError,
 ) -> None:
-    """Run every row of a table, and fail with a list of the rows without the expected error.
+    """Require that every row, (call, regular expression of the message) by name, is refused by that exception.
 
-    Args:
-        table: name of the row to (call, regular expression that the message must hold).
-        folder: where given, each call gets an empty folder of its own below it.
-        error: the exception that must come out; any other exception is a failure of the row.
+    With `folder` each call gets an empty folder of its own below it.
     """
     assert table
     wrong = []
@@ -45,13 +40,7 @@ def assert_refused(
 def calls(
     function: Callable[..., Any], rows: Iterable[tuple[Any, str]], **shared: Any
 ) -> dict[str, tuple[Callable[..., Any], str]]:
-    """Return a table of one function's refusals, for [`assert_refused`].
-
-    Args:
-        function: function to call.
-        rows: (tuple of arguments or dict of options, message) each.
-        shared: options of every call, which a row's own override.
-    """
+    """Return a table for [`assert_refused`] of (tuple of arguments or dict of options, message); a row overrides."""
     table = {}
     for n, (given, message) in enumerate(rows):
         args, options = ((), given) if isinstance(given, dict) else (given, {})

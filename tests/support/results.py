@@ -1,7 +1,5 @@
 """Result folders of fine-tuned systems, and a grid of word distances, written by hand."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

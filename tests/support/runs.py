@@ -6,8 +6,6 @@
 Each run goes into a folder of its name. Process R leaves its outcome in `rank-R.safetensors`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc
@@ -22,8 +20,8 @@ from safetensors.torch import save_file
 from transformers import TrainerCallback
 
 from support import align_mlm, continual, mao, ppa
+from support.fao import searcher
 from support.launch import outcome
-from support.search import searcher
 from support.tiny import make_encoder, make_links
 
 
@@ -37,10 +35,7 @@ TRAINERS = ("fao", "mao", "align_mlm", "continual", "ppa", "task", "tagger")
 
 @contextlib.contextmanager
 def exact():
-    """Compute everything in float64, also what the product computes in float32 on purpose.
-
-    So a comparison of two runs sees what the steps are divided by, and not which CPU rounded them.
-    """
+    """Compute everything in float64, also what is float32 on purpose: the CPU's rounding is then no difference."""
 
     def cross_entropy(vectors, embeddings, bias, labels):
         return torch.nn.functional.cross_entropy(vectors @ embeddings.T + bias, labels, reduction="sum")
@@ -57,10 +52,7 @@ def exact():
 
 
 def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, **settings):
-    """Make a trainer of [`TRAINERS`] with `count` rows; within [`exact`] in float64.
-
-    `seed` and `dropout` are the encoder's, or the tagger's.
-    """
+    """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's."""
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
     if trainer == "fao":
@@ -85,7 +77,6 @@ def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callb
 
 
 def train(folder, trainer, **settings):
-    """Make a trainer and train it."""
     made = make(folder, trainer, **settings)
     made.train()
     return made
@@ -126,7 +117,6 @@ def _let_go() -> None:
 
 
 def main() -> None:
-    """Train each run of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("runs", type=json.loads)

@@ -1,7 +1,5 @@
 """A small tagger, and the batch that it is fed."""
 
-from __future__ import annotations
-
 import torch
 
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification

@@ -1,7 +1,5 @@
 """Tiny task models, and MAO's modules that go between their encoder and head."""
 
-from __future__ import annotations
-
 import torch
 from peft import get_peft_model
 from transformers import (

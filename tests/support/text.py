@@ -1,7 +1,5 @@
 """Small monolingual texts, and the choice of sentences by a slow loop."""
 
-from __future__ import annotations
-
 import numpy as np
 
 WORDS = ["the", "cat", "dog", "house", "open", "file", "kat", "hund", "haus", "spielen", "öffnen", "zwei"]
@@ -35,12 +33,7 @@ def random_text(sentences=40, words=12, seed=0):
 
 
 def slow_cover(sentences, per_word):
-    """Numbers of the chosen sentences, ascending.
-
-    Args:
-        sentences: one set of words each.
-        per_word: sentences a word.
-    """
+    """Numbers of the chosen sentences (sets of words), ascending."""
     total = {word: sum(word in sentence for sentence in sentences) for word in set().union(*sentences)}
     chosen = {k for k, sentence in enumerate(sentences) if any(total[word] <= per_word for word in sentence)}
 

@@ -1,14 +1,14 @@
 """Tiny models, tokenizers and links, built in memory."""
 
-from __future__ import annotations
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from hf_xalign.modeling.language_embeddings import add_language_embeddings
 
 
 def make_multilingual_encoder(seed: int = 0):
-    """Return the tiny encoder with different language embeddings for English and German."""
-    import torch
-
-    from hf_xalign.modeling.language_embeddings import add_language_embeddings
-
     model = make_encoder(seed)
     add_language_embeddings(model, ["en", "de"])
     torch.nn.init.normal_(model.embeddings.token_type_embeddings.weight)
@@ -16,10 +16,6 @@ def make_multilingual_encoder(seed: int = 0):
 
 
 def make_tokenizer():
-    """Return a WordPiece tokenizer with all letters of the tests' sentences and a few longer pieces."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
     letters = "abcdefghijklmnopqrstuvwxyzäöüß0123456789.,!?'-"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
     pieces += ["the", "cat", "dog", "house", "haus", "kat", "hund"]
@@ -42,10 +38,6 @@ def make_tokenizer():
 
 
 def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0):
-    """Return a random BERT of 2 layers x 16 without pooler, in float32."""
-    import torch
-    from transformers import BertConfig, BertModel
-
     torch.manual_seed(seed)
     config = BertConfig(
         vocab_size=160,
@@ -74,9 +66,6 @@ SENTENCES = [
 
 
 def make_links(n: int = 8):
-    """Return a word-aligned dataset of `n` pairs with unequal link counts."""
-    from datasets import Dataset
-
     rows = [SENTENCES[i % len(SENTENCES)] for i in range(n)]
     return Dataset.from_dict(
         {
@@ -92,9 +81,6 @@ def make_links(n: int = 8):
 
 
 def make_two_separator_tokenizer():
-    """Return the tiny tokenizer with XLM-R's frame: two separators between two sentences."""
-    from tokenizers import processors
-
     tokenizer = make_tokenizer()
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -1,11 +1,7 @@
-"""Vocabularies of two languages, and induced dictionaries by slow loops."""
+"""Vocabularies of two languages."""
 
-from __future__ import annotations
-
-import numpy as np
 import torch
 
-from hf_xalign.modeling.maps import unit
 from hf_xalign.search.csls import nearest_neighbours
 
 
@@ -36,15 +32,3 @@ def mutual_pairs(source, target):
 def share_found(found, source, target, partner):
     here, _ = nearest_neighbours(found.project(source), found.project(target, "target"))
     return (here == partner).double().mean().item()
-
-
-def loop_scores(source, target, k, use_csls=True):
-    x, z = (unit(side.double()).numpy() for side in (source, target))
-    cosine = np.array([[float(np.dot(a, b)) for b in z] for a in x])
-    if not use_csls:
-        return cosine
-    r_x = [np.mean(sorted(row)[-k:]) for row in cosine]
-    r_z = [np.mean(sorted(column)[-k:]) for column in cosine.T]
-    return np.array(
-        [[2 * cosine[i, j] - r_x[i] - r_z[j] for j in range(len(z))] for i in range(len(x))],
-    )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, ppa
+from support.fao import searcher
 from support.refusals import assert_refused
-from support.search import searcher
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from transformers import BertConfig, BertForMaskedLM, BertModel
 

@@ -13,7 +13,7 @@ import torch
 import yaml
 from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
-from support.search import searcher
+from support.fao import searcher
 from support.tiny import make_encoder, make_links
 from transformers import TrainerCallback
 

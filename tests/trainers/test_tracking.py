@@ -10,8 +10,8 @@ import pytest
 from support.card import make_record
 from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
+from support.fao import searcher
 from support.recipe import command, make_files
-from support.search import searcher
 from support.tiny import make_encoder, make_links
 from transformers.integrations.integration_utils import WandbCallback
 

@@ -288,8 +288,8 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """Make one row for each link, so that a batch draws from the links of the whole corpus.
 
     Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval. A row has the
-    number of the `pair`, a `length` of 1 (no grouping), `source_lang`, and the pair with this link only, or if `alone`
-    the cached rows of its two words, `source_row` and `target_row`, for [`CachedLinkCollator`].
+    number of the `pair`, a `length` of 1 (no grouping) and `source_lang`. It also has the pair with this link only, or
+    if `alone` the cached rows of its two words, `source_row` and `target_row`, for [`CachedLinkCollator`].
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:

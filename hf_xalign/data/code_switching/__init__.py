@@ -1,1 +1,1 @@
-"""Code-switched training data: whole examples, and words replaced through a dictionary."""
+"""Code-switched training data of whole examples."""

@@ -9,8 +9,7 @@ from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedModel
-from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 
 __all__ = [
     "Anchors",

@@ -16,8 +16,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel
-from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel, map_adapter
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained

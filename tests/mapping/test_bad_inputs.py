@@ -28,8 +28,7 @@ from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedModel
-from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 
 # The package has the function under the name of its module.
 learn = import_module("hf_xalign.mapping.self_learning").self_learning

@@ -12,7 +12,7 @@ from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 
 from hf_xalign.modeling import XAlignConfig, set_language
-from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.rotated import map_adapter
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation, TransformerTop
 from hf_xalign.modeling.xalign.tuner import find_top
 

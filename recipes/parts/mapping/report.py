@@ -12,7 +12,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
-from hf_xalign.modeling.xalign.align_matrix import map_adapter
+from hf_xalign.modeling.rotated import map_adapter
 from hf_xalign.recipes.parts.common import adapter_entry, check_writable
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources

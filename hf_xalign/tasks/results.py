@@ -31,21 +31,14 @@ def seed_folder(output: str | os.PathLike, seed: int) -> Path:
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the content of a finished seed's scores.json, or None.
-
-    Raises:
-        InputError: a field differs from `how` (`settings`, `inputs`, ...); the message names it.
-    """
+    """Return the content of a finished seed's scores.json, or None.; a field that differs from `how` is refused."""
     return _agreeing(folder / SCORES, how)
 
 
 def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> None:
     """Prepare a seed's folder to begin or resume a run; `overwrite` deletes an earlier run's results.
 
-    The fields `how` are kept in `run.json` until there are scores.
-
-    Raises:
-        InputError: the folder holds an interrupted run with other settings.
+    The fields `how` are kept in `run.json` until there are scores; an interrupted run with others is refused.
     """
     if overwrite:
         for path in (folder / SCORES, folder / _RUN):

@@ -56,11 +56,7 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
 
 
 def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Counts:
-    """Count the spans of each sentence; a span is right if its start, end and kind are.
-
-    Raises:
-        InputError: numbers of sentences or words differ, or a label is not `O`, `B-x` or `I-x`.
-    """
+    """Count the spans of each sentence; a span is right if its start, end and kind are."""
     _check_same(predicted, gold)
     rows = []
     for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
@@ -82,9 +78,6 @@ def count_words(
         gold: reference labels.
         outside: label of words that are not items (CONTINUAL's token-level micro F1 of NER). With None every word is
             an item, and a word without a prediction is wrong, so F1 is accuracy.
-
-    Raises:
-        InputError: numbers of sentences or words differ.
     """
     _check_same(predicted, gold)
     rows = []
@@ -99,11 +92,7 @@ def count_words(
 
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
-    """Count examples with one label each.
-
-    Raises:
-        InputError: numbers of examples differ.
-    """
+    """Count examples with one label each."""
     if len(predicted) != len(gold):
         raise InputError(f"{len(predicted)} predictions for {len(gold)} examples: each needs one")
     return _counts([(int(one == other), 1, 1) for one, other in zip(predicted, gold, strict=True)])

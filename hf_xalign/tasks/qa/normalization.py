@@ -68,14 +68,6 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
       scores XQuAD and TyDi this way.
 
     Punctuation leaves no blank (`well-known` is one token); an article does.
-
-    Args:
-        text: the answer.
-        language: code of the answer's language (`de`, `zh-Hant`).
-        rules: `mlqa` or `squad`.
-
-    Raises:
-        InputError: the rules are unknown.
     """
     if rules not in RULES:
         raise InputError(f"rules={rules!r}: choose {' or '.join(RULES)}")

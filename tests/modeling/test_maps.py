@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from support.maps import conditioned, normal
@@ -30,7 +28,7 @@ def side(steps=(), offset=True, layers=2, out=4, size=4, seed=0):
     )
 
 
-def one_by_one(part, vectors, upto=None):
+def one_by_one(part, vectors):
     """Map by a side, number by number."""
     found = torch.zeros(len(vectors), *part.weight.shape[:2], dtype=vectors.dtype)
     for n in range(len(vectors)):
@@ -41,9 +39,6 @@ def one_by_one(part, vectors, upto=None):
                     x = x - means.pop(0)[layer]
                 elif x.norm() > 0:
                     x = x / x.norm()
-            if upto == "steps":
-                found[n, layer] = x
-                continue
             for row in range(part.weight.shape[1]):
                 found[n, layer, row] = sum(part.weight[layer, row, k] * x[k] for k in range(len(x)))
             if part.offset is not None:
@@ -66,8 +61,6 @@ def test_project(steps):
         one = LanguageMap(part, layers=(0, 3))
         for found in (one.project(vectors), one.apply(vectors)):
             close(found, one_by_one(part, vectors))
-        plain = replace(part, weight=normal(2, 4, 4), offset=None)
-        close(part.normalize(vectors), one_by_one(plain, vectors, "steps"))
         other = LanguageMap(part, side(("centre",), out=3, size=6, seed=20), layers=(0, 3))
         close(other.project(vectors), one.project(vectors))
         close(other.project(target, "target"), one_by_one(other.target, target))
@@ -140,9 +133,6 @@ def test_of_some_layers():
     assert plain.target is None and plain.source.offset is None
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def maps():
     mean = normal(2, 4, seed=5)
     shared = SideMap(normal(2, 4, 4), None, ("centre", "unit", "centre"), (mean, mean))
@@ -178,9 +168,6 @@ def test_files_are_bitwise(tmp_path):
         for old, new in ((one.source, two.source), (one.target, two.target)):
             for before, after in zip(parts(old), parts(new), strict=True):
                 assert before.dtype == after.dtype and torch.equal(before, after), name
-
-
-# --- vectors ---------------------------------------------------------------------------------------------------------
 
 
 def test_checked_vectors_get_three_dimensions():

@@ -93,16 +93,13 @@ def start_record(
             it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision` and `domain`.
         eval_data: one mapping for each evaluation source, with the keys of `train_data`.
         objective: the objective as a formula in plain text.
-        paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` (or `citation`) of the method's paper.
+        paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper, see [`cite`].
         license: licence identifier of the resulting model, if known.
         argv: the command line; `sys.argv` by default.
 
     Raises:
         TypeError: a value has no JSON form. The message names its place in the record.
     """
-    if paper:
-        bibtex = paper.get("bibtex") or paper.get("citation")
-        paper = {"title": paper["title"], "id": paper["id"], "bibtex": bibtex or ""}
     record = {
         "schema": SCHEMA,
         "method": method,
@@ -129,6 +126,15 @@ def start_record(
         "saved_to": None,
     }
     return to_plain(record)
+
+
+def cite(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
+    """Return the record's `paper`; `title`, `authors` and `venue` are BibTeX."""
+    kind, place = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
+    fields = {"title": title, "author": authors, place: venue, "year": year}
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    plain = title.replace("{", "").replace("}", "")
+    return {"title": plain, "id": identifier, "bibtex": f"@{kind}{{{key},\n{lines}\n}}"}
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def run(monkeypatch):
         seed=42,
         settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
         train_data=[{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}],
-        paper={"title": "T", "id": "2002.03518", "citation": "@x{}"},
+        paper={"title": "T", "id": "2002.03518", "bibtex": "@x{}"},
         argv=["fao.py", "--config", "x.yaml"],
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.pretraining.entries import TokenEntries
@@ -22,8 +22,9 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -33,19 +34,13 @@ class AlignMLMTrainer(AlignmentTrainer):
     cosine of the dictionary entries' input embeddings and counts once per step. Evaluation reports L_MLM with fixed
     masks, and the share of entries whose embeddings are nearest neighbours.
 
-    Args:
+    Args: (the others are those of [`AlignmentTrainer`])
         model: the encoder, changed in place. Its MLM head is trained too, a new one if its checkpoint has none.
-        args: the settings.
         train_dataset: rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
         eval_dataset: encoded rows of held-out text.
         test_entries: int64 (n, 2), token pairs whose alignment is evaluated.
         candidates: int64 (m,), candidate tokens of that evaluation. Default: the tokens of `test_entries`.
-        processing_class: the model's fast tokenizer.
-        kwargs: passed to `Trainer`.
-
-    Raises:
-        InputError: settings that do not fit encoder, tokenizer or dictionary.
 
     Example:
         >>> from datasets import Dataset
@@ -69,18 +64,14 @@ class AlignMLMTrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "align-mlm", "cross-lingual-alignment"]
-    _paper: ClassVar[dict[str, str]] = {
-        "title": "ALIGN-MLM: Word Embedding Alignment is Crucial for Multilingual Pre-training",
-        "id": "2211.08547",
-        "citation": (
-            "@article{tang2022alignmlm,\n"
-            "  title = {{ALIGN-MLM}: Word Embedding Alignment is Crucial for Multilingual Pre-training},\n"
-            "  author = {Tang, Henry and Deshpande, Ameet and Narasimhan, Karthik},\n"
-            "  journal = {arXiv preprint arXiv:2211.08547},\n"
-            "  year = {2022}\n"
-            "}"
-        ),
-    }
+    _paper = cite(
+        "{ALIGN-MLM}: Word Embedding Alignment is Crucial for Multilingual Pre-training",
+        "2211.08547",
+        "tang2022alignmlm",
+        "Tang, Henry and Deshpande, Ameet and Narasimhan, Karthik",
+        "arXiv preprint arXiv:2211.08547",
+        2022,
+    )
     args: AlignMLMConfig
 
     def __init__(
@@ -88,16 +79,17 @@ class AlignMLMTrainer(AlignmentTrainer):
         model: PreTrainedModel | None,
         args: AlignMLMConfig,
         *,
-        train_dataset: Dataset,
         entries: TokenEntries | None = None,
-        eval_dataset: Dataset | None = None,
         test_entries: np.ndarray | None = None,
         candidates: np.ndarray | None = None,
-        processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
-        model = first_model(model, args, kwargs.get("model_init"))
-        args.check_model(model, processing_class)
+        self.entries, self.test_entries, self.candidates = entries, test_entries, candidates
+        super().__init__(model, args, **kwargs)
+        self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        args, entries = self.args, self.entries
         if args.needs_entries and entries is None:
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
         if not args.needs_entries and entries is not None:
@@ -108,7 +100,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         if entries is not None:
             entries.check_vocabulary(_vocabulary(model))
         if args.has_language_embeddings:
-            for dataset in filter(None, (train_dataset, eval_dataset)):
+            for dataset in filter(None, (train_dataset, self.eval_dataset)):
                 _check_languages(dataset, cast(dict[str, int], language_ids(model.config)))
         if not args.dropout:
             disable_dropout(model)
@@ -117,43 +109,25 @@ class AlignMLMTrainer(AlignmentTrainer):
             torch.manual_seed(args.seed)
             heads = nn.ModuleDict({"words": mlm_head(model)})
         cast(nn.Module, model).add_module(HEAD_NAME, heads)
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            data_collator=PretrainingCollator(
-                processing_class,
-                seed=args.seed if args.data_seed is None else args.data_seed,
-                language_ids=language_ids(model.config) if args.has_language_embeddings else None,
-                entries=entries if args.objective == "dict_mlm" else None,
-                dict_probability=args.translation_probability,
-                mlm_probability=args.mlm_probability,
-            ),
-            **kwargs,
+        collator = PretrainingCollator(
+            self.processing_class,
+            seed=args.seed if args.data_seed is None else args.data_seed,
+            language_ids=language_ids(model.config) if args.has_language_embeddings else None,
+            entries=entries if args.objective == "dict_mlm" else None,
+            dict_probability=args.translation_probability,
+            mlm_probability=args.mlm_probability,
         )
-        self.entries = entries
-        self.test_entries = test_entries
-        self.candidates = candidates
-        self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
+        return model, train_dataset, collator
 
     # ---- Loss ----
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Count the masked tokens of one batch."""
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [len(batch["mlm_labels"])]
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
-        [hidden_tokens] = self.step_counts(inputs, num_items_in_batch)
-        # DDP averages gradients over processes, but the counts cover all of them.
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        [hidden_tokens] = counts
         share = self.args.world_size / hidden_tokens.clamp(min=1)
         total, output = self._hidden_words(model, inputs)
         loss = total * share
@@ -166,18 +140,15 @@ class AlignMLMTrainer(AlignmentTrainer):
             align = cosine * len(inputs["mlm_labels"]) * share
             self.log_term("align", align)
             loss = loss + self.args.alpha * align
-        return (loss, output) if return_outputs else loss
+        return loss, output
 
     def _hidden_words(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """Return the sum of the masked tokens' cross entropies, and the encoder's output."""
         languages = {"token_type_ids": inputs["token_type_ids"]} if "token_type_ids" in inputs else {}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **languages)
-        head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(model), HEAD_NAME))["words"]
+        hidden, embeddings = output.last_hidden_state, self._embeddings(model)
         with self.accelerator.autocast():
-            total = head(
-                output.last_hidden_state, inputs["mlm_positions"], inputs["mlm_labels"], self._embeddings(model)
-            )
-        return total, output
+            return self._head("words")(hidden, inputs["mlm_positions"], inputs["mlm_labels"], embeddings), output
 
     def _embeddings(self, model: nn.Module) -> torch.Tensor:
         return self.accelerator.unwrap_model(model).get_input_embeddings().weight
@@ -218,26 +189,23 @@ class AlignMLMTrainer(AlignmentTrainer):
         rows: dict[str, list[int]] = defaultdict(list)
         for row, language in enumerate(dataset["source_lang"][:]):
             rows[language].append(row)
-        sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        sums: dict[str, float] = dict.fromkeys(rows, 0.0)
+        counts: dict[str, int] = dict.fromkeys(rows, 0)
         size = self.args.per_device_eval_batch_size
         for language, own in rows.items():
-            total, count = torch.zeros((), dtype=torch.float64), 0
             for start in range(0, len(own), size):
                 batch = collator([dataset[row] for row in own[start : start + size]])
                 batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
                 with self.accelerator.autocast():
-                    total += self._hidden_words(model, batch)[0].double().cpu()
-                count += len(batch["mlm_labels"])
-            sums[language], counts[language] = float(total), count
+                    sums[language] += float(self._hidden_words(model, batch)[0])
+                counts[language] += len(batch["mlm_labels"])
         model.train(training)
         loss = sum(sums.values()) / max(1, sum(counts.values()))
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         # The trained head replaces that of the original checkpoint.
-        head = cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))["words"]
-        self._carried = cast(MaskedLMHead, head).put_into(self._carried)
+        self._carried = cast(MaskedLMHead, self._head("words")).put_into(self._carried)
         super()._save(output_dir, state_dict)
         if self.entries is not None and self.args.should_save:
             self.entries.save(Path(output_dir or self.args.output_dir))

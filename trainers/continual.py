@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -10,22 +10,21 @@ import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
-from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.losses import word_distance
-from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.second_pass import second_pass
-from hf_xalign.tasks.examples import Examples
+from hf_xalign.record import cite
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.shared.base import first_model
+from hf_xalign.trainers.shared.word import pool_layers
 from hf_xalign.trainers.task import TaskTrainer
 
 # Separates the pairs' random numbers from others of the same seed.
@@ -42,23 +41,17 @@ class ContinualTrainer(TaskTrainer):
     examples ([`second_pass`]). They do not change the examples, their order or their dropout ([`PairedSampler`]).
     Evaluation scores the task alone.
 
-    Args:
+    Args: (the others are those of [`AlignmentTrainer`])
         model: the task model, usually from an encoder that FAO aligned.
-        args: the settings.
         task: the task.
         train_dataset: the task's training text, or encoded rows.
         pairs: word-linked pairs from [`~hf_xalign.align_words`], or pairs from `encode_pairs`.
         reference: the encoder before any alignment, which computes f0; it is frozen.
         eval_dataset: evaluation text by language.
-        processing_class: the fast tokenizer of model and reference.
-        kwargs: passed to `Trainer`.
-
-    Raises:
-        InputError: settings that do not fit models or text.
 
     Example:
         >>> from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
-        >>> from hf_xalign.tasks import LabelSet, SequenceTask
+        >>> from hf_xalign.tasks import Examples, LabelSet, SequenceTask
         >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
         >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
         >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
@@ -76,19 +69,14 @@ class ContinualTrainer(TaskTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "continual", "cross-lingual-alignment"]
-    _paper: ClassVar[dict[str, str]] = {
-        "title": "The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot Transfer",
-        "id": "2204.06457",
-        "citation": (
-            "@article{efimov2022impact,\n"
-            "  title = {The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot "
-            "Transfer},\n"
-            "  author = {Efimov, Pavel and Boytsov, Leonid and Arslanova, Elena and Braslavski, Pavel},\n"
-            "  journal = {arXiv preprint arXiv:2204.06457},\n"
-            "  year = {2022}\n"
-            "}"
-        ),
-    }
+    _paper = cite(
+        "The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot Transfer",
+        "2204.06457",
+        "efimov2022impact",
+        "Efimov, Pavel and Boytsov, Leonid and Arslanova, Elena and Braslavski, Pavel",
+        "arXiv preprint arXiv:2204.06457",
+        2022,
+    )
     args: ContinualConfig
 
     def __init__(
@@ -97,50 +85,36 @@ class ContinualTrainer(TaskTrainer):
         args: ContinualConfig,
         *,
         task: Task,
-        train_dataset: Sequence[Examples] | Dataset,
         pairs: Dataset,
         reference: PreTrainedModel,
-        eval_dataset: Mapping[str, Examples] | None = None,
-        processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
-        model = first_model(model, args, kwargs.get("model_init"))
+        # Not part of the model: neither the optimizer nor a checkpoint may include it.
+        self._pairs, self._reference = pairs, reference
+        self._passes = (-1, 0)
+        super().__init__(model, args, task=task, **kwargs)
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        args, pairs, reference = self.args, self._pairs, self._reference
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
                 f"{model.config.hidden_size}: give the model's encoder before alignment"
             )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
-        self._pivot = _pivot_of(pairs, model, reference)
+        pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
+            length = min(args.max_pair_length, position_limit(model.config))
             with args.main_process_first(desc="encoding pairs"):
-                pairs = encode_pairs(
-                    pairs, processing_class, max_length=min(args.max_pair_length, position_limit(model.config))
-                )
-        self._pairs = pairs
-        super().__init__(
-            model,
-            args,
-            task=task,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            **kwargs,
-        )
-        self.train_dataset = cast(Any, PairedStreams(cast(Dataset, self.train_dataset), pairs))
-        self.data_collator = PairedCollator(
-            self.data_collator,
-            PairCollator(
-                cast(int, processing_class.pad_token_id), pooling=args.pooling, linked_tokens=args.linked_tokens
-            ),
-            language_rows=self.language_inputs.embeddings,
-            pivot=self._pivot,
-        )
+                pairs = encode_pairs(pairs, self.processing_class, max_length=length)
+        model, train_dataset, collator = super()._prepare(model, train_dataset)
+        pad_token_id = cast(int, self.processing_class.pad_token_id)
+        pair_collator = PairCollator(pad_token_id, pooling=args.pooling, linked_tokens=args.linked_tokens)
         rows = LanguageInputs.of(reference).embeddings
-        self._reference_row = None if rows is None else rows[cast(str, self._pivot)]
-        self._passes = (-1, 0)
-        # Not part of the model: neither the optimizer nor a checkpoint may include it.
-        self._reference = [cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)]
+        self._reference_row = None if rows is None else rows[cast(str, pivot)]
+        cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
+        collator = PairedCollator(collator, pair_collator, language_rows=self.language_inputs.embeddings, pivot=pivot)
+        return model, PairedStreams(train_dataset, pairs), collator
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
@@ -160,27 +134,19 @@ class ContinualTrainer(TaskTrainer):
 
     # ---- Loss ----
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Count the labelled items, links and regularized words of one batch."""
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         names = ("links", "kept_words")
         return [self.task.count_items(batch), *(len(batch[name]) if (name := PAIR + n) in batch else 0 for n in names)]
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
-        # DDP averages gradients over processes, but the counts cover all of them.
-        shares = self.args.world_size / self.step_counts(inputs, num_items_in_batch).clamp(min=1)
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        shares = self.args.world_size / counts.clamp(min=1)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
-        own = self.accelerator.unwrap_model(model)
-        passing = second_pass(own, fed, seed=self._pass_seed(), dropout=self.args.pairs_dropout)
-        with passing as states, self.accelerator.autocast():
+        own, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
+        with second_pass(own, fed, seed=self._pass_seed(), dropout=dropout) as states, self.accelerator.autocast():
             output = model(**self.task.training_inputs(batch))
         if fed and not states:
             raise RuntimeError(
@@ -197,7 +163,7 @@ class ContinualTrainer(TaskTrainer):
             loss = loss + self.args.alpha * (align + self.args.regularizer_weight * regularizer)
         self.log_term("align", align)
         self.log_term("regularizer", regularizer)
-        return (loss, output) if return_outputs else loss
+        return loss, output
 
     def _pass_seed(self) -> int:
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""
@@ -212,11 +178,11 @@ class ContinualTrainer(TaskTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sum the distances of linked words, and those of pivot words to f0."""
         words = self._pooled(hidden_states, pairs, "token")
-        reference, own = self._reference[0], {}
+        own = {}
         if self._reference_row is not None:
             own["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = reference(
+            states = self._reference(
                 input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
             ).hidden_states
             f0 = self._pooled(states, pairs, "kept")
@@ -224,8 +190,7 @@ class ContinualTrainer(TaskTrainer):
         return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
 
     def _pooled(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-        tokens = TokenIndex(pairs[f"{name}_index"], pairs.get(f"{name}_word"), pairs.get(f"{name}_counts"))
-        return torch.stack([pool_words(states[layer], tokens) for layer in self.layers], dim=1)
+        return pool_layers([states[layer] for layer in self.layers], pairs, name)
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)

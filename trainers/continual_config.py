@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -42,24 +43,22 @@ class ContinualConfig(TaskConfig):
         "continual": _PAPER,
         "efimov": {**_PAPER, "regularizer_weight": 100.0, "reduction": "words", "mean_over_dims": True},
     }
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        **dict.fromkeys(("alpha", "regularizer_weight"), (0, inf)),
+        "pairs_per_example": (1e-6, inf),
+    }
 
-    preset: str = own("continual", "Objective", "Published variant: continual or efimov.")
-    alpha: float = by_preset("Objective", "Weight of the alignment loss, L_align + w L_reg.")
-    regularizer_weight: float = by_preset("Objective", "w, the weight of L_reg, the distance to f0.")
-    reduction: Literal["links", "words"] = by_preset(
-        "Objective", "links: divide both terms by the number of links. words: average each over its own words."
-    )
-    mean_over_dims: bool = by_preset("Objective", "Divide squared distances by the vector size.")
-    pairs_per_example: float = own(
-        0.5, "Objective", "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32."
-    )
-    pairs_dropout: bool = own(True, "Objective", "Use dropout for the sentence pairs too.")
-    layers: list[int] | None = own(None, "Objective", "Aligned layers. Default: the last.")
-    pooling: Pooling = own("mean", "Objective", "Subwords that make a word's vector: first, last or mean.")
-    linked_tokens: LinkedTokens = own("all", "Objective", "Tokens that are linked; all means words, [CLS] and [SEP].")
-    max_pair_length: int = own(
-        128, "Data", "Maximum tokens per sentence of a pair; links of words beyond it are dropped."
-    )
+    preset: str = own("continual", "Published variant: continual or efimov.")
+    alpha: float = by_preset("Weight of the alignment loss, L_align + w L_reg.")
+    regularizer_weight: float = by_preset("w, the weight of L_reg, the distance to f0.")
+    reduction: Literal["links", "words"] = by_preset("Divide both terms by the links, or each by its own words.")
+    mean_over_dims: bool = by_preset("Divide squared distances by the vector size.")
+    pairs_per_example: float = own(0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.")
+    pairs_dropout: bool = own(True, "Use dropout for the sentence pairs too.")
+    layers: list[int] | None = own(None, "Aligned layers. Default: the last.")
+    pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
+    linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
+    max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,12 +74,6 @@ class ContinualConfig(TaskConfig):
             raise InputError(
                 "gradient_checkpointing_kwargs: use_reentrant=true fails in several processes, because the encoder "
                 "runs twice in a forward: leave it out"
-            )
-        if self.alpha < 0 or self.regularizer_weight < 0:
-            raise InputError(f"alpha={self.alpha}, regularizer_weight={self.regularizer_weight}: must be at least 0")
-        if self.pairs_per_example <= 0:
-            raise InputError(
-                f"pairs_per_example={self.pairs_per_example}: must be positive; recipes/finetune.py needs no pairs"
             )
         self.layers = self.layers or [-1]
 

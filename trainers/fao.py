@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 import torch
-from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import ProjectionHead
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.shared.base import first_model
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer, encoded, pair_collator
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 
 
 class FAOTrainer(WordAlignmentTrainer):
@@ -25,16 +24,8 @@ class FAOTrainer(WordAlignmentTrainer):
     The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder, f0
     its vector in the encoder before training.
 
-    Args:
-        model: the encoder, or a `PeftModel` around one.
-        args: the settings.
+    Args: (the others are those of [`AlignmentTrainer`])
         train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
-        eval_dataset: word-linked pairs, scored by word retrieval.
-        processing_class: the model's fast tokenizer.
-        kwargs: passed to `Trainer`.
-
-    Raises:
-        InputError: a slow tokenizer, pairs without links, or settings that do not fit the model.
 
     Example:
         >>> from datasets import Dataset
@@ -52,35 +43,22 @@ class FAOTrainer(WordAlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "fao", "cross-lingual-alignment"]
-    _paper: ClassVar[dict[str, str]] = {
-        "title": "Multilingual Alignment of Contextual Word Representations",
-        "id": "2002.03518",
-        "citation": (
-            "@inproceedings{cao2020multilingual,\n"
-            "  title = {Multilingual Alignment of Contextual Word Representations},\n"
-            "  author = {Cao, Steven and Kitaev, Nikita and Klein, Dan},\n"
-            "  booktitle = {International Conference on Learning Representations},\n"
-            "  year = {2020}\n"
-            "}"
-        ),
-    }
+    _paper = cite(
+        "Multilingual Alignment of Contextual Word Representations",
+        "2002.03518",
+        "cao2020multilingual",
+        "Cao, Steven and Kitaev, Nikita and Klein, Dan",
+        "International Conference on Learning Representations",
+        2020,
+    )
     args: FAOConfig
 
-    def __init__(
-        self,
-        model: PreTrainedModel | None,
-        args: FAOConfig,
-        *,
-        train_dataset: Dataset,
-        eval_dataset: Dataset | None = None,
-        processing_class: PreTrainedTokenizerBase,
-        **kwargs: Any,
-    ):
-        model = first_model(model, args, kwargs.get("model_init"))
-        args.check_model(model, processing_class)
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        args = self.args
         peft = hasattr(model, "peft_config")
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
-        train_dataset = encoded(train_dataset, model, processing_class, args)
+        train_dataset = self._encoded(train_dataset, model)
+        cast(nn.Module, model).to(args.device)
         if not args.dropout:
             disable_dropout(model)
         if not peft:
@@ -88,7 +66,6 @@ class FAOTrainer(WordAlignmentTrainer):
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
         cached = None
         if args.needs_reference and args.reference == "cache" and not peft:
-            cast(nn.Module, model).to(args.device)
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_features(
                     model,
@@ -96,7 +73,7 @@ class FAOTrainer(WordAlignmentTrainer):
                     needed={args.regularized_side: "all"},
                     layers=self.layers,
                     pooling=args.pooling,
-                    pad_token_id=processing_class.pad_token_id,
+                    pad_token_id=self.processing_class.pad_token_id,
                     dtype=getattr(torch, args.reference_dtype),
                     autocast=torch.bfloat16 if args.bf16 else None,
                     folder=args.cache_dir,
@@ -104,17 +81,9 @@ class FAOTrainer(WordAlignmentTrainer):
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.
             model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            data_collator=pair_collator(args, processing_class, cached),
-            **kwargs,
-        )
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
-        self.reference = frozen_copy(self.model) if args.needs_reference and not cached and not peft else None
+        self.reference = frozen_copy(model) if args.needs_reference and not cached and not peft else None
+        return model, train_dataset, self._pair_collator(cached)
 
     def _project(self, vectors: torch.Tensor) -> torch.Tensor:
         head = getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, None)

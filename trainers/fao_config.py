@@ -11,22 +11,17 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.shared.base_config import by_preset, own
-from hf_xalign.trainers.shared.word_config import CAO_SCHEDULE, WordAlignmentConfig
+from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
-_MAO: dict[str, Any] = {
-    **CAO_SCHEDULE,
-    "align_target": "tuned",
-    "regularizer_weight": 1.0,
-    "regularized_side": "target",
-    "regularized_words": "all",
-    "linked_tokens": "words",
-    "pooling": "last",
-    "layers": [-1],
-    "norm": "squared_l2",
-    "reduction": "links",
-    "mean_over_dims": False,
-    "language_sampling": "proportional",
-    "per_device_train_batch_size": 4,
+_MAO: dict[str, Any] = {**CAO, "layers": [-1], "per_device_train_batch_size": 4}
+_CONTINUAL: dict[str, Any] = {**_MAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
+_MEANS: dict[str, Any] = {"reduction": "words", "mean_over_dims": True}
+_ROTATE: dict[str, Any] = {
+    **_MAO,
+    "regularized_words": "linked",
+    "pooling": "mean",
+    "layers": [-4, -3, -2, -1],
+    "norm": "l2",
 }
 
 
@@ -49,58 +44,32 @@ class FAOConfig(WordAlignmentConfig):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "mao": _MAO,
-        "continual": {**_MAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32},
+        "continual": _CONTINUAL,
         "cao_code": {
             **_MAO,
+            **_MEANS,
             "align_target": "frozen",
             "linked_tokens": "all",
-            "reduction": "words",
-            "mean_over_dims": True,
             "language_sampling": "each",
             "per_device_train_batch_size": 8,
         },
-        "efimov": {
-            **_MAO,
-            "pooling": "mean",
-            "linked_tokens": "all",
-            "reduction": "words",
-            "mean_over_dims": True,
-            "per_device_train_batch_size": 32,
-        },
-        "rotate_src2tgt": {
-            **_MAO,
-            "regularized_side": "source",
-            "regularized_words": "linked",
-            "pooling": "mean",
-            "layers": [-4, -3, -2, -1],
-            "norm": "l2",
-        },
-        "rotate_tgt2src": {
-            **_MAO,
-            "regularized_words": "linked",
-            "pooling": "mean",
-            "layers": [-4, -3, -2, -1],
-            "norm": "l2",
-        },
+        "efimov": {**_CONTINUAL, **_MEANS},
+        "rotate_src2tgt": {**_ROTATE, "regularized_side": "source"},
+        "rotate_tgt2src": _ROTATE,
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
 
-    preset: str = own("mao", "Objective", f"Published variant: {', '.join(PRESETS)}.")
-    layers: list[int] = by_preset("Objective", "Aligned layers; -1 is the last, 0 the embeddings.")
-    projection_dim: int = own(
-        128, "Objective", "Size of InfoNCE's projection head; 0 compares the vectors themselves."
-    )
+    preset: str = own("mao", f"Published variant: {', '.join(PRESETS)}.")
+    layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
+    projection_dim: int = own(128, "Size of InfoNCE's projection head; 0 compares the vectors themselves.")
     reference: Literal["copy", "cache"] = own(
-        "copy",
-        "Model",
-        "Where f0 comes from: a frozen copy of the encoder (copy), or its vectors, computed once and memory-mapped "
-        "(cache). A PeftModel switches its adapters off instead.",
+        "copy", "f0 by a frozen copy of the encoder (copy), or computed once and memory-mapped (cache).", "Model"
     )
-    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Model", "Data type of cached vectors.")
-    freeze_embeddings: bool = own(False, "Model", "Do not train the word embeddings.")
-    freeze_layers: int = own(0, "Model", "Do not train the first n layers and the embeddings.")
-    dropout: bool = own(True, "Model", "Use dropout in the tuned model.")
+    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Model")
+    freeze_embeddings: bool = own(False, "Do not train the word embeddings.", "Model")
+    freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
+    dropout: bool = own(True, "Use dropout in the tuned model.", "Model")
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""

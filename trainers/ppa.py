@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
@@ -26,8 +26,9 @@ from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.record import cite
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +41,10 @@ class PPATrainer(AlignmentTrainer):
     L_MoCo is a mean over pairs and L_TLM a mean over masked tokens, both over the whole optimizer step and all
     processes. The queue and the momentum encoder advance once per optimizer step.
 
-    Args:
-        model: the encoder, changed in place.
-        args: the settings.
+    Args: (the others are those of [`AlignmentTrainer`])
         train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
             `encode_sentence_pairs`.
         eval_dataset: parallel text, scored by sentence retrieval.
-        processing_class: the model's fast tokenizer.
-        kwargs: passed to `Trainer`.
-
-    Raises:
-        InputError: settings that do not fit encoder or tokenizer, or no pair left after filtering.
 
     Example:
         >>> from datasets import Dataset
@@ -69,41 +63,41 @@ class PPATrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "ppa", "cross-lingual-alignment"]
-    _paper: ClassVar[dict[str, str]] = {
-        "title": "Multilingual BERT Post-Pretraining Alignment",
-        "id": "2021.naacl-main.20",
-        "citation": (
-            "@inproceedings{pan2021multilingual,\n"
-            "  title = {Multilingual {BERT} Post-Pretraining Alignment},\n"
-            "  author = {Pan, Lin and Hang, Chung-Wei and Qi, Haode and Shah, Abhishek and Potdar, Saloni and "
-            "Yu, Mo},\n"
-            "  booktitle = {Proceedings of the 2021 Conference of the North American Chapter of the Association for "
-            "Computational Linguistics},\n"
-            "  year = {2021}\n"
-            "}"
-        ),
-    }
+    _paper = cite(
+        "Multilingual {BERT} Post-Pretraining Alignment",
+        "2021.naacl-main.20",
+        "pan2021multilingual",
+        "Pan, Lin and Hang, Chung-Wei and Qi, Haode and Shah, Abhishek and Potdar, Saloni and Yu, Mo",
+        "Proceedings of the 2021 Conference of the North American Chapter of the Association for Computational "
+        "Linguistics",
+        2021,
+    )
     args: PPAConfig
     # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
     pair_counts: dict[str, PairCounts]
 
-    def __init__(
-        self,
-        model: PreTrainedModel | None,
-        args: PPAConfig,
-        *,
-        train_dataset: Dataset,
-        eval_dataset: Dataset | None = None,
-        processing_class: PreTrainedTokenizerBase,
-        **kwargs: Any,
-    ):
-        model = first_model(model, args, kwargs.get("model_init"))
-        args.check_model(model, processing_class)
+    def __init__(self, model: PreTrainedModel | None, args: PPAConfig, **kwargs: Any):
+        super().__init__(model, args, **kwargs)
+        self.momentum: MomentumEncoder | None = None
+        self.queue: KeyQueue | None = None
+        # Keys and pairs of the optimizer step's micro-batches so far; None outside of a step.
+        self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+        if args.contrast == "moco":
+            # Made before a checkpoint is loaded, and before accelerate wraps the encoder's forward.
+            self.momentum = MomentumEncoder(
+                self.model, self._head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
+            ).to(args.device)
+            queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
+            self.queue = queue.to(args.device)
+            self.add_callback(_AdvanceQueue(self))
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        args = self.args
         self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:
             with args.main_process_first(desc="encoding sentence pairs"):
                 train_dataset, self.pair_counts = encode_sentence_pairs(
-                    train_dataset, processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+                    train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
                 )
         if args.contrast == "moco" and args.queue_size > len(train_dataset):
             logger.warning(
@@ -131,35 +125,15 @@ class PPATrainer(AlignmentTrainer):
                     vocabulary = len(cast(torch.Tensor, model.get_input_embeddings().weight))
                     words.start_bias(torch.from_numpy(count_tokens(train_dataset, vocabulary)))
         cast(nn.Module, model).add_module(HEAD_NAME, heads)
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            data_collator=PPACollator(
-                processing_class,
-                languages={code: k for k, code in enumerate(sorted(train_dataset.unique("source_lang")))},
-                seed=args.seed if args.data_seed is None else args.data_seed,
-                contrast=args.contrast != "none",
-                words=args.words,
-                mlm_probability=args.mlm_probability,
-            ),
-            **kwargs,
+        collator = PPACollator(
+            self.processing_class,
+            languages={code: k for k, code in enumerate(sorted(train_dataset.unique("source_lang")))},
+            seed=args.seed if args.data_seed is None else args.data_seed,
+            contrast=args.contrast != "none",
+            words=args.words,
+            mlm_probability=args.mlm_probability,
         )
-        self.momentum: MomentumEncoder | None = None
-        self.queue: KeyQueue | None = None
-        # Keys and pairs of the optimizer step's micro-batches so far; None outside of a step.
-        self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
-        if args.contrast == "moco":
-            # Made before a checkpoint is loaded, and before accelerate wraps the encoder's forward.
-            self.momentum = MomentumEncoder(
-                self.model, heads["sentence"], pooling=args.sentence_pooling, dropout=args.key_dropout
-            ).to(args.device)
-            self.queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed).to(
-                args.device
-            )
-            self.add_callback(_AdvanceQueue(self))
+        return model, train_dataset, collator
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Create the optimizer; a new MLM head gets its own groups with `head_learning_rate`."""
@@ -177,19 +151,13 @@ class PPATrainer(AlignmentTrainer):
 
     # ---- Loss ----
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Count the pairs and the masked tokens of one batch."""
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [len(batch["pairs"]), len(batch["mlm_labels"]) if "mlm_labels" in batch else 0]
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
-        pairs, hidden_tokens = self.step_counts(inputs, num_items_in_batch)
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        pairs, hidden_tokens = counts
         terms: dict[str, torch.Tensor] = {}
         output = None
         if self.args.contrast == "moco":
@@ -201,7 +169,7 @@ class PPATrainer(AlignmentTrainer):
         for name, term in terms.items():
             self.log_term(name, term)
         loss = torch.stack(list(terms.values())).sum()
-        return (loss, output) if return_outputs else loss
+        return loss, output
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
@@ -211,7 +179,7 @@ class PPATrainer(AlignmentTrainer):
             return super().training_step(model, inputs, num_items_in_batch)
         model.train()
         inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
-        pairs, hidden_tokens = self.step_counts(inputs, num_items_in_batch)
+        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
         chunks = list(_chunks(inputs, self.args.chunk_size))
         no_sync = partial(self.accelerator.no_sync, model)
         words = [torch.zeros((), device=self.args.device) for _ in chunks]
@@ -257,7 +225,6 @@ class PPATrainer(AlignmentTrainer):
                 inputs["mlm_labels"],
                 embeddings.detach() if settling else embeddings,
             )
-        # DDP averages gradients over processes, but the counts cover all of them.
         return total * self.args.world_size / hidden_tokens.clamp(min=1), output
 
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -299,9 +266,6 @@ class PPATrainer(AlignmentTrainer):
     @property
     def _new_head(self) -> bool:
         return self.args.words != "none" and bool(cast(MaskedLMHead, self._head("words")).new)
-
-    def _head(self, name: str) -> nn.Module:
-        return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 
     def advance(self) -> None:
         """Update queue and momentum encoder after an optimizer step, with the same keys in order on every process."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.pretraining.masking import check_probability
 from hf_xalign.data.sentence_pairs import sentence_frame
@@ -15,10 +15,17 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.momentum import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
-from hf_xalign.trainers.shared.checks import check_no_head, check_one_gpu, check_padding, check_vocabulary
+from hf_xalign.trainers.shared.base_config import (
+    ADAM,
+    AlignmentConfig,
+    by_preset,
+    check_no_head,
+    check_vocabulary,
+    own,
+)
 
 _PAPER: dict[str, Any] = {
+    **ADAM,
     "contrast": "moco",
     "words": "tlm",
     "sentence_pooling": "cls",
@@ -33,17 +40,9 @@ _PAPER: dict[str, Any] = {
     "same_pair_negatives": True,
     "min_tokens": 10,
     "max_tokens": 128,
-    "language_sampling": "proportional",
     "learning_rate": 3e-5,
     "num_train_epochs": 10.0,
     "per_device_train_batch_size": 128,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 0.1,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.01,
-    "max_grad_norm": 1.0,
 }
 _OURS: dict[str, Any] = {
     **_PAPER,
@@ -73,66 +72,42 @@ class PPAConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        **dict.fromkeys(("momentum", "head_settling"), (0, 1)),
+        **dict.fromkeys(("projection_dim", "queue_size", "chunk_size"), (1, inf)),
+        "temperature": (1e-6, inf),
+        "head_learning_rate": (0, inf),
+    }
 
-    preset: str = own("ours", "Objective", "Published variant: ours or paper.")
+    preset: str = own("ours", "Published variant: ours or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(
-        "Objective",
-        "Sentence contrast. moco: keys of a momentum encoder and a queue of negatives. in_batch: both sides by the "
-        "encoder itself; the negatives are the other pairs of the micro-batch on all processes (chunk_size allows "
-        "larger batches). none: no contrast.",
+        "moco: keys of a momentum encoder and a queue of negatives. in_batch: both sides by the encoder itself; the "
+        "negatives are the other pairs of the micro-batch on all processes. none: no contrast of sentences."
     )
-    words: Literal["tlm", "mlm", "none"] = by_preset(
-        "Objective", "Masked tokens: tlm (in the concatenated pair), mlm (in each side alone) or none."
-    )
-    sentence_pooling: SentencePooling = by_preset("Objective", "Sentence vector: cls (the first token) or mean.")
-    normalize: Normalize = by_preset(
-        "Objective", "Normalize vectors before the projection, as published, or after it: logits are then cosines."
-    )
-    projection_dim: int = by_preset("Objective", "Size of a projected sentence vector.")
-    temperature: float = by_preset("Objective", "Temperature of the contrast.")
-    queue_size: int = by_preset("Objective", "moco: number of keys in the queue.")
-    queue_start: QueueStart = by_preset("Objective", "moco: start the queue empty or with random keys.")
-    momentum: float = by_preset("Objective", "moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.")
-    same_pair_negatives: bool = by_preset(
-        "Objective", "moco: use earlier keys of the same pair as negatives, as published."
-    )
-    chunk_size: int | None = own(
-        None,
-        "Objective",
-        "in_batch: number of pairs whose activations are in memory at a time (GradCache). Allows a batch of any "
-        "size for one more forward pass. Default: the whole batch.",
-    )
-    key_dropout: bool = own(False, "Objective", "moco: use dropout in the key encoder too.")
-    mlm_probability: float = own(0.15, "Objective", "Share of tokens that are masked.")
-    head_learning_rate: float = by_preset(
-        "Objective", "Learning rate of a new MLM head; a pre-trained head has the encoder's."
-    )
-    head_settling: float = by_preset(
-        "Objective",
-        "Share of the run in which a new MLM head trains alone: masked tokens do not change the encoder yet.",
-    )
-    freeze_embeddings: bool = own(
-        False, "Objective", "Do not train the word embeddings, which halves time and memory with a large vocabulary."
-    )
-    dropout: bool = own(True, "Objective", "Use the encoder's dropout during training.")
-    min_tokens: int = by_preset("Data", "Drop pairs if a side has fewer tokens.")
-    max_tokens: int = by_preset("Data", "Drop pairs if both sides together have more tokens.")
-    language_sampling: LanguageSampling = by_preset(
-        "Data", "proportional: by each language's share of the pairs. each: equal numbers in every step."
-    )
+    words: Literal["tlm", "mlm", "none"] = by_preset("Masked tokens: in the pair (tlm), in each side (mlm), or none.")
+    sentence_pooling: SentencePooling = by_preset("Sentence vector: cls (the first token) or mean.")
+    normalize: Normalize = by_preset("Normalize before the projection, as published, or after it (cosines).")
+    projection_dim: int = by_preset("Size of a projected sentence vector.")
+    temperature: float = by_preset("Temperature of the contrast.")
+    queue_size: int = by_preset("moco: number of keys in the queue.")
+    queue_start: QueueStart = by_preset("moco: start the queue empty or with random keys.")
+    momentum: float = by_preset("moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.")
+    same_pair_negatives: bool = by_preset("moco: use earlier keys of the same pair as negatives, as published.")
+    chunk_size: int | None = own(None, "in_batch: pairs in memory at a time, for one more forward (GradCache).")
+    key_dropout: bool = own(False, "moco: use dropout in the key encoder too.")
+    mlm_probability: float = own(0.15, "Share of tokens that are masked.")
+    head_learning_rate: float = by_preset("Learning rate of a new MLM head; a pre-trained head has the encoder's.")
+    head_settling: float = by_preset("Share of the run in which a new MLM head trains alone.")
+    freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.")
+    dropout: bool = own(True, "Use the encoder's dropout during training.")
+    min_tokens: int = by_preset("Drop pairs if a side has fewer tokens.", "Data")
+    max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
 
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""
         self.refuse_unused("PPA's score is of sentences, not words: leave it out", "eval_pooling")
         if self.contrast == "none" and self.words == "none":
             raise InputError("contrast=none and words=none leave no objective: set one of them")
-        if not 0 <= self.momentum <= 1:
-            raise InputError(f"momentum={self.momentum}: from 0 (the key encoder is the query encoder) to 1")
-        if self.temperature <= 0:
-            raise InputError(f"temperature={self.temperature}: larger than 0")
-        for name in ("projection_dim", "queue_size", "chunk_size"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name}={value}: at least 1")
         if self.chunk_size is not None and self.contrast != "in_batch":
             raise InputError(
                 f"chunk_size={self.chunk_size} is for contrast=in_batch: with contrast={self.contrast}, "
@@ -140,21 +115,12 @@ class PPAConfig(AlignmentConfig):
             )
         if self.words != "none":
             check_probability(self.mlm_probability)
-        if not 0 <= self.head_settling <= 1:
-            raise InputError(f"head_settling={self.head_settling}: a share of the run, from 0 to 1")
-        if self.head_learning_rate < 0:
-            raise InputError(f"head_learning_rate={self.head_learning_rate}: at least 0")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""
-        check_one_gpu(self.n_gpu)
-        if hasattr(model, "peft_config"):
-            raise InputError(
-                "PPA trains the encoder itself: give the encoder, not a PeftModel (merge its adapter first)"
-            )
+        super().check_model(model, tokenizer)
         check_no_head(model)
         refuse_language_embeddings(model, "PPA")
-        check_padding(tokenizer)
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)
         if longest > (limit := position_limit(model.config)):
@@ -173,10 +139,7 @@ class PPAConfig(AlignmentConfig):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        head = {
-            "before": "W2 ReLU(W1 h / |h|)",
-            "after": "W2 ReLU(W1 h), divided by its length",
-        }[self.normalize]
+        head = "W2 ReLU(W1 h / |h|)" if self.normalize == "before" else "W2 ReLU(W1 h), divided by its length"
         terms = {
             "moco": f"mean over pairs of -log exp(q.k / T) / (exp(q.k / T) + sum over {self.queue_size} keys k' of "
             "exp(q.k' / T))",
@@ -185,10 +148,7 @@ class PPAConfig(AlignmentConfig):
             "none": "",
         }[self.contrast]
         heat = f"T = {self.temperature:g}; " if self.contrast == "moco" else ""
-        words = {
-            "tlm": "mean over hidden tokens of -log p(token | both sides)",
-            "mlm": "mean over hidden tokens of -log p(token | its side)",
-            "none": "",
-        }[self.words]
+        seen = "both sides" if self.words == "tlm" else "its side"
+        words = "" if self.words == "none" else f"mean over hidden tokens of -log p(token | {seen})"
         vectors = f"; {heat}q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
         return " + ".join(filter(None, [terms, words])) + vectors

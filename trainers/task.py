@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
@@ -21,27 +21,21 @@ from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import freeze_encoder
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
-from hf_xalign.trainers.shared.base import AlignmentTrainer, first_model
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
 
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
-    Args:
+    Args: (the others are those of [`AlignmentTrainer`])
         model: the task model, from [`~hf_xalign.tasks.load_task_model`].
-        args: the settings.
         task: the task.
         train_dataset: training text of each language, or rows that the task has encoded.
         eval_dataset: evaluation text by language.
-        processing_class: the model's fast tokenizer.
-        kwargs: passed to `Trainer`.
 
     Attributes:
         language_inputs: the model's language-ID inputs.
-
-    Raises:
-        InputError: settings that do not fit model, tokenizer or text.
 
     Example:
         >>> from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
@@ -63,32 +57,19 @@ class TaskTrainer(AlignmentTrainer):
     args: TaskConfig
     eval_dataset: Any
 
-    def __init__(
-        self,
-        model: PreTrainedModel | None,
-        args: TaskConfig,
-        *,
-        task: Task,
-        train_dataset: Sequence[Examples] | Dataset,
-        eval_dataset: Mapping[str, Examples] | None = None,
-        processing_class: PreTrainedTokenizerBase,
-        **kwargs: Any,
-    ):
-        model = first_model(model, args, kwargs.get("model_init"))
-        args.check_model(model, processing_class)
+    def __init__(self, model: PreTrainedModel | None, args: TaskConfig, *, task: Task, **kwargs: Any):
         self.task = task
+        super().__init__(model, args, **kwargs)
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
-        train = (
-            train_dataset
-            if isinstance(train_dataset, Dataset)
-            else datasets.concatenate_datasets(
-                [self._encode(part, processing_class, args, training=True) for part in train_dataset]
-            )
-        )
-        for language, part in (eval_dataset or {}).items():
-            self._encoded[language] = (part, self._encode(part, processing_class, args, training=False))
-        self.train_languages = sorted(train.unique("source_lang"))
+        if not isinstance(train_dataset, Dataset):
+            train_dataset = datasets.concatenate_datasets([self._encode(part, True) for part in train_dataset])
+        for language, part in (self.eval_dataset or {}).items():
+            self._encoded[language] = (part, self._encode(part))
+        self.train_languages = sorted(train_dataset.unique("source_lang"))
         if args.early_stopping_patience is not None and not {*self.train_languages} & {*self._encoded}:
             raise InputError(
                 f"early_stopping_patience needs evaluation text in {' or '.join(self.train_languages)}, the language "
@@ -100,64 +81,37 @@ class TaskTrainer(AlignmentTrainer):
         if args.freeze_encoder:
             freeze_encoder(model)
         cast(nn.Module, model).to(args.device)
-        train = task.prepare(model, train, cast(int, processing_class.pad_token_id))
+        train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
-        super().__init__(
-            model,
-            args,
-            train_dataset=train,
-            eval_dataset=cast(Any, eval_dataset),
-            processing_class=processing_class,
-            data_collator=partial(task.collate, pad_token_id=cast(int, processing_class.pad_token_id)),
-            **kwargs,
-        )
+        return model, train_dataset, partial(self.task.collate, pad_token_id=pad_token_id)
 
-    def _encode(
-        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, args: TaskConfig, *, training: bool
-    ) -> Dataset:
-        return self.task.encode(
-            examples, tokenizer, self.language_inputs, max_length=args.max_length, training=training
-        )
+    def _encode(self, examples: Examples, training: bool = False) -> Dataset:
+        tokenizer, length = self.processing_class, self.args.max_length
+        return self.task.encode(examples, tokenizer, self.language_inputs, max_length=length, training=training)
 
     # ---- Loss ----
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Count the labelled items of one batch."""
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [self.task.count_items(batch)]
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
-        counts = self.step_counts(inputs, num_items_in_batch)
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
         output = model(**self.task.training_inputs(inputs))
-        # DDP averages gradients over processes, but the count covers all of them.
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
-        return (loss, output) if return_outputs else loss
+        return loss, output
 
     # ---- Scores and checkpoints ----
 
     def score(
         self, evaluation: Mapping[str, Examples] | None = None, *, desc: str | None = None
     ) -> dict[str, TaskScores]:
-        """Score every evaluation language, with the scores of each example.
-
-        Args:
-            evaluation: evaluation text by language. Default: the trainer's `eval_dataset`.
-            desc: label of the progress bars; None shows none.
-        """
+        """Score `evaluation`, text by language (default: `eval_dataset`); `desc` labels the progress bars."""
         encoded = self._encoded
         if evaluation is not None and evaluation is not self.eval_dataset:
-            encoded = {
-                language: (part, self._encode(part, self.processing_class, self.args, training=False))
-                for language, part in evaluation.items()
-            }
+            encoded = {language: (part, self._encode(part)) for language, part in evaluation.items()}
         return score_languages(
             self.accelerator.unwrap_model(self.model),
             self.task,

@@ -11,29 +11,18 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
-from hf_xalign.trainers.shared.checks import check_one_gpu, check_padding
+from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
 
 _OURS: dict[str, Any] = {
+    **ADAM,
     "max_length": 128,
     "learning_rate": 5e-5,
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 32,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 0.1,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.01,
-    "max_grad_norm": 1.0,
 }
 # Defaults of transformers' example scripts, which CONTINUAL keeps, in batches of 32.
 _CONTINUAL: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
-_MAO: dict[str, Any] = {
-    **_CONTINUAL,
-    "learning_rate": 1e-6,
-    "per_device_train_batch_size": 8,
-}
+_MAO: dict[str, Any] = {**_CONTINUAL, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
 _PPA: dict[str, Any] = {**_OURS, "num_train_epochs": 2.0, "warmup_steps": 1000}
 _ALIGN_MLM: dict[str, Any] = {**_CONTINUAL, "learning_rate": 2e-5}
 # ROTATE's tagger: Adam is AdamW without decay; the paper states neither schedule nor clipping.
@@ -75,26 +64,13 @@ class TaskConfig(AlignmentConfig):
     # Languages of training select the checkpoint: selecting by the others would not be zero-shot transfer.
     headline: ClassVar[str] = "eval_selection"
 
-    preset: str = own(
-        "",
-        "Schedule",
-        "Published settings: ours (default), mao_xnli, align_mlm_xnli, align_mlm_tagging, continual, ppa_xnli; or "
-        "rotate (default of a tagger).",
-    )
-    head: Head = own(
-        "linear",
-        "Model",
-        "linear: a linear map on the encoder. tagger: a BiLSTM-CRF for word labels on a frozen encoder.",
-    )
-    freeze_embeddings: bool = own(
-        False, "Model", "Do not train the word embeddings, which halves time and memory with a large vocabulary."
-    )
-    freeze_encoder: bool = own(False, "Model", "Train only the head.")
-    dropout: bool = own(True, "Model", "Use the model's dropout during training.")
-    max_length: int = by_preset("Data", "Maximum tokens per text, or per pair of texts.")
-    save_strategy: SaveStrategy | str = own(
-        "no", "Run", "When to write checkpoints, from which an interrupted seed can be resumed."
-    )
+    preset: str = own("", "Published settings. Default: ours, or rotate with a tagger.", "Schedule")
+    head: Head = own("linear", "A linear map on the encoder, or a BiLSTM-CRF on a frozen one (tagger).", "Model")
+    freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.", "Model")
+    freeze_encoder: bool = own(False, "Train only the head.", "Model")
+    dropout: bool = own(True, "Use the model's dropout during training.", "Model")
+    max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data")
+    save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
 
     def __post_init__(self) -> None:
         self.preset = self.preset or ("rotate" if self.head == "tagger" else "ours")
@@ -102,14 +78,11 @@ class TaskConfig(AlignmentConfig):
 
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""
-        if self.max_length < 1:
-            raise InputError(f"max_length={self.max_length}: must be at least 1")
         if self.freeze_encoder and self.freeze_embeddings:
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse a model or a tokenizer that these settings cannot train."""
-        check_one_gpu(self.n_gpu)
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             raise InputError(
                 f"head={self.head} does not fit a {type(model).__name__}: load a tagger with "
@@ -117,7 +90,7 @@ class TaskConfig(AlignmentConfig):
             )
         if not tokenizer.is_fast:
             raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer: use the fast one of the same model")
-        check_padding(tokenizer)
+        super().check_model(model, tokenizer)
         limit = position_limit(model.config)
         if min(self.max_length, tokenizer.model_max_length) > limit:
             raise InputError(

@@ -75,8 +75,7 @@ def write_task_record(
     encoder = sum(p.numel() for p in backbone_of(model).parameters())
     record["trainable"] = {"parameters": trained, "share": trained / encoder}
     if trainer._paper:
-        paper = trainer._paper
-        record["paper"] = {"title": paper["title"], "id": paper["id"], "bibtex": paper["citation"]}
+        record["paper"] = dict(trainer._paper)
     record["scores"]["after"] = {language: found.totals() for language, found in scores.items()}
     record["intervals"] = {
         "before": {},

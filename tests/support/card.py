@@ -63,7 +63,7 @@ def make_record() -> dict[str, Any]:
 
 
 def paper_of(trainer) -> dict[str, str]:
-    return {name: trainer._paper[key] for name, key in (("title", "title"), ("id", "id"), ("bibtex", "citation"))}
+    return dict(trainer._paper)
 
 
 def make_mao() -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_ppa_models_and_tokenizers(tmp_path):
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "the encoder has 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
-            "not a PeftModel": {"model": peft},
+            "PeftModel is an encoder with a head or an adapter": {"model": peft},
             "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
             "PPA would take every text for en": {"model": make_multilingual_encoder()},
         },
@@ -148,16 +148,16 @@ def test_ppa_settings(tmp_path):
     assert_each_refused(
         partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
         {
-            "did you mean paper": {"preset": "papers"},
+            "did you mean 'paper'": {"preset": "papers"},
             "choose one of moco, in_batch, none": {"contrast": "queue"},
             "leave no objective": {"contrast": "none", "words": "none"},
             "momentum=1.5": {"momentum": 1.5},
-            "larger than 0": {"temperature": 0.0},
+            "temperature=0": {"temperature": 0.0},
             "queue_size=0: at least 1": {"queue_size": 0},
             "chunk_size=0: at least 1": {"contrast": "in_batch", "chunk_size": 0},
             "chunk_size=4 is for contrast=in_batch": {"chunk_size": 4},
             "masking probability 0.0": {"mlm_probability": 0.0},
-            "head_settling=1.5: a share of the run": {"head_settling": 1.5},
+            "head_settling=1.5: at least 0, at most 1": {"head_settling": 1.5},
             "head_learning_rate=-1.0: at least 0": {"head_learning_rate": -1.0},
             "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
         },
@@ -169,7 +169,7 @@ def test_task(tmp_path):
     assert_each_refused(
         config,
         {
-            "did you mean ppa_xnli": {"preset": "ppa_xnl"},
+            "did you mean 'ppa_xnli'": {"preset": "ppa_xnl"},
             "leave freeze_embeddings out": {"freeze_encoder": True, "freeze_embeddings": True},
         },
     )

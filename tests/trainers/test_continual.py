@@ -38,7 +38,7 @@ def words_of(row, side):
 def alignment(trainer, rows):
     """L_align and L_reg of some pairs, a word at a time."""
     align, keep, links, kept = 0.0, 0.0, 0, 0
-    model, f0 = trainer.model, trainer._reference[0]
+    model, f0 = trainer.model, trainer._reference
     for row in rows:
         source, target = words_of(row, "source"), words_of(row, "target")
         pairs = [*row["links"], [len(source) - 2, len(target) - 2], [len(source) - 1, len(target) - 1]]

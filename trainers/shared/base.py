@@ -52,15 +52,6 @@ _HEAD_FILE = f"{HEAD_NAME}.safetensors"
 ModelInit = Callable[..., PreTrainedModel]
 
 
-def first_model(model: PreTrainedModel | None, args: AlignmentConfig, model_init: ModelInit | None) -> PreTrainedModel:
-    """Return `model`, or the result of `model_init` if it is None."""
-    if model is not None:
-        return model
-    if model_init is None:
-        raise InputError("model is None: give a model, or model_init, a function that returns one")
-    return make_model(model_init, args)
-
-
 def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) -> PreTrainedModel:
     """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
     set_seed(args.seed)
@@ -70,11 +61,11 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
 class AlignmentTrainer(HubTrainer):
     """Base class of all trainers.
 
-    A method overrides `compute_loss`, divides each term by its count over the whole optimizer step
-    (`num_items_in_batch`, see [`count_items`]) and reports it with [`log_term`].
+    A method overrides `_prepare`, `_count_items` and `_loss`, which divides each term by its count over the whole
+    optimizer step and reports it with [`log_term`].
 
     Args:
-        model: the encoder (`PreTrainedModel`, or a `PeftModel` around one).
+        model: the encoder, changed in place (`PreTrainedModel`, or a `PeftModel` around one).
         args: the method's config.
         train_dataset: encoded pairs, with `length` and `source_lang` columns.
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
@@ -82,6 +73,9 @@ class AlignmentTrainer(HubTrainer):
         processing_class: the fast tokenizer.
         kwargs: passed to `Trainer`. `model_init` is a function that returns a model for each trial of a search; it
             also makes this trainer's model if `model` is None.
+
+    Raises:
+        InputError: settings that do not fit the model, the tokenizer or the data.
     """
 
     # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
@@ -104,16 +98,23 @@ class AlignmentTrainer(HubTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         args: AlignmentConfig,
         *,
-        train_dataset: Dataset,
-        eval_dataset: Dataset | None = None,
+        train_dataset: Any,
+        eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
+        if model is None:
+            if self.make_model is None:
+                raise InputError("model is None: give a model, or model_init, a function that returns one")
+            model = make_model(self.make_model, args)
+        args.check_model(model, processing_class)
+        self.args, self.eval_dataset, self.processing_class = args, eval_dataset, processing_class
+        model, train_dataset, collator = self._prepare(model, train_dataset)
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = list(kwargs.pop("callbacks", None) or [])
@@ -128,6 +129,7 @@ class AlignmentTrainer(HubTrainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
+            data_collator=collator,
             callbacks=callbacks,
             **kwargs,
         )
@@ -149,6 +151,10 @@ class AlignmentTrainer(HubTrainer):
         return search_settings(self, *args, **kwargs)
 
     # ---- Data ----
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""
+        raise NotImplementedError
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
@@ -183,24 +189,40 @@ class AlignmentTrainer(HubTrainer):
 
     # ---- Loss ----
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         """Count the items of one batch that each term of the loss is averaged over."""
         raise NotImplementedError
 
     def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
         """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,)."""
-        counts = torch.tensor([self.count_items(batch) for batch in batch_samples], device=device).sum(0)
+        counts = torch.tensor([self._count_items(batch) for batch in batch_samples], device=device).sum(0)
         if self.args.world_size > 1:
             counts = self.accelerator.reduce(counts, reduction="sum")
         return counts
 
-    def step_counts(
-        self, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
-    ) -> torch.Tensor:
-        """Return the item counts of the optimizer step, int64 (terms,); without counts, those of this batch alone."""
-        if isinstance(num_items_in_batch, torch.Tensor):
-            return num_items_in_batch
-        return self._get_num_items_in_batch([inputs], self.args.device)
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes.
+
+        Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.
+        """
+        loss, output = self._loss(model, inputs, self._step_counts(inputs, num_items_in_batch))
+        return (loss, output) if return_outputs else loss
+
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        """Return what `compute_loss` does, and the encoder's output; `counts` are the step's, int64 (terms,)."""
+        raise NotImplementedError
+
+    def _step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
+        given = isinstance(counts, torch.Tensor)
+        return counts if given else self._get_num_items_in_batch([inputs], self.args.device)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
@@ -209,6 +231,9 @@ class AlignmentTrainer(HubTrainer):
         loss = super().training_step(model, inputs, num_items_in_batch)
         self._not_finite |= ~torch.isfinite(loss)
         return loss
+
+    def _head(self, name: str) -> nn.Module:
+        return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 
     def log_term(self, name: str, value: torch.Tensor) -> None:
         """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps."""
@@ -238,15 +263,10 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            checkpoint = last_complete_checkpoint(self.args.output_dir)
-            kept = (
-                f"the last complete checkpoint is {checkpoint}"
-                if checkpoint
-                else "no checkpoint was written before it"
-            )
+            kept = last_complete_checkpoint(self.args.output_dir) or "no checkpoint was written before it"
             raise NonFiniteLossError(
-                f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; {kept}. "
-                "Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
+                f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
+                f"complete checkpoint: {kept}. Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
             )
 
     # ---- Scores ----

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import logging
-import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from math import inf
+from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 import torch
-from transformers import SchedulerType, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType, TrainingArguments
 
-from hf_xalign.config import non_default_fields
+from hf_xalign.config import non_default_fields, suggestion
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.environment import cpu_has_bfloat16
 from hf_xalign.errors import InputError
 from hf_xalign.record import to_plain
 
 logger = logging.getLogger(__name__)
 
-# Smallest value of a number that transformers does not check.
-_LEAST = {
-    "learning_rate": 0,
-    "weight_decay": 0,
-    "max_grad_norm": 0,
-    "num_train_epochs": 0,
-    "per_device_train_batch_size": 1,
-    "per_device_eval_batch_size": 1,
-    "gradient_accumulation_steps": 1,
-    "max_length": 3,
+# The smallest and the largest value of numbers that transformers does not check.
+_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "num_train_epochs"), (0, inf)),
+    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, inf)),
+    "gradient_accumulation_steps": (1, inf),
+    "max_length": (3, inf),
 }
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # `TrainingArguments` sets these from eval_strategy and use_cpu.
 _DERIVED = {"do_eval", "dataloader_pin_memory"}
 
+SAMPLING = "proportional: by each language's share of the rows. each: equal numbers in every step."
+# Schedule of transformers' example scripts, with warm-up and decay.
+ADAM: dict[str, Any] = {
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0.1,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,
+}
 
-def by_preset(group: str, help: str) -> Any:
+
+def by_preset(help: str, group: str = "Objective") -> Any:
     """Field that takes the preset's value when left at None; its type is that of the finished config."""
     return field(default=None, metadata={"help": f"{help} Default: by preset.", "group": group})
 
 
-def own(default: Any, group: str, help: str) -> Any:
+def own(default: Any, help: str, group: str = "Objective") -> Any:
     """Field with its own default."""
     return field(default=default, metadata={"help": help, "group": group})
 
@@ -57,70 +65,58 @@ class AlignmentConfig(TrainingArguments):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+    # The smallest and the largest value of the method's own numbers.
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {}
     # The score that every evaluation returns and that selects the best checkpoint.
     headline: ClassVar[str] = "eval_retrieval"
 
-    output_dir: str = own(
-        "trainer_output", "Run", "Folder of the run. Training into a folder that holds a run is refused."
-    )
-    overwrite_output_dir: bool = own(
-        False, "Run", "Train into a folder that holds another run, and delete that run's checkpoints."
-    )
+    output_dir: str = own("trainer_output", "Folder of the run; one that holds another run is refused.", "Run")
+    overwrite_output_dir: bool = own(False, "Delete the checkpoints of another run in output_dir.", "Run")
     early_stopping_patience: int | None = own(
         None,
-        "Run",
         "Stop after this many evaluations without a better score, and restore the best checkpoint. eval_strategy and "
         "save_strategy must be equal.",
+        "Run",
     )
     resume_from_checkpoint: bool | str | None = own(  # type: ignore[assignment]
-        None, "Run", "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint."
+        None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
     )
-    ddp_timeout: int = own(
-        86_400, "Run", "Seconds that processes wait for each other while one aligns words, fills a cache or scores."
-    )
-    eval_pooling: Pooling = own(
-        "mean", "Run", "Subword pooling of the retrieval score during training: first, last or mean."
-    )
-    language_sampling: LanguageSampling = own(
-        "proportional", "Run", "proportional: by each language's share of the rows. each: equal numbers in every step."
-    )
-    logging_steps: float = own(10, "Run", "Log every this many steps.")
+    ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
+    eval_pooling: Pooling = own("mean", "Subwords of the retrieval score in training: first, last or mean.", "Run")
+    language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run")
+    logging_steps: float = own(10, "Log every this many steps.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = own(
-        "group_by_length", "Run", "Order of the rows: group_by_length, random or sequential."
+        "group_by_length", "Order of the rows: group_by_length, random or sequential.", "Run"
     )
-    remove_unused_columns: bool = own(False, "Run", "Must stay false: the collator needs every column.")
-    ddp_find_unused_parameters: bool | None = own(
-        False, "Run", "Search for unused parameters; every trained parameter takes part in every step."
-    )
-    logging_nan_inf_filter: bool = own(
-        False, "Run", "Hide non-finite losses in the log; by default they stop the run."
-    )
-    preset: str = own("", "Objective", "Published variant.")
-    learning_rate: float = by_preset("Schedule", "Peak learning rate.")
-    num_train_epochs: float = by_preset("Schedule", "Number of epochs.")
-    per_device_train_batch_size: int = by_preset("Schedule", "Rows per device and micro-batch.")
-    lr_scheduler_type: SchedulerType | str = by_preset("Schedule", "Learning rate schedule.")
-    warmup_steps: float = by_preset("Schedule", "Warm-up steps; a value below 1 is a share of the run.")
-    adam_beta1: float = by_preset("Schedule", "Adam's beta1.")
-    adam_beta2: float = by_preset("Schedule", "Adam's beta2.")
-    adam_epsilon: float = by_preset("Schedule", "Adam's epsilon.")
-    weight_decay: float = by_preset("Schedule", "Decoupled weight decay.")
-    max_grad_norm: float = by_preset("Schedule", "Clip the gradient to this norm; 0 turns clipping off.")
+    remove_unused_columns: bool = own(False, "Must stay false: the collator needs every column.", "Run")
+    ddp_find_unused_parameters: bool | None = own(False, "Needless: every step uses all trained parameters.", "Run")
+    logging_nan_inf_filter: bool = own(False, "Hide non-finite losses in the log; by default they stop it.", "Run")
+    preset: str = own("", "Published variant.")
+    learning_rate: float = by_preset("Peak learning rate.", "Schedule")
+    num_train_epochs: float = by_preset("Number of epochs.", "Schedule")
+    per_device_train_batch_size: int = by_preset("Rows per device and micro-batch.", "Schedule")
+    lr_scheduler_type: SchedulerType | str = by_preset("Learning rate schedule.", "Schedule")
+    warmup_steps: float = by_preset("Warm-up steps; a value below 1 is a share of the run.", "Schedule")
+    adam_beta1: float = by_preset("Adam's beta1.", "Schedule")
+    adam_beta2: float = by_preset("Adam's beta2.", "Schedule")
+    adam_epsilon: float = by_preset("Adam's epsilon.", "Schedule")
+    weight_decay: float = by_preset("Decoupled weight decay.", "Schedule")
+    max_grad_norm: float = by_preset("Clip the gradient to this norm; 0 turns clipping off.", "Schedule")
 
     def __post_init__(self) -> None:
         if self.preset not in self.PRESETS:
-            near = difflib.get_close_matches(self.preset, self.PRESETS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(self.PRESETS)}"
-            raise InputError(f"preset={self.preset}: {hint}")
+            known = ", ".join(self.PRESETS)
+            raise InputError(f"preset={self.preset}: choose one of {known}{suggestion(self.preset, self.PRESETS)}")
         self.fill_from_preset()
         for name, hint in get_type_hints(type(self)).items():
             value = getattr(self, name, None)
             if get_origin(hint) is Literal and value not in get_args(hint):
                 raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
-        for name, least in _LEAST.items():
+        for name, (low, high) in (_RANGES | self.RANGES).items():
             value = getattr(self, name, None)
-            if isinstance(value, int | float) and not least <= value < math.inf:
-                raise InputError(f"{name}={value}: it must be a finite number, at least {least}")
+            if isinstance(value, int | float) and not (low <= value <= high and value < inf):
+                most = f", at most {high:g}" if high < inf else ""
+                raise InputError(f"{name}={value}: it must be a finite number, at least {low:g}{most}")
         self.check_settings()
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
@@ -141,18 +137,20 @@ class AlignmentConfig(TrainingArguments):
                 setattr(self, name, value)
 
     def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained; the preset is already filled in.
+        """Refuse values, or combinations of values, that cannot be trained; the preset is already filled in."""
 
-        Raises:
-            InputError: names the field and how to fix it.
-        """
+    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse a model or a tokenizer that these settings cannot train."""
+        if self.n_gpu > 1:
+            raise InputError(
+                f"this process sees {self.n_gpu} GPUs: start one process per GPU with `accelerate launch`, or show it "
+                "one with CUDA_VISIBLE_DEVICES=0"
+            )
+        if tokenizer.pad_token_id is None:
+            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
 
     def refuse_unused(self, reason: str, *names: str) -> None:
-        """Refuse changed settings that the run would not read.
-
-        Raises:
-            InputError: names the first such field, with the reason.
-        """
+        """Refuse changed settings that the run would not read, for a reason."""
         given = self.changed()
         if unused := [name for name in names if name in given]:
             raise InputError(f"{unused[0]}={given[unused[0]]}: {reason}")
@@ -166,3 +164,22 @@ class AlignmentConfig(TrainingArguments):
         preset = self.preset_values()
         found = non_default_fields(self).items()
         return {k: v for k, v in found if k not in _DERIVED and (k not in preset or preset[k] != v)}
+
+
+def check_no_head(model: PreTrainedModel) -> None:
+    """Refuse a model with a head on top of the encoder, or an adapter in it."""
+    if model.base_model is not model:
+        name = type(model).__name__
+        raise InputError(f"{name} is an encoder with a head or an adapter: give the encoder alone, model.base_model")
+
+
+def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer whose mask token or random replacements have no embedding in the encoder."""
+    vocabulary = masking_vocabulary(tokenizer)
+    last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
+    rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
+    if last >= rows:
+        raise InputError(
+            f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
+            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+        )

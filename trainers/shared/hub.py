@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,17 +78,15 @@ class HubTrainer(Trainer):
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
             self.create_model_card(tags=tags, **kwargs)
         self._finish_current_push()
-
-        def push() -> CommitInfo:
-            return self._push(
-                self._folder,
-                commit_message or "End of training",
-                token=token,
-                revision=revision,
-                private=private,
-                base_model=base_model,
-            )
-
+        push = partial(
+            self._push,
+            self._folder,
+            commit_message or "End of training",
+            token=token,
+            revision=revision,
+            private=private,
+            base_model=base_model,
+        )
         return push() if blocking else run_as_future(push)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
@@ -99,15 +98,17 @@ class HubTrainer(Trainer):
         step = self.state.global_step
         message = f"Training in progress, step {step}"
         places = [("", message)]
-        if self.args.hub_strategy == HubStrategy.CHECKPOINT:
-            places.append(("last-checkpoint", f"{message}, checkpoint"))
-        elif self.args.hub_strategy == HubStrategy.ALL_CHECKPOINTS:
-            places.append((Path(checkpoint_folder).name, f"{message}, checkpoint"))
+        if self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
+            last = self.args.hub_strategy == HubStrategy.CHECKPOINT
+            places.append(("last-checkpoint" if last else Path(checkpoint_folder).name, f"{message}, checkpoint"))
         # Background pushes wait for each other, and the checkpoint may be rotated away meanwhile.
         copy = Path(tempfile.mkdtemp(prefix=".push-", dir=self._folder))
         for name, path in list_files(checkpoint_folder).items():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            _link(path, copy / name)
+            try:
+                os.link(path, copy / name)
+            except OSError:  # a disk without hard links
+                shutil.copy2(path, copy / name)
 
         def push() -> None:
             try:
@@ -136,8 +137,7 @@ class HubTrainer(Trainer):
         token: str | None = None,
         revision: str | None = None,
         private: bool | None = None,
-        base_model: str | None = None,
-        path_in_repo: str = "",
+        **options: Any,
     ) -> CommitInfo:
         args = self.args
         return hub.push(
@@ -145,16 +145,7 @@ class HubTrainer(Trainer):
             self.hub_model_id or args.hub_model_id or self._folder.absolute().name,
             private=args.hub_private_repo if private is None else private,
             revision=revision or args.hub_revision,
-            base_model=base_model,
             message=message,
-            path_in_repo=path_in_repo,
             token=token or args.hub_token,
+            **options,
         )
-
-
-def _link(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it where the disk has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
@@ -126,12 +126,9 @@ class _Report(TrainerCallback):
     """Report each score to the trial, and stop the trial when its study prunes it."""
 
     def __init__(self, trial: optuna.Trial, value: Callable[[dict[str, float]], float]):
-        self.trial = trial
-        self.value = value
+        self.trial, self.value = trial, value
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         import optuna
 
         self.trial.report(self.value(kwargs["metrics"]), state.global_step)

@@ -47,25 +47,18 @@ class WandbTracker(WandbCallback):
 
     If word retrieval scores the run, the first and the last step log the distances between linked and between random
     words of the evaluation set as `distances/<language>_<measure>_<linked or random>`.
-
-    Args:
-        trainer: trainer that reports.
     """
 
     def __init__(self, trainer: AlignmentTrainer):
         super().__init__()
         self._trainer = trainer
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *more: Any, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Start the W&B run and log the distances."""
-        super().on_train_begin(args, state, control, *more, **kwargs)
+        super().on_train_begin(args, state, control, **kwargs)
         self._log_distances(state)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *more: Any, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Log the distances, and the model if `WANDB_LOG_MODEL` is set."""
         self._log_distances(state)
         if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:
@@ -80,9 +73,7 @@ class WandbTracker(WandbCallback):
             aliases = [f"epoch_{round(state.epoch or 0.0, 2)}", f"checkpoint_global_step_{step}"]
             self._log_folder(Path(args.output_dir or "") / f"checkpoint-{step}", args, {}, aliases)
 
-    def _log_folder(
-        self, folder: str | Path, args: TrainingArguments, metadata: dict[str, Any], aliases: list[str]
-    ) -> None:
+    def _log_folder(self, folder: Any, args: Any, metadata: dict[str, Any], aliases: list[str]) -> None:
         run = self._wandb.run
         scores = {k: v for k, v in dict(run.summary).items() if isinstance(v, Number) and not k.startswith("_")}
         name = run.id if args.run_name in (None, args.output_dir) else run.name
@@ -105,11 +96,9 @@ class WandbTracker(WandbCallback):
 
 
 def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str, Distances]]] | None:
-    """Measure distances between linked and between random words of the evaluation set with the current model.
+    """Return the last layer's [`~hf_xalign.evaluation.distances.word_distances`] of the evaluation set.
 
-    Returns:
-        The last layer's distances in the form of [`~hf_xalign.evaluation.distances.word_distances`]. None if the
-        evaluation set has no links or too few, or if the run is not scored by its words.
+    None without enough links, or if the run is not scored by its words.
     """
     dataset, args = trainer.eval_dataset, trainer.args
     linked = isinstance(dataset, Dataset) and _LINKED.issubset(dataset.column_names)
@@ -145,10 +134,6 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
 
     Settings and data go into the run's config under `record`, results into its summary under `record`. The table
     `scores` has one row per language and metric.
-
-    Args:
-        args: the trainer's settings.
-        record: content of `results.json`.
     """
     run = _live_run(args)
     if run is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
@@ -22,6 +22,12 @@ from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 
+def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """Return the vectors of a batch's words, (words, layers, dim); `name` is that of their [`TokenIndex`]."""
+    tokens = TokenIndex(inputs[f"{name}_index"], inputs.get(f"{name}_word"), inputs.get(f"{name}_counts"))
+    return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
+
+
 class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
 
@@ -30,7 +36,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     processes. With `objective="infonce"`, L_align is [`~hf_xalign.losses.word_infonce`], averaged over both words of
     every link.
 
-    A method sets `layers`. Its batches come from [`pair_collator`], or it overrides where f and f0 come from.
+    A method sets `layers`. Its batches come from `_pair_collator`, or it overrides where f and f0 come from.
     """
 
     args: WordAlignmentConfig
@@ -41,20 +47,36 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
 
-    def count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Count the links and the regularized words of one batch."""
+    def _encoded(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
+        """Encode the training pairs once for all processes, if they are not encoded yet."""
+        if "source_ids" in dataset.column_names:
+            return dataset
+        length = min(self.args.max_length, position_limit(model.config))
+        with self.args.main_process_first(desc="encoding pairs"):
+            return encode_pairs(
+                dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
+            )
+
+    def _pair_collator(self, reference: CachedVectors | None = None) -> PairCollator:
+        """Return the collator for word vectors that are pooled from the encoder's token states."""
+        return PairCollator(
+            pad_token_id=self.processing_class.pad_token_id,
+            pooling=self.args.pooling,
+            linked_tokens=self.args.linked_tokens,
+            regularized_side=self.args.regularized_side,
+            regularized_words=self.args.reference_words,
+            needs_reference=self.args.needs_reference,
+            reference=reference,
+        )
+
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [len(batch["links"]), len(batch["kept_words"])]
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes."""
+    def _loss(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
         words, output = self._word_vectors(model, inputs)
-        links, kept = self.step_counts(inputs, num_items_in_batch)
+        links, kept = counts
         f0 = self._reference_vectors(model, inputs) if self.args.needs_reference else words[:0]
         if self.args.objective == "infonce":
             loss = self._infonce(inputs, words, links)
@@ -71,7 +93,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             regularizer = self._reduce(drift, kept if self.args.reduction == "words" else links)
             self.log_term("regularizer", regularizer)
             loss = loss + self.args.regularizer_weight * regularizer
-        return (loss, output) if return_outputs else loss
+        return loss, output
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """Compute f of all words, (words, layers, dim), in one forward over both sides."""
@@ -106,9 +128,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         )
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-        tokens = TokenIndex(inputs[f"{name}_index"], inputs.get(f"{name}_word"), inputs.get(f"{name}_counts"))
-        states = select_layers(output, self.layers, self._depth())
-        return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
+        return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)
 
     def _depth(self) -> int:
         return self.model.config.num_hidden_layers
@@ -134,36 +154,5 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)
 
     def _reduce(self, total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        # DDP averages gradients over processes, but the counts cover all of them.
         total = total * self.args.world_size
         return total if self.args.reduction == "sum" else total / count
-
-
-def encoded(
-    dataset: Dataset, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: WordAlignmentConfig
-) -> Dataset:
-    """Encode the training pairs once for all processes; pairs that are already encoded are returned as they are."""
-    if "source_ids" in dataset.column_names:
-        return dataset
-    with args.main_process_first(desc="encoding pairs"):
-        return encode_pairs(
-            dataset,
-            tokenizer,
-            max_length=min(args.max_length, position_limit(model.config)),
-            subword_links=args.subword_links,
-        )
-
-
-def pair_collator(
-    args: WordAlignmentConfig, tokenizer: PreTrainedTokenizerBase, reference: CachedVectors | None = None
-) -> PairCollator:
-    """Return the collator for word vectors that are pooled from the encoder's token states."""
-    return PairCollator(
-        pad_token_id=tokenizer.pad_token_id,
-        pooling=args.pooling,
-        linked_tokens=args.linked_tokens,
-        regularized_side=args.regularized_side,
-        regularized_words=args.reference_words,
-        needs_reference=args.needs_reference,
-        reference=reference,
-    )

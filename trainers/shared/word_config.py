@@ -15,13 +15,25 @@ from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.losses import Norm
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import AlignmentConfig, by_preset, own
-from hf_xalign.trainers.shared.checks import check_no_head, check_one_gpu, check_padding
+from hf_xalign.trainers.shared.base_config import SAMPLING, AlignmentConfig, by_preset, check_no_head, own
 
 logger = logging.getLogger(__name__)
 
-# Schedule of Cao's script, which the papers that build on it follow.
-CAO_SCHEDULE: dict[str, Any] = {
+# Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
+CAO: dict[str, Any] = {
+    "objective": "l2",
+    "align_target": "tuned",
+    "regularizer_weight": 1.0,
+    "regularized_side": "target",
+    "regularized_words": "all",
+    "linked_tokens": "words",
+    "pooling": "last",
+    "norm": "squared_l2",
+    "reduction": "links",
+    "mean_over_dims": False,
+    "temperature": 0.1,
+    "negatives": "all",
+    "language_sampling": "proportional",
     "learning_rate": 5e-5,
     "num_train_epochs": 1.0,
     "lr_scheduler_type": "constant_with_warmup",
@@ -41,47 +53,28 @@ class WordAlignmentConfig(AlignmentConfig):
     # Settings that only InfoNCE reads.
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
 
-    objective: Literal["l2", "infonce"] = own(
-        "l2",
-        "Objective",
-        "l2: the papers' distance. infonce: word-level InfoNCE over the words of both languages in the micro-batch, "
-        "across processes.",
+    objective: Literal["l2", "infonce"] = by_preset(
+        "l2: the papers' distance. infonce: contrast with the words of both languages in the batch of all processes."
     )
-    align_target: Literal["tuned", "frozen"] = by_preset(
-        "Objective", "Pull the other language's word to the tuned or the frozen pivot word."
-    )
-    regularizer_weight: float = by_preset(
-        "Objective", "Weight of the distance to f0; 0 drops the term, as infonce does by default."
-    )
-    regularized_side: Side = by_preset(
-        "Objective", "Column that is kept near f0; the pivot (English) is the target column."
-    )
-    regularized_words: Literal["all", "linked"] = by_preset("Objective", "Words of the regularized side to keep.")
-    linked_tokens: LinkedTokens = by_preset("Objective", "Tokens that are linked; all means words, [CLS] and [SEP].")
-    pooling: Pooling = by_preset("Objective", "Subwords that make a word's vector: first, last or mean.")
-    subword_links: bool = own(False, "Objective", "Link tokens instead of words (CONTINUAL's ablation).")
-    norm: Norm = by_preset("Objective", "Distance between two vectors.")
+    align_target: Literal["tuned", "frozen"] = by_preset("Pivot word that the other language's is pulled to.")
+    regularizer_weight: float = by_preset("Weight of the distance to f0; by default 0 with infonce.")
+    regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
+    regularized_words: Literal["all", "linked"] = by_preset("Words of the regularized side to keep.")
+    linked_tokens: LinkedTokens = by_preset("Tokens that are linked; all means words, [CLS] and [SEP].")
+    pooling: Pooling = by_preset("Subwords that make a word's vector: first, last or mean.")
+    subword_links: bool = own(False, "Link tokens instead of words (CONTINUAL's ablation).")
+    norm: Norm = by_preset("Distance between two vectors.")
     reduction: Literal["links", "words", "sum"] = by_preset(
-        "Objective",
-        "links: divide both terms by the number of links, which rescales the papers' sum. words: average each term "
-        "over its own words, as the scripts do. sum: do not divide.",
+        "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide."
     )
-    mean_over_dims: bool = by_preset("Objective", "Divide squared distances by the vector size, as an MSE loss does.")
-    temperature: float = own(0.1, "Objective", "Temperature of InfoNCE.")
-    negatives: Literal["all", "other_sentences"] = own(
-        "all",
-        "Objective",
-        "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair.",
+    mean_over_dims: bool = by_preset("Divide squared distances by the vector size, as an MSE loss does.")
+    temperature: float = by_preset("Temperature of InfoNCE.")
+    negatives: Literal["all", "other_sentences"] = by_preset(
+        "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair."
     )
-    max_length: int = own(128, "Data", "Maximum tokens per sentence; links of words beyond it are dropped.")
-    language_sampling: LanguageSampling = by_preset(
-        "Data", "proportional: by each language's share of the pairs. each: equal numbers in every step."
-    )
-    cache_dir: str | None = own(
-        None,
-        "Data",
-        "Folder for cached word vectors; one that holds others is refused. Default: the user's cache.",
-    )
+    max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data")
+    language_sampling: LanguageSampling = by_preset(SAMPLING, "Data")
+    cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,9 +117,8 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""
-        check_one_gpu(self.n_gpu, why=" (torch's DataParallel cannot split a batch of word links)")
         word_tokenizer(tokenizer)
-        check_padding(tokenizer)
+        super().check_model(model, tokenizer)
         before, after = special_frame(tokenizer)
         missing = [] if before or self.linked_tokens == "words" else ["first"]
         missing += [] if after or self.linked_tokens in ("words", "cls") else ["last"]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import option
+from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
 
@@ -22,14 +23,7 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
 }
 _LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 1, "batch_size": 1, "seed": 0}
 
-
-def _paper(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
-    fields = {"title": title, "author": authors, "booktitle": venue, "year": year}
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return {"title": title, "id": identifier, "bibtex": f"@inproceedings{{{key},\n{lines}\n}}"}
-
-
-_ROTATE = _paper(
+_ROTATE = cite(
     "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
     "2020.findings-emnlp.83",
     "kulshreshtha2020crosslingual",
@@ -37,7 +31,7 @@ _ROTATE = _paper(
     "Findings of the Association for Computational Linguistics: EMNLP 2020",
     2020,
 )
-_LEAST_SQUARES = _paper(
+_LEAST_SQUARES = cite(
     "Exploiting Similarities among Languages for Machine Translation",
     "1309.4168",
     "mikolov2013exploiting",
@@ -45,7 +39,7 @@ _LEAST_SQUARES = _paper(
     "arXiv preprint arXiv:1309.4168",
     2013,
 )
-_MUSE = _paper(
+_MUSE = cite(
     "Word Translation Without Parallel Data",
     "1710.04087",
     "conneau2018word",
@@ -53,7 +47,7 @@ _MUSE = _paper(
     "International Conference on Learning Representations",
     2018,
 )
-_RCSLS = _paper(
+_RCSLS = cite(
     "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval Criterion",
     "D18-1330",
     "joulin2018loss",
@@ -61,7 +55,7 @@ _RCSLS = _paper(
     "Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing",
     2018,
 )
-_VECMAP = _paper(
+_VECMAP = cite(
     "Generalizing and Improving Bilingual Word Embedding Mappings with a Multi-Step Framework of Linear "
     "Transformations",
     "10.1609/aaai.v32i1.11992",
@@ -70,7 +64,7 @@ _VECMAP = _paper(
     "Proceedings of the AAAI Conference on Artificial Intelligence",
     2018,
 )
-_VECMAP_ORTHOGONAL = _paper(
+_VECMAP_ORTHOGONAL = cite(
     "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance",
     "D16-1250",
     "artetxe2016learning",
@@ -78,7 +72,7 @@ _VECMAP_ORTHOGONAL = _paper(
     "Proceedings of the 2016 Conference on Empirical Methods in Natural Language Processing",
     2016,
 )
-_SELF_LEARNING = _paper(
+_SELF_LEARNING = cite(
     "A robust self-learning method for fully unsupervised cross-lingual mappings of word embeddings",
     "P18-1073",
     "artetxe2018robust",

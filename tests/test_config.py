@@ -187,7 +187,7 @@ OPTIONS = {
     "no preset": (
         (FAOConfig,),
         "--output_dir x --use_cpu true --preset contnual",
-        "^preset=contnual: did you mean continual",
+        "^preset=contnual: .*did you mean 'continual'",
     ),
 }
 # {contents of a YAML file: message after its path}

@@ -1,6 +1,9 @@
 """A small run of ALIGN-MLM, and its rows and dictionary."""
 
+import math
+
 import numpy as np
+import torch
 from datasets import Dataset
 
 from hf_xalign.data.pretraining.entries import TokenEntries
@@ -61,3 +64,14 @@ def train(folder, *args, **settings):
     trainer = make(folder, *args, **settings)
     trainer.train()
     return trainer
+
+
+def token_loss(model, state, table, label):
+    """-log p(label) by the head that BERT has."""
+    head = model.alignment_head["words"]
+    x = head.dense.weight @ state + head.dense.bias
+    x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+    centred = x - x.mean()
+    x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
+    scores = table @ x + head.bias
+    return torch.logsumexp(scores, 0) - scores[label]

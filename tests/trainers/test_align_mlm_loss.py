@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.align_mlm import OBJECTIVES, make, train
+from support.align_mlm import OBJECTIVES, make, token_loss, train
 from support.launch import STEP, same_tensors
 from support.numeric import assert_rounding
 from support.runs import exact
@@ -17,17 +17,6 @@ from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.modeling.language_embeddings import language_ids
 
 
-def token_loss(model, state, label):
-    """-log p(label) by the head that BERT has."""
-    head = model.alignment_head["words"]
-    x = head.dense.weight @ state + head.dense.bias
-    x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-    centred = x - x.mean()
-    x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
-    scores = model.embeddings.word_embeddings.weight @ x + head.bias
-    return torch.logsumexp(scores, 0) - scores[label]
-
-
 def token_losses(trainer, collator, row):
     """The losses of one row's hidden tokens."""
     batch = collator([row])
@@ -35,7 +24,8 @@ def token_losses(trainer, collator, row):
     states = trainer.model(input_ids=batch["input_ids"], **kinds).last_hidden_state[0]
     hidden = list(zip(batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True))
     assert all(row["input_ids"][place] == label for place, label in hidden) or collator is trainer.data_collator
-    return [token_loss(trainer.model, states[place], label) for place, label in hidden]
+    table = trainer.model.embeddings.word_embeddings.weight
+    return [token_loss(trainer.model, states[place], table, label) for place, label in hidden]
 
 
 def reference(trainer, rows):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 import torch
+from support.align_mlm import token_loss
 from support.launch import STEADY, STEP, numbers, same_tensors, slow, tensors
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
-from support.tiny import make_encoder
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
 HEAD_LR = SMALL["head_learning_rate"]
@@ -50,16 +49,6 @@ def sentence_vector(model, ids, args):
     return z if args.normalize == "before" else z / torch.sqrt((z * z).sum())
 
 
-def hidden_token_loss(model, state, table, label):
-    head = model.alignment_head["words"]
-    x = head.dense.weight @ state + head.dense.bias
-    x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-    centred = x - x.mean()
-    x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
-    scores = table @ x + head.bias
-    return torch.logsumexp(scores, 0) - scores[label]
-
-
 def contrast_losses(model, key_model, singles, queue, args):
     """The losses of one micro-batch's pairs (both directions' mean in a batch), and the keys."""
     queries = [sentence_vector(model, one["input_ids"][0], args) for one in singles]
@@ -92,7 +81,7 @@ def word_losses(model, singles, settling):
             row, token = divmod(place, width)
             ids = one["mlm_input_ids"][row][one["mlm_attention_mask"][row].bool()]
             state = model(input_ids=ids[None]).last_hidden_state[0][token]
-            losses.append(hidden_token_loss(model, state.detach() if settling else state, table, label))
+            losses.append(token_loss(model, state.detach() if settling else state, table, label))
     return losses
 
 
@@ -173,64 +162,3 @@ def test_earlier_keys_of_a_pair_are_negatives_in_the_paper_alone(tmp_path):
         with torch.no_grad():
             losses.append(trainer._moco(model, batch, torch.tensor(4)))
     assert losses[0] < losses[1] - 0.1
-
-
-@pytest.mark.numeric
-def test_chunks_have_the_gradient_of_one_batch_with_dropout(subtests, tmp_path):
-    """The same dropout in both passes over a chunk, and other random numbers for the words than for the sentences."""
-    for words in ("tlm", "mlm", "none"):
-        with subtests.test(words):
-            assert_chunks_are_one_batch(words, tmp_path)
-
-
-def assert_chunks_are_one_batch(words, tmp_path):
-    settings = {"contrast": "in_batch", "words": words, "per_device_train_batch_size": 5, "chunk_size": 2}
-    with exact():
-        found, expected = chunks_and_one_batch(make(tmp_path, model=make_encoder(dropout=0.2), **settings), words)
-    assert found["loss"].dtype == torch.float64
-    same_tensors(expected, found, STEP, 1 / T)
-    assert all(tensor.abs().sum() > 0 for tensor in expected.values())
-
-
-def chunks_and_one_batch(trainer, words):
-    """Loss and gradients by the trainer, and by one batch whose dropout is drawn in the same order."""
-    trainer.model.double()
-    batch = trainer.data_collator([trainer.train_dataset[row] for row in range(5)])
-    model = trainer.model
-    twin = copy.deepcopy(model).train()
-
-    torch.manual_seed(3)
-    loss = trainer.training_step(model, batch)
-    after = torch.get_rng_state()
-
-    torch.manual_seed(3)
-    head = twin.alignment_head
-    total = torch.zeros(())
-    if words != "none":
-        count = 2 if words == "tlm" else 4
-        for ids, mask, start in zip(
-            batch["mlm_input_ids"].split(count), batch["mlm_attention_mask"].split(count), range(0, 99, count)
-        ):
-            inside = batch["mlm_positions"] // ids.shape[1]
-            inside = (inside >= start) & (inside < start + count)
-            states = twin(input_ids=ids, attention_mask=mask).last_hidden_state
-            places = batch["mlm_positions"][inside] - start * ids.shape[1]
-            total = total + head["words"](
-                states, places, batch["mlm_labels"][inside], twin.get_input_embeddings().weight
-            )
-        total = total / len(batch["mlm_labels"])
-    sides = ([], [])
-    for start in (0, 2, 4):
-        for side, vectors in zip(("", "key_"), sides, strict=True):
-            ids, mask = (batch[f"{side}{name}"][start : start + 2] for name in ("input_ids", "attention_mask"))
-            vectors += head["sentence"](twin(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0])
-    scores = torch.stack(sides[0]) @ torch.stack(sides[1]).T / T
-    own = torch.arange(5)
-    contrast = (torch.nn.functional.cross_entropy(scores, own) + torch.nn.functional.cross_entropy(scores.T, own)) / 2
-    (contrast + total).backward()
-
-    assert torch.equal(torch.get_rng_state(), after)
-    return tuple(
-        {"loss": value.detach(), **{name: parameter.grad for name, parameter in one.named_parameters()}}
-        for value, one in ((loss, model), (contrast + total, twin))
-    )

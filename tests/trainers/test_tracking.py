@@ -70,13 +70,9 @@ def test_terms_and_curves_are_in_it(tracked):
 
 def test_settings_record_and_scores_are_in_it(tracked):
     assert tracked.config["regularizer_weight"] == 1.0
-    assert tracked.config["pooling"] == "last"
-    assert tracked.config["num_hidden_layers"] == 2
     record = make_record()
-    assert tracked.config["record"]["base_model"] == record["base_model"]
     assert tracked.config["record"]["links"] == record["links"]
     assert tracked.summary["record"]["scores"] == record["scores"]
-    assert tracked.summary["record"]["times"] == record["times"]
     assert set(record) - {"trainable", "comparison"} == set(tracked.config["record"]) | set(tracked.summary["record"])
     [shown] = [row["scores"] for row in tracked.history if "scores" in row]
     table = json.loads((tracked.folder / "files" / shown["path"]).read_text())
@@ -97,14 +93,13 @@ def test_distances_before_and_after_are_histograms(tracked):
             column = tracked.column(f"distances/de_{measure}_{kind}")
             assert [step for step, _ in column] == [0, 6]
             for step, shown in column:
-                assert shown["_type"] == "histogram"
                 counts, edges = shown["values"], shown["bins"]
-                assert sum(counts) == links
+                assert shown["_type"] == "histogram" and sum(counts) == links
                 means[kind, step] = sum(n * (a + b) / 2 for n, a, b in zip(counts, edges, edges[1:])) / links
         assert means["linked", 6] < means["linked", 0]  # the run pulls linked words together
 
 
-def test_artifacts_hold_models_and_nothing_pickled(tracked):
+def test_artifacts_hold_models_and_nothing_pickled_or_secret(tracked):
     found = {}
     models = [artifact for artifact in tracked.artifacts if artifact.type == "model"]
     for artifact in models:
@@ -115,12 +110,8 @@ def test_artifacts_hold_models_and_nothing_pickled(tracked):
     for alias in ("checkpoint_global_step_3", "final_model"):
         assert {"config.json", "model.safetensors", "tokenizer.json", "training_args.json"} <= found[alias]
     assert len({artifact.name for artifact in models}) == 1  # versions of one model
-
-
-def test_no_token_is_in_it(tracked):
     files = [path for path in tracked.folder.rglob("*") if path.is_file()]
-    assert files
-    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert files and not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
 def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
@@ -140,14 +131,8 @@ def test_a_recipe_gives_its_record(tmp_path):
         wandb.finish()
     [read] = read_runs(tmp_path)
     record = read_record(tmp_path / "out")
-    known, found = read.config["record"], read.summary["record"]
-    assert found["scores"] == record["scores"]
-    assert found["drift"] == record["drift"]
-    assert known["links"] == record["links"]
-    assert known["versions"] == record["versions"]
-    [shown] = [row["scores"] for row in read.history if "scores" in row]
-    assert shown["nrows"] == len(record["scores"]["after"]["de"])
-    assert [step for step, _ in read.column("distances/de_l2_linked")] == [0, 3]
+    assert read.summary["record"]["drift"] == record["drift"]
+    assert read.config["record"]["versions"] == record["versions"]
 
 
 def test_only_the_own_callback_reports(tmp_path):

@@ -1,4 +1,4 @@
-"""MAO's losses and gradients against loops written from the formulas, in float64: every module, every objective."""
+"""FAO's and MAO's losses and gradients against loops written from the formulas, in float64."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 
 import pytest
 import torch
+from support import fao
 from support.launch import STEP, same_tensors
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.trainers import MAOConfig, MAOTrainer
+from hf_xalign.trainers import FAOConfig, MAOConfig, MAOTrainer
 
 pytestmark = pytest.mark.numeric
 # Cached word vectors are float32: each of the 16 numbers of both words of a difference is rounded once.
@@ -73,9 +74,10 @@ CASES = [
     ("transformer", "cls seen", "mean"),
 ]
 INSIDE = {
-    "adapterhub and transformer": {"top": "transformer", "adapters": "adapterhub"},
+    "adapterhub": {"top": "none", "adapters": "adapterhub"},
     "pfeiffer and linear": {"top": "linear", "adapters": "pfeiffer"},
     "houlsby": {"top": "none", "adapters": "houlsby"},
+    "lora": {"peft_type": "lora", "peft_options": {"r": 2}},
 }
 LINKS = {
     "linear infonce": {"per_language": "all", "objective": "infonce", "negatives": "other_sentences"},
@@ -96,21 +98,14 @@ def two_languages(n=4):
     return make_links(n).map(lambda row, k: {"source_lang": LANGUAGES[k % 2]}, with_indices=True)
 
 
-def token_states(encoder, words):
-    """Last layer of one sentence, and the token numbers of each word."""
+def word_vectors(encoder, words, pooling, linked_tokens, layers=None):
+    """{word number, "cls", "sep": its vectors in all layers, in a row} of one sentence, alone in its batch."""
     encoding = make_tokenizer()(words, is_split_into_words=True, return_tensors="pt")
-    owner = encoding.word_ids(0)
-    return encoder(**encoding).last_hidden_state[0], [
-        [k for k, w in enumerate(owner) if w == number] for number in range(len(words))
-    ]
-
-
-def word_vectors(encoder, words, pooling, linked_tokens):
-    """{word number, "cls", "sep": vector} of one sentence, alone in its batch."""
-    states, tokens = token_states(encoder, words)
-    found = {}
-    for number, places in enumerate(tokens):
-        pieces = [states[k] for k in places]
+    output = encoder(**encoding, output_hidden_states=True)
+    chosen = [output.last_hidden_state] if layers is None else [output.hidden_states[layer] for layer in layers]
+    states, owner, found = torch.cat(chosen, dim=-1)[0], encoding.word_ids(0), {}
+    for number in range(len(words)):
+        pieces = [states[k] for k, w in enumerate(owner) if w == number]
         found[number] = {"first": pieces[0], "last": pieces[-1], "mean": sum(pieces) / len(pieces)}[pooling]
     if linked_tokens != "words":
         found["cls"], found["sep"] = states[0], states[-1]
@@ -139,7 +134,7 @@ def attended(p, xs, number):
     return p["layer.self_attn.out_proj.weight"] @ joint + p["layer.self_attn.out_proj.bias"]
 
 
-def transformer(p, found, settings):
+def transformer(p, found, language, settings):
     mapped = {}
     for name, x in found.items():
         seen = found if settings.get("context", True) else {name: x}
@@ -167,49 +162,12 @@ def linear(p, found, language, settings):
     return {word: matrix @ x + bias for word, x in found.items()}
 
 
-def adapted_encoder(p, flow):
-    """A plain encoder whose layers have the adapters, put there by formula."""
-    encoder = make_encoder().double().eval()
-
-    def add(place, formula):
-        down, up = (
-            (
-                p[f"{place}.xalign_bottleneck.default.{part}.weight"],
-                p[f"{place}.xalign_bottleneck.default.{part}.bias"],
-            )
-            for part in ("down", "up")
-        )
-
-        def bottleneck(x):
-            return torch.relu(x @ down[0].T + down[1]) @ up[0].T + up[1]
-
-        encoder.get_submodule(place).register_forward_hook(
-            lambda module, args, output: formula(module, args[0], output, bottleneck)
-        )
-
-    def after_norm(module, states, output, bottleneck):
-        return torch.nn.functional.layer_norm(
-            states + bottleneck(output), module.normalized_shape, module.weight, module.bias, module.eps
-        )
-
-    def residual(module, states, output, bottleneck):
-        return output + bottleneck(output)
-
-    for layer in range(2):
-        if flow == "adapterhub":
-            add(f"encoder.layer.{layer}.output.LayerNorm", after_norm)
-        else:
-            add(f"encoder.layer.{layer}.output.dense", residual)
-        if flow == "houlsby":
-            add(f"encoder.layer.{layer}.attention.output.dense", residual)
-    return encoder
-
-
 def distance(a, b, settings):
-    squared = ((a - b) ** 2).sum()
+    """Sum over the layers, of 16 numbers each."""
+    squared = ((a - b) ** 2).view(-1, 16).sum(1)
     if settings.get("norm") == "l2":
-        return squared.sqrt()
-    return squared / len(a) if settings.get("mean_over_dims") else squared
+        return squared.sqrt().sum()
+    return squared.sum() / (16 if settings.get("mean_over_dims") else 1)
 
 
 def contrast(sources, targets, pairs, negatives, temperature):
@@ -228,32 +186,17 @@ def contrast(sources, targets, pairs, negatives, temperature):
     return total / len(words)
 
 
-def loop_loss(trainer, rows, settings):
-    """The whole batch's loss, one sentence and one word at a time."""
-    frozen = make_encoder().double().eval()
-    parameters = {
-        name.removeprefix("base_model.model."): parameter for name, parameter in trainer.model.named_parameters()
-    }
-    flow = settings.get("adapters")
-    encoder = frozen if flow is None else adapted_encoder(parameters, flow)
-    top = find_top(trainer.model)
-    p = {} if top is None else dict(top.xalign_top["default"].named_parameters())
-    pooling, specials = settings.get("pooling", "mean"), settings.get("linked_tokens", "words")
-    side = settings.get("regularized_side", "target")
+def loop_loss(f, frozen, rows, settings):
+    """The whole batch's loss, one sentence and one word at a time; `f` and `frozen` map words and their language."""
+    specials, side = settings.get("linked_tokens", "words"), settings.get("regularized_side", "target")
     weight = settings.get("regularizer_weight", 0.0)
-
-    def f(words, language):
-        found = word_vectors(encoder, words, pooling, specials)
-        if settings.get("top", "linear") == "transformer":
-            return transformer(p, found, settings)
-        return found if settings.get("top") == "none" else linear(p, found, language, settings)
-
     align, drift, links, kept = 0.0, 0.0, 0, 0
     sources, targets, owners = [], [], []
     for number, row in enumerate(rows):
         source, target = f(row["source_words"], row["source_lang"]), f(row["target_words"], "en")
         moving = source if side == "source" else target
-        f0 = word_vectors(frozen, row[f"{side}_words"], pooling, specials)
+        with torch.no_grad():
+            f0 = frozen(row[f"{side}_words"])
         pairs = {
             "words": [tuple(link) for link in row["links"]],
             "cls": [("cls", "cls")],
@@ -268,7 +211,9 @@ def loop_loss(trainer, rows, settings):
             if settings.get("align_target") == "frozen":
                 a, b = (f0[i], b) if side == "source" else (a, f0[j])
             align = align + distance(a, b, settings)
-        if settings.get("regularized_words", "all") == "linked":
+        if not weight:
+            chosen = ()
+        elif settings.get("regularized_words", "all") == "linked":
             chosen = dict.fromkeys(pair[0 if side == "source" else 1] for pair in pairs)
         else:
             chosen = [word for word in f0 if not (specials == "cls" and word == "sep")]
@@ -280,7 +225,32 @@ def loop_loss(trainer, rows, settings):
         align = contrast(sources, targets, owners, settings["negatives"], TEMPERATURE)
     else:
         align = align / (1 if reduction == "sum" else links)
-    return align + weight * drift / {"sum": 1, "links": links, "words": kept}[reduction]
+    return align + weight * drift / {"sum": 1, "links": links, "words": max(kept, 1)}[reduction]
+
+
+def mao_loop(trainer, rows, settings):
+    plain = make_encoder().double().eval()
+    inside = "adapters" in settings or "peft_type" in settings
+    encoder = trainer.model.get_base_model() if inside else plain
+    p = {} if inside else dict(find_top(trainer.model).xalign_top["default"].named_parameters())
+    options = settings.get("pooling", "mean"), settings.get("linked_tokens", "words")
+
+    def f(words, language):
+        found = word_vectors(encoder, words, *options)
+        if inside:  # the forward of the tuned encoder has all of it
+            return found
+        return (transformer if settings.get("top") == "transformer" else linear)(p, found, language, settings)
+
+    return loop_loss(f, lambda words: word_vectors(plain, words, *options), rows, settings)
+
+
+def perturb(model, size):
+    """Move what is trained away from its start, so that every term has a value and a gradient."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += size * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
 
 
 def make(folder, settings, **more):
@@ -292,29 +262,26 @@ def make(folder, settings, **more):
     trainer = MAOTrainer(
         make_encoder().double().eval(), args, train_dataset=two_languages(), processing_class=make_tokenizer()
     )
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in trainer.model.parameters():
-            if parameter.requires_grad:
-                parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    perturb(trainer.model, 0.1)
     return trainer, trainer.data_collator(list(trainer.train_dataset))
 
 
-def compare(trainer, batch, rows, settings, dtype=torch.float64):
-    """Loss and gradients against the loops; `dtype` is that of the word vectors."""
+def compare(trainer, batch, expected, dtype=torch.float64):
+    """Compare loss and gradients; `dtype` is that of the word vectors."""
     trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
 
     def gradients(loss):
         trainer.model.zero_grad()
         loss.backward()
-        return {name: p.grad.clone() for name, p in trained.items()}
+        return {name: p.grad.clone() for name, p in trained.items() if p.grad is not None}
 
-    loss, expected = trainer.compute_loss(trainer.model, batch), loop_loss(trainer, rows, settings)
+    loss = trainer.compute_loss(trainer.model, batch)
     operations = ROUNDED if dtype == torch.float32 else STEP
     assert_rounding(loss, expected, operations, max(expected.item(), 1 / TEMPERATURE), dtype)
     found, due = gradients(loss), gradients(expected)
     same_tensors(due, found, operations, 1 / TEMPERATURE, dtype)
     assert max(g.abs().max() for g in found.values()) > 1e-3
+    return found
 
 
 def assert_equals_loops(folder, settings, rows, **more):
@@ -323,7 +290,7 @@ def assert_equals_loops(folder, settings, rows, **more):
         trainer, batch = make(folder / str(cached), settings, feature_cache=cached, **more)
         assert ("word_vectors" in batch) == cached
         assert len(trainer.train_dataset) == len(rows)
-        compare(trainer, batch, rows, settings, torch.float32 if cached else torch.float64)
+        compare(trainer, batch, mao_loop(trainer, rows, settings), torch.float32 if cached else torch.float64)
 
 
 @pytest.mark.parametrize(("module", "objective", "pooling"), CASES)
@@ -339,25 +306,70 @@ def test_batches_of_links_equal_loops(case, tmp_path):
 
 
 @pytest.mark.parametrize("case", INSIDE)
-def test_adapters_in_the_layers_equal_loops(case, tmp_path):
-    settings = {**INSIDE[case], "regularizer_weight": 0.7}
+def test_modules_in_the_layers_equal_loops(case, tmp_path):
+    """f from the tuned encoder's own forward, f0 from the encoder as it was."""
+    settings = {**INSIDE[case], "regularizer_weight": 0.7, "pooling": "last"}
     trainer, batch = make(tmp_path, settings)
     assert "word_vectors" not in batch
-    compare(trainer, batch, two_languages(), settings)
+    compare(trainer, batch, mao_loop(trainer, two_languages(), settings))
 
 
-def test_the_tuned_lora_words_meet_and_the_frozen_ones_hold(tmp_path):
-    """Another PEFT method: f from its own forward, f0 from the encoder as it was."""
-    settings = {"regularizer_weight": 0.6, "pooling": "last"}
-    trainer, batch = make(tmp_path, settings, peft_type="lora", peft_options={"r": 2})
-    loss = trainer.compute_loss(trainer.model, batch)
-    tuned, frozen = trainer.model.get_base_model(), make_encoder().double().eval()
-    align, drift, links = 0.0, 0.0, 0
-    for row in two_languages():
-        source, target = (word_vectors(tuned, row[f"{side}_words"], "last", "words") for side in ("source", "target"))
-        f0 = word_vectors(frozen, row["target_words"], "last", "words")
-        for i, j in row["links"]:
-            align, links = align + distance(source[i], target[j], {}), links + 1
-        drift = drift + sum(distance(target[word], f0[word], {}) for word in f0)
-    assert drift.item() > 1e-3
-    assert_rounding(loss, (align + 0.6 * drift) / links, STEP)
+# ---- FAO ----
+
+# What the presets are, written down a second time.
+NAMES = ("pooling", "linked_tokens", "align_target", "regularized_side", "regularized_words", "layers", "norm")
+PUBLISHED = {
+    "mao": ("last", "words", "tuned", "target", "all", [4], "squared_l2", "links", False),
+    "continual": ("mean", "all", "tuned", "target", "all", [4], "squared_l2", "links", False),
+    "cao_code": ("last", "all", "frozen", "target", "all", [4], "squared_l2", "words", True),
+    "efimov": ("mean", "all", "tuned", "target", "all", [4], "squared_l2", "words", True),
+    "rotate_src2tgt": ("mean", "words", "tuned", "source", "linked", [1, 2, 3, 4], "l2", "links", False),
+    "rotate_tgt2src": ("mean", "words", "tuned", "target", "linked", [1, 2, 3, 4], "l2", "links", False),
+}
+
+
+def make_fao(folder, preset="mao", **settings):
+    """A trainer in float64 whose model has moved, and its whole data as one batch."""
+    trainer = fao.make(folder, make_encoder(layers=4).double(), pairs=6, preset=preset, **settings)
+    perturb(trainer.model, 0.05)
+    return trainer, trainer.data_collator([trainer.train_dataset[k] for k in range(6)])
+
+
+@pytest.mark.parametrize("preset", sorted(FAOConfig.PRESETS))
+def test_preset_of_fao_equals_loops(preset, tmp_path):
+    settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED[preset], strict=True))
+    settings["regularizer_weight"] = 1.0
+    options = settings["pooling"], settings["linked_tokens"], settings["layers"]
+    before = make_encoder(layers=4).double().eval()
+    for reference in ("copy", "cache"):
+        trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference)
+        assert ("reference" in batch) == (reference == "cache")
+        expected = loop_loss(
+            lambda words, language, model=trainer.model: word_vectors(model, words, *options),
+            lambda words: word_vectors(before, words, *options),
+            make_links(6),
+            settings,
+        )
+        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+
+
+def test_bfloat16_cache_rounds_only_the_reference(tmp_path):
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        trainer, batch = make_fao(tmp_path, reference="cache", reference_dtype=dtype)
+        losses.append(trainer.compute_loss(trainer.model, batch))
+    assert losses[0] != losses[1]
+    # A vector off by half an eps of its size, in the square of a difference that is half as large.
+    assert_rounding(losses[1], losses[0], 2, dtype=torch.bfloat16)
+
+
+def test_infonce_of_fao_equals_loops(tmp_path):
+    settings = {"objective": "infonce", "negatives": "all", "temperature": TEMPERATURE}
+    trainer, batch = make_fao(tmp_path, projection_dim=16, **settings)
+    head = trainer.model.alignment_head.double()
+
+    def f(words, language=None):
+        return {word: head(x) for word, x in word_vectors(trainer.model, words, "last", "words").items()}
+
+    found = compare(trainer, batch, loop_loss(f, f, make_links(6), settings))
+    assert {"alignment_head.hidden.weight", "alignment_head.out.weight"} < set(found)

@@ -93,7 +93,6 @@ class AlignMLMConfig(AlignmentConfig):
                 f"objective={self.objective} needs the language of each token, and this encoder has no language "
                 "embeddings: call hf_xalign.modeling.add_language_embeddings first"
             )
-        check_padding(tokenizer)
         check_vocabulary(model, tokenizer)
 
     def formula(self) -> str:

@@ -1,7 +1,5 @@
 """Files of the cache: written whole or not at all, by one process at a time."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys

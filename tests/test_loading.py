@@ -1,7 +1,5 @@
 """`hf_xalign.load`: whatever the library writes, ready to use."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

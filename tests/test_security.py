@@ -1,7 +1,5 @@
 """What SECURITY.md promises: nothing leaves the folder, no code of a repository runs, no token is written."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import re

@@ -72,6 +72,9 @@ def encode_words(
         >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
         >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+
+        Each text gives its words and their vectors.
+
         >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
         >>> encoded.words
         ['The', 'cat']

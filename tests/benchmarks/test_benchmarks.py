@@ -1,7 +1,5 @@
 """The scripts of benchmarks/, each run once on the tiny encoder."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """`hf-xalign`: help without torch, one-line errors, and the light commands."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import types

@@ -1,7 +1,5 @@
 """The commands that look at models and text: `inspect`, `evaluate`, `align-words`, and the examples of `report`."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """`hf-xalign train`: options of accelerate, packaged configurations, and exit statuses."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the data room refuses, and in which words."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

@@ -1,7 +1,5 @@
 """Code-switched pairs against a loop, and their groups through a real Trainer."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

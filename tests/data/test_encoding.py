@@ -1,7 +1,5 @@
 """Words to tokens and their spans, for every kind of tokenizer, and under truncation."""
 
-from __future__ import annotations
-
 import logging
 import re
 

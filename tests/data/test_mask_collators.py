@@ -1,7 +1,5 @@
 """Hidden tokens and their batches, of PPA and of pre-training: by hand and against slow loops."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

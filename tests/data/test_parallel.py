@@ -1,7 +1,5 @@
 """Every source of text gives the same columns, from the cache where its content was read before."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Rows of text and sentence pairs as token ids: packing against a loop, framing, cutting, filters and their counts."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

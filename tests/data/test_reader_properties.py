@@ -1,7 +1,5 @@
 """Whatever bytes a file holds, a reader gives rows, or an InputError that names the file and the line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

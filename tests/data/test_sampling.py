@@ -1,7 +1,5 @@
 """Seeded orders: of pairs, grouped by length and balanced over languages, and of two streams in one batch."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

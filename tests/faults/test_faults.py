@@ -1,7 +1,5 @@
 """Runs of the five recipes that are killed, or whose disk fills up, at an operation on a file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Loopback Hubs: one that this process talks to, and one with two client processes."""
 
-from __future__ import annotations
-
 import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import close_session

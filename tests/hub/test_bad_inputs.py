@@ -1,7 +1,5 @@
 """What no push sends: models that are not whole, local bases, tokens; refused before any request."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

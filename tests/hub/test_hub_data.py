@@ -1,7 +1,5 @@
 """Datasets on the Hub: pushed, loaded by name, and at which commit a run's record says they were."""
 
-from __future__ import annotations
-
 import pytest
 from huggingface_hub import ModelCard
 from support.card import make_record

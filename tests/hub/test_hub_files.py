@@ -1,7 +1,5 @@
 """Which files of a folder are pushed, and with which content; a push and a load within this process."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

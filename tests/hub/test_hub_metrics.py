@@ -1,7 +1,5 @@
 """Metrics as Spaces."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """`hf_xalign.hub.push` and `load`: one process pushes, another loads from the Hub alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

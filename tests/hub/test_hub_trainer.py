@@ -1,7 +1,5 @@
 """Trainers push what `hf_xalign.hub.push` would, whatever `hub_strategy` says, and no pickle."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Links of every aligner, their filters and counts, and the cache that they lie in."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -1,7 +1,5 @@
 """Links found by an encoder against loops."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

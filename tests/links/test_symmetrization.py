@@ -1,7 +1,5 @@
 """Symmetrized links against plain sets, whoever found them, and the filters after it."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

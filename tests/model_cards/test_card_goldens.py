@@ -1,7 +1,5 @@
 """Whole cards of every method and kind; `UPDATE_GOLDEN=1` rewrites them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

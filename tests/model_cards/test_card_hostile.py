@@ -1,7 +1,5 @@
 """Hostile values stay text in every kind of card."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Front matter of cards: faults that the schema finds, licences, languages, names on the Hub."""
 
-from __future__ import annotations
-
 from huggingface_hub import ModelCard
 from support.card import MBERT, ON_HUB, RECORDS, front_matter_and_body, make_record
 

@@ -1,7 +1,5 @@
 """The code of a card runs, and does what the text next to it says."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

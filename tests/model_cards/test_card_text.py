@@ -1,7 +1,5 @@
 """What a card says where a record differs from the golden ones."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

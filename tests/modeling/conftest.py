@@ -1,7 +1,5 @@
 """Arithmetic in float64 for the tests that compare with a slow reference."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What the encoders, modules and files of this room refuse, and in which words."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

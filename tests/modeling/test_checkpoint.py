@@ -1,7 +1,5 @@
 """Encoder folders: what is loaded, what is put back."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The gradient in chunks; the momentum encoder and its queue, with five steps of MoCo against loops."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 

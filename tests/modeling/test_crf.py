@@ -1,7 +1,5 @@
 """The CRF against the enumeration of every sequence of tags."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

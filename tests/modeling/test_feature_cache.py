@@ -1,7 +1,5 @@
 """The feature cache: what it holds and refuses, and its making cut short: killed, out of disk, wanted by two."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """A trained module between encoder and head: one model to save, load and train around, or merged into a plain one."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Language embeddings are token types: nothing changes until they are trained, and plain transformers loads them."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

@@ -1,7 +1,5 @@
 """The map object: what it does to vectors, back again, as one affine map, and on disk."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.maps import conditioned, normal

@@ -1,7 +1,5 @@
 """The MLM head on hidden tokens alone against transformers' models on all positions."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Words pooled in one gather or product against a loop over words and tokens, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

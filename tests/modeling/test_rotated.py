@@ -1,7 +1,5 @@
 """Mapped encoders: exactly the maps on exactly the chosen layers, by language, also through a file."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

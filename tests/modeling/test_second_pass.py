@@ -1,7 +1,5 @@
 """Two batches in one forward."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.continual import make_model

@@ -1,7 +1,5 @@
 """The exported folder, read file by file and pooled by hand; and by sentence-transformers where it is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

@@ -1,7 +1,5 @@
 """The tagger against a sentence-by-sentence reference; frozen, cached, trained, saved, on mapped encoders."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from itertools import product

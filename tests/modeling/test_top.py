@@ -1,7 +1,5 @@
 """The modules on top against slow references, the view by words, and languages."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """MAO's modules on every family: places, flows and training; saving, loading, and several on one encoder."""
 
-from __future__ import annotations
-
 import copy
 from itertools import product
 

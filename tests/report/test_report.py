@@ -1,7 +1,5 @@
 """The HTML report: what a folder holds is on the page, hostile text stays text, nothing is loaded from elsewhere."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

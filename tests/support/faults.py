@@ -6,8 +6,6 @@ One process imports the libraries and forks a child for every run, so that a run
 prints a table of counts and fails if a run did.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import json

@@ -1,7 +1,5 @@
 """Question answering as a task: windows, labels, batches, loss and scores of a tiny reader, from a file to F1."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labelled text and questions from every format, labels, and sets with two languages."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from functools import partial

@@ -1,7 +1,5 @@
 """Labelled text to batches and back: first subwords, truncation, languages, and models and taggers that read them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores, and answers out of logits, against slow references or by hand; and the `evaluate` modules."""
 
-from __future__ import annotations
-
 import doctest
 import itertools
 import sys

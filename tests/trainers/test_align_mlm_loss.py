@@ -1,7 +1,5 @@
 """The four pre-training losses against loops written from the formulas: one token, one entry at a time."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

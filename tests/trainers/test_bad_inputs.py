@@ -1,7 +1,5 @@
 """What the trainers of sentences, text and tasks refuse, and a search; those of words have a file of their own."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What the trainers of word links, FAO and MAO, refuse."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import partial
 

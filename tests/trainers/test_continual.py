@@ -1,7 +1,5 @@
 """Continual learning: its loss against two passes, at alpha 0 plain fine-tuning, and the stream of its pairs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from datasets import Dataset

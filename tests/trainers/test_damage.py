@@ -1,7 +1,5 @@
 """Damaged checkpoints: every changed byte is noticed, and the checkpoint before is resumed instead."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """FAO on one tiny model of every family, from a checkpoint folder to a folder that plain transformers loads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What happens around the steps: evaluation, early stopping, NaN, logging, sampling."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file

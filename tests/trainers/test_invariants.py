@@ -1,7 +1,5 @@
 """Every trainer takes the same steps however they are divided, and whether or not the run was stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

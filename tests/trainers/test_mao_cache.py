@@ -1,7 +1,5 @@
 """MAO's cached word vectors: the steps are the same without them, and one pass of the encoder is enough."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """What MAO saves, and training on from a module that is there already."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What MAO trains and saves; presets; what the encoder keeps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.launch import STEP

@@ -1,7 +1,5 @@
 """PPA's steps against loops written from the formulas: one sentence, one token, one number at a time."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

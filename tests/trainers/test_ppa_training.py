@@ -1,7 +1,5 @@
 """PPA around its steps: what is saved and scored, every family, and what a step leaves behind."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file

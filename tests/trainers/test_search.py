@@ -1,7 +1,5 @@
 """Searching for settings: by a sweep file of W&B, and by Optuna."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

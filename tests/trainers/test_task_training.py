@@ -1,7 +1,5 @@
 """The task trainer: loss against a loop, checkpoints with a module in them, scores, what is frozen."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What reaches the trackers: runs are made offline and read back from the files that they leave."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

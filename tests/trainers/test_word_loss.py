@@ -1,7 +1,5 @@
 """FAO's and MAO's losses and gradients against loops written from the formulas, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -132,7 +132,7 @@ def _score(
     all_occurrences: bool,
     search: dict[str, Any],
 ) -> dict[str, float]:
-    typed = {f"{side}_words": own for side, own in words.items()}
+    typed: dict[str, Any] = {f"{side}_words": own for side, own in words.items()}
     found = word_retrieval(source.vectors[:, 0], target.vectors[:, 0], links, **typed, **search)
     scores = {
         name: found["mean"],

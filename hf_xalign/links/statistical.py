@@ -85,11 +85,12 @@ def _train(
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
-        samples = isinstance(model, models.EflomalAlignmentModel)
-        if samples:
+        rounds = _ITERATIONS
+        if isinstance(model, models.EflomalAlignmentModel):
             model.seed, model.deterministic = seed, True
         model.start_training()
-        rounds = model.scheduled_iterations if samples else _ITERATIONS  # start_training has planned the former
+        if isinstance(model, models.EflomalAlignmentModel):
+            rounds = model.scheduled_iterations  # which start_training has planned
         for _ in tqdm(range(rounds), desc=desc, disable=desc is None or _hidden()):
             model.train()
         model.end_training()

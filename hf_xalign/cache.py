@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import xxhash
@@ -72,6 +72,14 @@ def checksum(path: str | os.PathLike) -> str:
     """Return the XXH3 checksum of a file's content: 16 hexadecimal digits. It finds damage, not forgery."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+
+
+def make_once(path: Path, make: Callable[[], None]) -> None:
+    """Have `make` write a cache file, unless it is there and whole; other processes wait for it."""
+    with FileLock(f"{path}.lock"):
+        if not is_whole(path):
+            make()
+            seal(path)
 
 
 def seal(path: Path) -> None:

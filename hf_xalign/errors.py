@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 # Error numbers of an OSError: full disk, quota exceeded, file too large.
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Writers in C++ and Rust (torch, safetensors, tokenizers) give no error number.
 _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
@@ -18,7 +18,7 @@ _FULL_TEXT = re.compile(
 def find_disk_full(error: BaseException | None) -> BaseException | None:
     """Return the error of a full disk, quota or file-size limit among an error and its causes, or None."""
     for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in DISK_FULL:
+        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
             return cause
         if not isinstance(cause, InputError) and _FULL_TEXT.search(str(cause)):
             return cause

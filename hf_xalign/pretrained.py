@@ -1,4 +1,4 @@
-"""The one door to `from_pretrained` of transformers: no code of a repository runs, and weights are safetensors."""
+"""The one door to `from_pretrained` of transformers, through which no code of a repository runs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.trainers.shared.tracking import track_record
 
     data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
-    resume, record = start_run("align_mlm", data, args, AlignMLMTrainer)
+    checkpoint, record = start_run("align_mlm", data, args, AlignMLMTrainer)
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
         corpus = load_pretraining(data, args)
     record["languages"] = {"pivot": corpus.languages[0], "others": corpus.languages[1:]}
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "scoring"):
         _score(record, "before", trainer)
     with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=resume)
+        trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     with phase(record, "scoring"):
         _score(record, "after", trainer)

@@ -13,7 +13,7 @@ from datasets import Dataset, LargeList, List
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
 from hf_xalign.data.readers import file_format, read_jsonl, read_lines
-from hf_xalign.errors import DISK_FULL, InputError
+from hf_xalign.errors import InputError, find_disk_full
 
 # Suffix -> name of the format in `datasets`.
 _BUILDERS = {".txt": "text", ".jsonl": "json", ".parquet": "parquet"}
@@ -81,7 +81,7 @@ def _read(path: Path) -> Dataset:
         return datasets.load_dataset(kind, data_files=str(path), split="train")
     except _DAMAGED as error:
         cause = error.__cause__ or error
-        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK_FULL):
+        if isinstance(cause, MemoryError) or find_disk_full(error):
             raise
         raise InputError(
             f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({str(cause) or repr(cause)})"

@@ -27,12 +27,11 @@ from typing import Literal
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
-from filelock import FileLock
 from httpx import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 from tqdm import tqdm
 
-from hf_xalign.cache import cache_dir, check_regular, is_whole, seal
+from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -148,9 +147,8 @@ def load_parallel(
     asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
-    with FileLock(f"{table}.lock"):  # one process writes, the others wait for its file
-        if not is_whole(table):
-            _write(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs), table, name)
+    pairs = itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs)
+    make_once(table, lambda: _write(pairs, table, name))
     return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
 
 
@@ -286,7 +284,6 @@ def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
         if not count:
             raise InputError(f"{name}: no sentence pairs in it")
         os.replace(unfinished, path)
-        seal(path)
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from datasets import Dataset, Features, List, Value, concatenate_datasets
-from filelock import FileLock
 
-from hf_xalign.cache import cache_dir, is_whole, seal, work_folder
+from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
@@ -162,10 +161,9 @@ def align_words(
         members[pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0])].append(pair)
     groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
-    with FileLock(f"{path}.lock"):  # one process links, the others wait for its file
-        if not is_whole(path):
-            run = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
-            _link_groups(dataset, groups, make_linker, partial(run, blanks=kind == "pharaoh"), path)
+    options_of_rows = {"keep_unlinked": keep_unlinked, "lowercase": lowercase, "blanks": kind == "pharaoh"}
+    link_rows = partial(_link_rows, filters=filters, **options_of_rows)
+    make_once(path, lambda: _link_groups(dataset, groups, make_linker, link_rows, path))
     linked = Dataset.from_file(str(path))
     for name, counts in link_statistics(linked, dataset).items():
         log = logger.info if counts.pairs else logger.warning
@@ -243,7 +241,6 @@ def _link_groups(
             order = np.argsort(np.concatenate(origin))
             concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=f"{folder}/all.arrow")
         os.replace(f"{folder}/all.arrow" if len(parts) > 1 else f"{folder}/0.arrow", path)
-        seal(path)
 
 
 def _link_rows(

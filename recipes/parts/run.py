@@ -26,7 +26,7 @@ from hf_xalign.record import finish_record, phase, read_record, start_record, wr
 from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
-from hf_xalign.trainers.shared.checkpoints import check_output_dir, resolve_resume
+from hf_xalign.trainers.shared.checkpoints import check_output_dir
 from hf_xalign.trainers.shared.tracking import track_record
 
 # Timed steps of an estimate, after one warm-up step, and pairs to prepare for it.
@@ -35,13 +35,13 @@ _TIMED_STEPS, _SAMPLE_PAIRS = 5, 200
 
 def start_run(
     method: str, data: Any, args: Any, trainer_class: type[AlignmentTrainer]
-) -> tuple[bool | str | None, dict[str, Any]]:
-    """Check the output folder, settle CPU and seed, and return what to resume from and the record."""
-    resume = args.resume_from_checkpoint
+) -> tuple[str | None, dict[str, Any]]:
+    """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
+    checkpoint, resume = None, args.resume_from_checkpoint
     if isinstance(resume, str) and resume.lower() in ("true", "false"):
         resume = resume.lower() == "true"
     if not data.dry_run:
-        check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+        checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
@@ -59,7 +59,7 @@ def start_run(
     )
     if args.push_to_hub:
         check_recorded_base(record, "push_to_hub: the base model")
-    return resume, record
+    return checkpoint, record
 
 
 def print_corpus(record: dict[str, Any], corpus: Any) -> None:
@@ -80,10 +80,10 @@ def align(
     """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time."""
     data, args = parse(settings, argv, description=description)
     folder = Path(args.output_dir)
-    resume, record = start_run(method, data, args, trainer_class)
+    checkpoint, record = start_run(method, data, args, trainer_class)
     other = read_record(data.compare_with) if data.compare_with else {}
     with phase(record, "loading and linking"):
-        corpus = load_corpus(data, args, resume=resolve_resume(resume, args.output_dir))
+        corpus = load_corpus(data, args, resume=checkpoint)
     record["languages"]["others"] = corpus.languages
     record["data"], record["links"] = corpus.sources, corpus.link_counts
     if args.process_index == 0:
@@ -122,7 +122,7 @@ def align(
     if trainer.random_start:
         score("untrained")
     with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=resume)
+        trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     # Training leaves its autocast around the model's forward, and scores are float32.
     corpus.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
@@ -131,7 +131,7 @@ def align(
         _fill_words(record["scores"], getattr(args, "pooling", ""))
         with phase(record, "scoring"):
             record["drift"] = vector_drift(pivot_before, corpus.pivot_vectors(args))
-        if other and not resume:  # a resumed run knows the time of its last part only
+        if other and not checkpoint:  # a resumed run knows the time of its last part only
             own, others = (
                 sum(one["times"]["seconds"][part] for part in ("preparing", "training")) for one in (record, other)
             )

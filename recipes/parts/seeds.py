@@ -77,7 +77,7 @@ def _run_seed(
 
     args = copy.copy(args)
     # The folder holds nothing but an interrupted run of the same settings.
-    resume = not args.overwrite_output_dir and last_complete_checkpoint(folder) is not None
+    resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
     record = start_task_record(data, args, task_data, how["settings"])
     with phase(record, "preparing"):

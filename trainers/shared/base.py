@@ -174,7 +174,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         # A run resumed at its end would take one more step: the Trainer looks for the end only after a step.
-        if self.state.global_step >= self.state.max_steps or self._stopped_early():
+        if kwargs["resume_from_checkpoint"] is not None and self._has_ended():
             self.control.should_training_stop = True
             return
         # In a resumed run of several processes, accelerate's wrappers hide the sampler from `set_epoch`.
@@ -183,9 +183,10 @@ class AlignmentTrainer(HubTrainer):
             self.data_collator.set_epoch(kwargs["epoch"])
         super()._run_epoch(*args, **kwargs)
 
-    def _stopped_early(self) -> bool:
+    def _has_ended(self) -> bool:
         callbacks = (c for c in self.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback))
-        return any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)
+        stopped = any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)
+        return stopped or self.state.global_step >= self.state.max_steps
 
     # ---- Loss ----
 
@@ -331,9 +332,11 @@ class AlignmentTrainer(HubTrainer):
             NonFiniteLossError: the loss became NaN or infinite.
         """
         output_dir = self.args.output_dir
-        if not self._trained:
-            check_output_dir(output_dir, resume=resume_from_checkpoint, overwrite=self.args.overwrite_output_dir)
-        checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
+        if self._trained:
+            checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
+        else:
+            overwrite = self.args.overwrite_output_dir
+            checkpoint = check_output_dir(output_dir, resume=resume_from_checkpoint, overwrite=overwrite)
         if self.args.should_save:
             hold_folder(output_dir)
         self.accelerator.wait_for_everyone()
@@ -362,14 +365,13 @@ class AlignmentTrainer(HubTrainer):
         try:
             with self._saving(folder):
                 super()._save_checkpoint(model, trial)
+                if (head := getattr(self.model, HEAD_NAME, None)) is not None and self.args.should_save:
+                    save_file(head.state_dict(), folder / _HEAD_FILE)
         except InputError:
             shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
             raise
         finally:
             self.args.save_total_limit = limit
-        head = getattr(self.model, HEAD_NAME, None)
-        if head is not None and self.args.should_save:
-            save_file(head.state_dict(), folder / _HEAD_FILE)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             mark_complete(folder)

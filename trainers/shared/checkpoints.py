@@ -106,8 +106,8 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
         )
 
 
-def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> None:
-    """Refuse to train into a folder that holds another run."""
+def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> str | None:
+    """Refuse to train into a folder that holds another run, and return the checkpoint to resume from, if any."""
     folder = Path(output_dir)
     if resume and overwrite:
         raise InputError(
@@ -115,12 +115,13 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None
         )
     checkpoint = resolve_resume(resume, folder)
     if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
-        return
+        return checkpoint
     if found := signs_of_run(folder):
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, "
             "resume_from_checkpoint=true to resume it, or overwrite_output_dir=true to delete it"
         )
+    return checkpoint
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:

@@ -1,0 +1,454 @@
+"""The exact searches against brute force, and every step of them on values worked out by hand."""
+
+import runpy
+from contextlib import nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
+from support.numeric import assert_rounding
+
+from hf_xalign.errors import InputError
+from hf_xalign.search import csls, ranking
+from hf_xalign.search.csls import nearest_neighbours
+from hf_xalign.search.ranking import nearest
+
+pytestmark = pytest.mark.numeric
+NONE = csls.NO_KEY
+SIMILARITIES = ("csls", "cosine")
+NEIGHBOURS = st.sampled_from((1, 2, 3, 8, 100))
+# Of a tile's side, blocks looked into and copies expanded at once.
+LIMITS = ((csls, "_TILE"), (csls, "_MOST_BLOCKS"), (ranking, "_MOST_COPIES"))
+
+
+def check(source, target, found, similarity="csls", k=10, bound=None):
+    """Both sides' nearest have the best scores; with a bound of 0 they are the first that have them."""
+    table = scores(source, target, similarity, k)
+    if bound is None:
+        bound = rounding(source.shape[1], k, scale=8.0 if similarity == "margin" else 4.0)
+    assert_nearest(found.source_to_target, table, bound)
+    assert_nearest(found.target_to_source, table.T, bound)
+    assert found.source_to_target.dtype == found.target_to_source.dtype == torch.int64
+
+
+def check_lists(found, table, n, bound=0.0):
+    """The lists hold the n best scores of a float64 table in order; with a bound of 0 equal ones by their index."""
+    n = min(n, table.shape[1])
+    assert found.indices.dtype == torch.int64 and found.scores.dtype == torch.float32
+    assert found.indices.shape == found.scores.shape == (len(table), n)
+    order = np.argsort(-table, 1, kind="stable")[:, :n]
+    best = np.take_along_axis(table, order, 1)
+    if not bound:
+        assert found.indices.tolist() == order.tolist() and found.scores.tolist() == best.tolist()
+        return
+    assert all(len(set(row)) == n for row in found.indices.tolist())
+    for of in (found.scores.double().numpy(), np.take_along_axis(table, found.indices.numpy(), 1)):
+        np.testing.assert_allclose(of, best, rtol=0, atol=bound)
+
+
+def rising():
+    """Vectors of which every later one is nearer to a side of the others: the best so far are replaced in each tile."""
+    angle = torch.linspace(1.5, 0.0, 150)
+    return torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
+
+
+# ---- Against brute force ----
+
+
+@given(
+    source=points(40),
+    target=points(40),
+    k=NEIGHBOURS,
+    similarity=st.sampled_from((*SIMILARITIES, "margin")),
+    tile=st.sampled_from((16, 32, 4096)),
+)
+def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile):
+    scale = 4
+    if similarity == "margin":
+        source, target = source.abs(), target.abs()
+        lowest = means(source, target, k).min() + means(target, source, k).min()
+        if lowest <= 0:
+            with pytest.raises(InputError, match="a ratio to zero or less"):
+                nearest_neighbours(source, target, k=k, similarity=similarity)
+            return
+        scale = 2 * (1 + scores(source, target, similarity, k).max()) / lowest
+    with patch.object(csls, "_TILE", tile):
+        found = nearest_neighbours(source, target, k=k, similarity=similarity)
+    exact = similarity == "cosine" or is_exact(k, len(source), len(target))
+    check(source, target, found, similarity, k, 0.0 if exact else rounding(4, k, scale=scale))
+
+
+@pytest.mark.parametrize("tile", [4096, 32])
+def test_nearest_of_vectors_of_many_directions(tile, monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", tile)
+    for rows, others, k in ((70, 70, 10), (33, 97, 1), (90, 5, 3), (1, 40, 10), (1, 1, 10), (61, 45, 40)):
+        for hubs in (False, True):
+            source, target = vectors(1, rows, hubs=hubs), vectors(2, others, hubs=hubs)
+            for similarity in (*SIMILARITIES, "margin") if hubs else SIMILARITIES:
+                found = nearest_neighbours(source, target, k=k, similarity=similarity)
+                check(source, target, found, similarity, k)
+    source, target = rising(), vectors(13, 140, dim=3, hubs=True)
+    check(source, target, nearest_neighbours(source, target))
+
+
+def legacy_scores(source, target, k):
+    """The published scripts' scores: of every source to all targets, of every target to all sources."""
+    whole = [side.double().numpy() / np.sqrt(side.double().square().sum().item()) for side in (source, target)]
+    near = whole[0] @ whole[1].T
+    r_source, r_target = (np.sort(table, 1)[:, -k:].mean(1) for table in (near, near.T))
+    return 2 * units(source) @ whole[1].T - r_target, 2 * units(target) @ whole[0].T - r_source
+
+
+@pytest.mark.parametrize("tile", [4096, 32])
+def test_legacy_is_the_published_variant(tile, monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", tile)
+    for scale, rows, k in ((1.0, 60, 10), (1e25, 40, 1), (1e-25, 21, 3), (1.0, 5, 100), (1.0, 3, 1), (1.0, 2, 1)):
+        source, target = vectors(rows, rows, dim=6) * scale, vectors(9, 75, dim=6) * scale
+        # Near to their whole matrix's norm, so that r is as large as the products.
+        source[0] *= 10
+        target[::5] = target[0] + 0.01 * target[::5]
+        found = nearest_neighbours(source, target, k=k, legacy=True)
+        for side, table in zip(found, legacy_scores(source, target, k), strict=True):
+            assert_nearest(side, table, rounding(6, k, scale=0.5))
+    zeros = nearest_neighbours(torch.zeros(3, 2), torch.zeros(2, 2), legacy=True)
+    assert [side.tolist() for side in zeros] == [[0, 0, 0], [0, 0]]
+
+
+@given(
+    sides=st.tuples(points(30), points(50)),
+    others=st.none() | points(40),
+    n=st.sampled_from((1, 3, 20, 60)),
+    k=NEIGHBOURS,
+    similarity=st.sampled_from(SIMILARITIES),
+    limits=st.sampled_from(((16, 3, 7), (32, 2**18, 2**21), (4096, 5, 2**21))),
+)
+def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
+    queries, candidates = sides
+    with pytest.MonkeyPatch.context() as patched:
+        for (module, name), limit in zip(LIMITS, limits, strict=True):
+            patched.setattr(module, name, limit)
+        found = nearest(queries, candidates, n, similarity=similarity, k=k, neighbourhood=others)
+    exact = similarity == "cosine" or is_exact(k, len(candidates), len(queries if others is None else others))
+    table = scores(queries, candidates, similarity, k, others)
+    check_lists(found, table, n, 0.0 if exact else rounding(4, k))
+
+
+@pytest.mark.parametrize("limits", [(4096, 2**18, 2**21), (32, 2**18, 2**21), (32, 3, 7)])
+def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
+    for (module, name), limit in zip(LIMITS, limits, strict=True):
+        monkeypatch.setattr(module, name, limit)
+    for q, c, n, k in ((33, 97, 10, 10), (70, 40, 3, 1), (5, 60, 60, 4), (40, 7, 50, 1000), (1, 90, 1, 10)):
+        queries, candidates, others = vectors(1, q, hubs=True), vectors(2, c, hubs=True), vectors(3, 75, hubs=True)
+        candidates[c // 2] = candidates[c // 3]
+        for given_ in ({}, {"similarity": "cosine"}, {"neighbourhood": others}):
+            table = scores(queries, candidates, given_.get("similarity", "csls"), k, given_.get("neighbourhood"))
+            check_lists(nearest(queries, candidates, n, k=k, **given_), table, n, rounding(12, k))
+    queries, candidates = vectors(13, 40, dim=3, hubs=True), rising()
+    check_lists(nearest(queries, candidates, 8), scores(queries, candidates), 8, rounding(3))
+
+
+def test_equal_candidates_come_in_their_order_and_equal_queries_get_equal_lists():
+    queries, candidates = vectors(5, 21), vectors(6, 90)
+    candidates[[89, 60, 40, 12, 3]] = candidates[3].clone()
+    candidates[[70, 71]] = queries[2] * torch.tensor([[2.0], [0.5]])  # powers of two: equal to the bit when unit
+    queries[20] = queries[0]
+    for similarity in SIMILARITIES:
+        found = nearest(queries, candidates, 90, similarity=similarity, k=4)
+        assert found.indices[2, :2].tolist() == [70, 71]
+        assert torch.equal(found.indices[0], found.indices[20]) and torch.equal(found.scores[0], found.scores[20])
+        for row, score in zip(found.indices.tolist(), found.scores.tolist(), strict=True):
+            at = [row.index(copy) for copy in (3, 12, 40, 60, 89)]
+            assert at == list(range(at[0], at[0] + 5)) and len({score[n] for n in at}) == 1
+
+
+def test_a_tile_and_more_of_many_copies():
+    queries, candidates = vectors(22, 100, dim=16, hubs=True), vectors(23, 4700, dim=16, hubs=True)
+    candidates[2500:4500] = candidates[:2000]
+    others = torch.cat([queries, vectors(24, 4200, dim=16, hubs=True)])
+    table = scores(queries, candidates, others=others)
+    check_lists(nearest(queries, candidates, 20, neighbourhood=others), table, 20, rounding(16))
+
+
+# ---- Options, devices, types and progress ----
+
+
+def test_options_that_are_left_out():
+    one, two = vectors(5, 300, hubs=True), vectors(6, 300, hubs=True)
+    others = ({"k": 9}, {"k": 11}, {"similarity": "cosine"})
+    for call, defaults, more in (
+        (nearest_neighbours, {"legacy": False}, ({"similarity": "margin"}, {"legacy": True})),
+        (nearest, {"n": 10, "neighbourhood": None}, ()),
+    ):
+        found = call(one, two)
+        for options in ({"k": 10, "similarity": "csls", "device": None, **defaults}, {"device": "cpu"}):
+            assert all(map(torch.equal, call(one, two, **options), found)), options
+        for options in (*others, *more):
+            assert not all(map(torch.equal, call(one, two, **options), found)), options
+    check_lists(found, scores(one, two, "csls", 10), 10, rounding(12))
+    for k in (9, 11):
+        assert (nearest(one, two, k=k).scores - found.scores).abs().max() > 10 * rounding(12)
+    odd = torch.ones(2, 3)  # cosine does not look at a neighbourhood
+    assert nearest(one, two, 1, similarity="cosine", neighbourhood=odd).indices.shape == (300, 1)
+
+
+def test_all_vectors_go_to_the_device(monkeypatch):
+    seen, x = [], torch.ones(1, 2)
+    for module, after in ((csls, "_extend"), (ranking, "_distinct")):
+        monkeypatch.setattr(module, "plain_float32", lambda device: seen.append(device) or nullcontext())
+        monkeypatch.setattr(module, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
+        monkeypatch.setattr(module, after, lambda *_: 1 / 0)
+    for names, call in {
+        ("source", "target"): lambda device: nearest_neighbours(x.double(), x.bfloat16(), device=device),
+        ("query", "candidate", "neighbourhood"): lambda device: nearest(
+            x.double(), x, neighbourhood=x.half(), device=device
+        ),
+    }.items():
+        for given_, wanted in (("meta", "meta"), (None, "cpu")):
+            seen.clear()
+            with pytest.raises(ZeroDivisionError):
+                call(given_)
+            device = torch.device(wanted)
+            assert seen == [device, *((name, device, torch.float32) for name in names)]
+
+
+def test_other_types_are_scored_in_float32():
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        one, two = vectors(18, 60).to(dtype).requires_grad_(), vectors(19, 60).to(dtype)
+        kept = one.detach().clone()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found, lists = nearest_neighbours(one, two), nearest(one, two)
+        check(kept.float(), two.float(), found)
+        check_lists(lists, scores(kept, two), 10, rounding(12))
+        assert torch.equal(one, kept) and one.grad is None
+        assert not found.source_to_target.requires_grad and not lists.scores.requires_grad
+
+
+def test_reduced_precision_is_suspended_and_put_back():
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        given = [backend.fp32_precision for backend in backends]
+        with pytest.raises(KeyError), torch.autocast("cpu"), csls.plain_float32(torch.device("cpu")):
+            seen = [backend.fp32_precision for backend in backends]
+            assert not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+            raise KeyError
+        assert [backend.fp32_precision for backend in backends] == given
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == ["ieee", "ieee"]
+
+
+@pytest.fixture
+def progress(monkeypatch):
+    """What tqdm was called with."""
+    calls = []
+    monkeypatch.setattr(csls, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
+    return calls
+
+
+def test_progress_is_shown_by_one_process(monkeypatch, progress):
+    for rank in (None, "0", "1", "2"):
+        monkeypatch.delenv("RANK", raising=False)
+        if rank is not None:
+            monkeypatch.setenv("RANK", rank)
+        list(csls.tiles(torch.ones(1, 1), torch.ones(1, 1), "name"))
+    kept = {"desc": "name", "unit": "tile", "leave": False, "delay": 5}
+    assert progress == [(1, {**kept, "disable": quiet}) for quiet in (False, False, True, True)]
+
+
+def test_progress_names_the_passes(progress):
+    near, best = "CSLS: neighbourhoods", "nearest neighbours"
+    for call, options, names in (
+        (nearest_neighbours, {}, [near, best]),
+        (nearest_neighbours, {"similarity": "margin"}, [near, best]),
+        (nearest_neighbours, {"similarity": "cosine"}, [best]),
+        (nearest_neighbours, {"legacy": True}, [near, best, best]),
+        (nearest, {}, [near, "ranking"]),
+        (nearest, {"similarity": "cosine"}, ["ranking"]),
+    ):
+        progress.clear()
+        call(torch.ones(1, 2), torch.ones(1, 2), **options)
+        assert [given["desc"] for _, given in progress] == names, options
+
+
+# ---- Steps of both searches ----
+
+
+def test_given_vectors_become_tensors():
+    tensor, array = torch.ones(2, 3, dtype=torch.float16), np.ones((2, 3))
+    assert csls.as_tensor(tensor, "x") is tensor
+    assert csls.as_tensor(array, "x").dtype == torch.float64
+    found = csls.as_tensor([[1, 2.5], (3, 4)], "x")
+    assert found.dtype == torch.float32 and found.tolist() == [[1, 2.5], [3, 4]]
+
+
+def test_unit_rows_are_float32_of_sums_in_float64():
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-3e30, 4e30], [3e-30, -4e-30]]).repeat(100, 1)
+    unit = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-0.6, 0.8], [0.6, -0.8]]).repeat(100, 1)
+    torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
+
+
+def test_extended_rows_multiply_to_the_scores():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    left, right = csls._extend(x, 0), csls._extend(x, 1)
+    assert left[:2].tolist() == [[1, 2, 1, 0], [3, 4, 1, 0]] and left[2:].tolist() == [[0, 0, 0, -8]] * 14
+    assert right[:2].tolist() == [[1, 2, 0, 1], [3, 4, 0, 1]] and right[2:].tolist() == [[0, 0, -8, 0]] * 14
+    assert [len(csls._extend(torch.ones(rows, 2), 0)) for rows in (1, 15, 16, 17, 32, 33)] == [16, 16, 16, 32, 32, 48]
+
+
+def test_tiles_cover_the_product_in_one_buffer(monkeypatch, progress):
+    monkeypatch.setattr(csls, "_TILE", 32)
+    left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
+    product, corners, places = torch.full((40, 70), torch.nan), [], set()
+    for rows, columns, tile in csls.tiles(left, right, "name"):
+        product[rows, columns] = tile
+        corners.append((rows, columns))
+        places.add((tile.data_ptr(), tile.untyped_storage().nbytes()))
+    wanted = [(slice(i, i + 32), slice(j, j + 32)) for i in (0, 32) for j in (0, 32, 64)]
+    assert corners == wanted and torch.equal(product, left @ right.T)
+    assert len(places) == 1 and places.pop()[1] == 4 * 32 * 32
+    [(_, _, tile)] = csls.tiles(left[:3], right[:5], "name")
+    assert tile.untyped_storage().nbytes() == 4 * 3 * 5
+    assert [count for count, _ in progress] == [6, 1]
+
+
+def test_blocks_interleave():
+    tile = torch.arange(32.0 * 48).view(32, 48).remainder(101)
+    for (values, maxima), lines in zip(csls._blocks(tile), (tile, tile.T), strict=True):
+        blocks = lines.shape[1] // 16
+        assert values.shape == (len(lines), 16, blocks)
+        for block in range(blocks):
+            assert torch.equal(values[:, :, block], lines[:, block::blocks])
+            assert torch.equal(maxima[:, block], lines[:, block::blocks].amax(1))
+
+
+def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", 16)
+    source, target = vectors(14, 45, hubs=True), vectors(15, 37, hubs=True)
+    target[30:35] = target[0]  # each copy counts
+    whole = [csls.unit_rows(side, "side") for side in (source, target)]
+    sides = [csls._extend(side, n) for n, side in enumerate(whole)]
+    for k in (1, 10, 41):
+        wanted = means(source, target, k), means(target, source, k)
+        for found, half in ((csls._mean_of_nearest, 1), (csls._margin_means, 2)):
+            for one, other in zip(found(*sides, 45, 37, k), wanted, strict=True):
+                assert one.dtype == torch.float32
+                np.testing.assert_allclose(one.numpy(), other / half, rtol=0, atol=rounding(12, k, scale=1))
+        assert_rounding(ranking._mean_of_nearest(*whole, k), wanted[0], 2 * 12 + k + 8, scale=1)
+
+
+def test_equal_rows_are_found(monkeypatch):
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [0.5, 0.5]])
+    assert csls.first_equal(x).tolist() == [0, 1, 0, 1, 4]
+    many = torch.arange(700.0).remainder(300)[:, None].repeat(1, 3)
+    assert csls.first_equal(many).tolist() == [n % 300 for n in range(700)]
+    assert csls.first_equal(torch.ones(4500, 1)).tolist() == [0] * 4500, "compared in more than one part"
+    for given_, distinct, places in ((x, [0, 1, 4], [0, 1, 0, 1, 2]), (x[:2], [0, 1], [0, 1])):
+        rows, place = ranking._distinct(given_)
+        assert torch.equal(rows, x[distinct]) and place.tolist() == places and place.dtype == torch.int64
+    # As if different rows shared a hash: only rows that equal the first one of it are merged.
+    monkeypatch.setattr(torch, "randint", lambda *given, **options: torch.zeros(2, dtype=torch.int64))
+    assert csls.first_equal(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])).tolist() == [0, 1, 0, 3]
+
+
+def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
+    source, target = vectors(26, 6), vectors(27, 5)
+    source[4] = source[1]
+    target[3] = target[0]
+    # As if rounding had favoured the later copy, and had answered equal queries (sources 1 and 4) unequally.
+    rounded = csls.Neighbours(torch.tensor([3, 3, 2, 1, 2, 4]), torch.tensor([4, 4, 2, 1, 0]))
+    monkeypatch.setattr(csls, "_best", lambda *_: rounded)
+    for options in ({}, {"legacy": True}):
+        found = nearest_neighbours(source, target, **options)
+        assert [side.tolist() for side in found] == [[0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0]], options
+
+
+def test_keys_have_the_order_of_scores_then_of_indices():
+    values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
+    indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
+    keys = csls.keys_of(values, indices)
+    assert (keys > NONE).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
+    assert torch.equal(csls.key_indices(keys), indices) and torch.equal(csls.key_scores(keys), values)
+    assert csls.key_scores(torch.tensor([NONE])).item() == -torch.inf
+    none = csls.no_keys(values, 9, 3)
+    assert none.shape == (9, 3) and none.dtype == torch.int64 and (none == -(2**63)).all()
+
+
+def test_tiles_are_padded_by_what_enters_no_list(monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", 16)
+    left, right = torch.arange(6.0).view(3, 2), torch.arange(50.0).view(25, 2)
+    found = [(rows, columns, tile.clone()) for rows, columns, tile in ranking._padded_tiles(left, right, "name")]
+    assert [(rows.start, columns.start, columns.stop) for rows, columns, _ in found] == [(0, 0, 16), (0, 16, 32)]
+    product = torch.cat([tile for *_, tile in found], 1)
+    assert torch.equal(product[:, :25], left @ right.T) and (product[:, 25:] == -torch.inf).all()
+    [(*_, whole)] = ranking._padded_tiles(left, right[:16], "name")
+    assert torch.equal(whole, left @ right[:16].T)
+
+
+@pytest.mark.parametrize("most", [1, 2**18])
+def test_tiles_enter_the_lists(most, monkeypatch):
+    monkeypatch.setattr(csls, "_MOST_BLOCKS", most)
+    for n in (1, 3, 5, 9):
+        generator = torch.Generator().manual_seed(n)
+        tiles = torch.randint(0, 100, (4, 5, 96), generator=generator).float()  # 100 values: many are equal
+        tiles[1:3] -= 200
+        tiles[2, 3, 50] = 150.0  # a single value of a tile enters
+        keys = csls.no_keys(tiles, 5, n)
+        for number, tile in enumerate(tiles):
+            ranking._enter(keys, tile, 96 * number)
+            seen = torch.cat(list(tiles[: number + 1]), 1)
+            wanted = seen.sort(dim=1, descending=True, stable=True)
+            assert torch.equal(csls.key_indices(keys), wanted.indices[:, :n])
+            assert torch.equal(csls.key_scores(keys), wanted.values[:, :n])
+    keys = csls.no_keys(tiles, 5, 2)
+    ranking._enter(keys, torch.full((5, 16), -torch.inf), 0)
+    assert (keys == NONE).all()
+
+
+def test_copies_come_in_where_their_row_is(monkeypatch):
+    # Row 0 stands at 1, 4 and 5; row 1 at 0; row 2 at 2 and 3.
+    copy_of = torch.tensor([1, 0, 2, 2, 0, 0])
+    indices, values = torch.tensor([[0, 2, 1], [2, 1, 0]]), torch.tensor([[3.0, 2.0, 1.0], [0.5, 0.5, -1.0]])
+    for most in (1, 9, 2**21):
+        monkeypatch.setattr(ranking, "_MOST_COPIES", most)
+        for n in (1, 2, 4, 6):
+            found = ranking._with_copies(indices, values, copy_of, n)
+            wanted = [[1, 4, 5, 2, 3, 0], [0, 2, 3, 1, 4, 5]], [[3, 3, 3, 2, 2, 1], [0.5, 0.5, 0.5, -1, -1, -1]]
+            assert [one.tolist() for one in found] == [[row[:n] for row in rows] for rows in wanted], (most, n)
+    sizes, keys = [], ranking.keys_of
+    monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
+    for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):  # as many queries at once as fit
+        sizes.clear()
+        monkeypatch.setattr(ranking, "_MOST_COPIES", most)
+        ranking._with_copies(torch.tensor([[0, 1]] * 5), torch.ones(5, 2), torch.tensor([0, 1, 0, 0]), 4)
+        assert sizes == wanted, most
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu():
+    one, two = vectors(24, 3000, dim=64, hubs=True), vectors(25, 9000, dim=64, hubs=True)
+    two[5000:] = two[:4000]
+    for call in (nearest_neighbours, nearest):
+        (found, values), (wanted, other) = call(one, two, device="cuda"), call(one, two)
+        assert (found.cpu() == wanted).double().mean() > 0.999, "only near-ties may differ"
+        if call is nearest:
+            assert torch.allclose(values.cpu(), other, rtol=0, atol=rounding(64))
+        else:
+            assert (values.cpu() == other).double().mean() > 0.999
+
+
+@pytest.mark.slow
+def test_benchmark_compares_equal_lists():
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "mapping_bli.py"
+    found = runpy.run_path(str(script))["measure"](targets=400, queries=60, dim=16, repeats=1)
+    assert {"cosine", "csls", "NumPy, CSLS"} <= set(found)
+    for row in found.values():
+        assert row["same"] == 1.0 and row["wall_ratio"] > 0 and row["cpu_ratio"] > 0
+        assert row["right"] == found[row["against"]]["right"] > 0.1

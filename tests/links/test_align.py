@@ -14,7 +14,6 @@ import thot
 from datasets import Dataset, concatenate_datasets
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
-from hf_xalign.cache import cache_dir
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
@@ -177,16 +176,6 @@ def test_second_call_opens_the_file_and_any_change_links_again(fits):
         files.add(align_words(**{"dataset": data, name: value}).cache_files[0]["filename"])
         assert len(fits) == number, name
     assert len(files) == len(changes) + 1
-
-
-def test_failed_run_leaves_nothing_behind(monkeypatch):
-    def fail(self, sources, targets):
-        raise RuntimeError("stop")
-
-    monkeypatch.setattr(StatisticalLinker, "__call__", fail)
-    with pytest.raises(RuntimeError, match="stop"):
-        align_words(parallel(40))
-    assert not [path for path in cache_dir("links").rglob("*") if path.suffix != ".lock"]
 
 
 def check_that_fits_are_the_same():

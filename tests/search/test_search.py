@@ -52,7 +52,7 @@ def check_lists(found, table, n, bound=0.0):
 
 
 def rising():
-    """Vectors of which every later one is nearer to a side of the others: the best so far are replaced in each tile."""
+    """Vectors of which every later one is nearer to the others: the best so far are replaced in each tile."""
     angle = torch.linspace(1.5, 0.0, 150)
     return torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
 

@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all mutants lint clean
+.PHONY: quickstart test test-all mutants lint docs clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo]"
+	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo,docs]"
 	touch $@
 
 # FAO on the embedded encoder and text: a table of scores before and after, and a model in runs/fao_embedded.
@@ -33,6 +33,10 @@ lint: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pylint hf_xalign trainers recipes model_cards
+
+# The documentation, into build/site, without a network. (The variable hides an advertisement of the theme.)
+docs: $(BIN)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv build dist mutants *.egg-info

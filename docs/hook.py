@@ -1,0 +1,59 @@
+"""Build hook: make the options of commands from argparse, and the list of configurations from their headers."""
+
+import argparse
+import importlib
+import re
+from contextlib import suppress
+from pathlib import Path
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command: `hf-xalign NAME ...` or `recipes/NAME.py`."""
+    words, found = command.split(), list[argparse.ArgumentParser]()
+    module = "hf_xalign.cli.main" if words[0] == "hf-xalign" else f"hf_xalign.recipes.{Path(words[0]).stem}"
+    catch = patch.object(argparse.ArgumentParser, "print_help", lambda self, file=None: found.append(self))
+    with catch, suppress(SystemExit):
+        importlib.import_module(module).main([*words[1:], "--help"])
+    return found[0]
+
+
+def options(command: str) -> str:
+    """Return the description of a command and tables of its options, as Markdown."""
+    parser = parser_of(command)
+    lines = [(parser.description or "").replace("\n    ", "\n\n    ", 1), ""]
+    for group in parser._action_groups:
+        actions = [one for one in group._group_actions if one.help != argparse.SUPPRESS and one.dest != "help"]
+        if str(group.title).startswith("Inherited"):
+            names = ", ".join(f"`{action.dest}`" for action in actions)
+            lines += [f'??? note "{group.title}"', "", f"    {names}", ""]
+        elif actions and group.title != "methods":
+            title = str(group.title).capitalize()
+            lines += [f"**{title}**", "", "| | default | |", "| --- | --- | --- |", *map(_row, actions), ""]
+    return "\n".join(lines)
+
+
+def _row(action: argparse.Action) -> str:
+    name = (action.option_strings or [action.metavar or action.dest])[0]
+    default = "" if action.default in (None, "", [], argparse.SUPPRESS) else f"`{action.default}`"
+    choices = f" One of {', '.join(f'`{one}`' for one in action.choices)}." if action.choices else ""
+    return f"| `{name}` | {default} | {str(action.help).replace('%%', '%').replace('<', '&lt;')}{choices} |"
+
+
+def configs() -> str:
+    """Return a table of the configurations and the first line of each, as Markdown."""
+    paths = sorted((ROOT / "recipes" / "configs").glob("*.yaml"))
+    heads = (re.match(r"# (.+(?:\n# [^ ].*)*)", path.read_text("utf-8")) for path in paths)
+    rows = (
+        f"| `{path.name}` | {' '.join(head[1].split(chr(10) + '# ')) if head else ''} |"
+        for path, head in zip(paths, heads, strict=True)
+    )
+    return "\n".join(("| configuration | what it runs |", "| --- | --- |", *rows))
+
+
+def on_page_markdown(markdown: str, **kwargs: object) -> str:
+    """Replace `<!-- options: COMMAND -->` by the options of the command, `<!-- configs -->` by the configurations."""
+    markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
+    return markdown.replace("<!-- configs -->", configs())

@@ -1,17 +1,12 @@
-"""Which files of a folder are pushed, and with which content; a push and a load within this process."""
+"""Which files of a folder are pushed, and with which content."""
 
 import json
 
 import pytest
 import torch
-from huggingface_hub.errors import HfHubHTTPError
 from safetensors.torch import save_file
-from support.adapters import TEXT
 from support.card import make_record
-from support.families import save_base
-from support.loopback_hub import TOKEN
 
-from hf_xalign import hub, load
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.hub.files import Contents, list_files
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
@@ -84,32 +79,3 @@ def test_cards_and_records_name_what_others_can_find(folder):
     maps = {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}
     write_record(folder, make_record() | {"method": "mapping", "preset": "vecmap", "maps": maps})
     assert 'hf_hub_download("me/model"' in Contents(folder).read("me/model")["README.md"].decode()
-
-
-def test_push_and_load(own_hub, tmp_path):
-    """One commit, and nothing but the model; a commit that fails leaves the repository as it was."""
-    base = tmp_path / "base"
-    save_base("bert", base)
-    (base / "optimizer.pt").write_bytes(b"\x80\x04pickled")
-    write_record(base, make_record() | {"base_model": {"name": "me/base", "hub_id": "me/base"}})
-    expected = load(base)(**TEXT).last_hidden_state
-    pushed = hub.push(base, "me/base", message="first")
-    files = own_hub.files("me/base")
-    names = [
-        "README.md",
-        "config.json",
-        "model.safetensors",
-        "results.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
-    assert sorted(files) == names and files["model.safetensors"] == (base / "model.safetensors").read_bytes()
-    assert not any(TOKEN.encode() in content or str(base).encode() in content for content in files.values())
-    own_hub.broken = "/commit/"
-    (base / "tokenizer.json").write_text("{}")
-    with pytest.raises(HfHubHTTPError):
-        hub.push(base, "me/base")
-    assert own_hub.history("me/base") == ["first"] and own_hub.files("me/base") == files
-    base.rename(tmp_path / "elsewhere")
-    found = hub.load("me/base", revision=pushed.oid)
-    assert not found.training and torch.equal(found(**TEXT).last_hidden_state, expected)

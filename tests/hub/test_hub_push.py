@@ -1,95 +1,221 @@
-"""`hf_xalign.hub.push` and `load`: one process pushes, another loads from the Hub alone."""
+"""Push and load over a Hub on loopback: models, datasets, metrics, and what trainers push."""
 
+import io
 import json
 
+import evaluate
+import huggingface_hub
 import pytest
 import torch
-from support.adapters import TEXT
-from support.hub_folders import KINDS, LOAD, PUSH, STRAY, options_of, plain, write_folders
-from support.labelled import ENCODER
-from support.loopback_hub import TOKEN
-from support.numeric import assert_rounding
+import yaml
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from support.adapters import TEXT, adapt
+from support.card import execute, make_record, python_blocks
+from support.families import CONFIGS, save_base
+from support.launch import slow
+from support.loopback import TOKEN
+from support.maps import make_map, make_rotated
+from support.tagger import INPUTS, make_tagger
+from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
 
-import hf_xalign
-from hf_xalign.record import read_record
+from hf_xalign import hub, load
+from hf_xalign.data.parallel import hub_commit, load_parallel
+from hf_xalign.errors import InputError
+from hf_xalign.metrics.space import metric_space, push_metric
+from hf_xalign.modeling import with_alignment
+from hf_xalign.modeling.loading import load_tokenizer
+from hf_xalign.modeling.sentence_export import save_sentence_transformer
+from hf_xalign.recipes.parts.common import ParallelText
+from hf_xalign.recipes.parts.parallel import load_parts
+from hf_xalign.record import write_record
+from hf_xalign.trainers import FAOConfig, FAOTrainer
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    root = tmp_path_factory.mktemp("models")
-    write_folders(root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def pushed(here, folders):
-    """Every kind, pushed."""
-    for kind in [*KINDS, "maps"]:
-        here.run(PUSH, folder=str(folders / kind), repo=f"me/{kind}", options=options_of(kind))
-
-
-def test_what_is_pushed_loads_elsewhere(pushed, there, folders):
-    for kind, (inputs, options) in KINDS.items():
-        model = hf_xalign.load(folders / kind)
-        with torch.no_grad():
-            expected = model(**inputs, **options)[0]
-        found = there.run(LOAD, repo=f"me/{kind}", revision=None, inputs=plain(inputs), options=options)
-        assert found[:2] == [type(model).__name__, False], kind
-        # In another process memory is aligned otherwise, so that sums may be split otherwise.
-        assert_rounding(torch.tensor(found[2]), expected, 2 * ENCODER)
+SENTENCE_FILES = {"1_Pooling/config.json", "2_Normalize/config.json", "config_sentence_transformers.json"}
+SENTENCE_FILES |= {"modules.json", "sentence_bert_config.json"}
 
 
-def test_nothing_else_arrives(pushed, hub, folders):
-    for kind in [*KINDS, "maps"]:
-        files = hub.files(f"me/{kind}")
-        assert len(hub.history(f"me/{kind}")) == 1, kind
-        assert not set(files) & set(STRAY), kind
-        assert ("README.md" in files) == (kind not in ("mapped", "tagger", "task", "one")), kind
-        for name, content in files.items():
-            assert content[:2] not in (b"\x80\x04", b"PK"), (kind, name)
-            assert str(folders).encode() not in content and TOKEN.encode() not in content, (kind, name)
-    assert set(hub.files("me/sentences")) == {
-        "1_Pooling/config.json", "2_Normalize/config.json", "README.md", "config.json",
-        "config_sentence_transformers.json", "model.safetensors", "modules.json", "sentence_bert_config.json",
-        "tokenizer.json", "tokenizer_config.json",
-    }  # fmt: skip
-    assert "maps/de-en.safetensors" in hub.files("me/maps")
-    # The folders are left as they are.
-    config = json.loads((folders / "adapter" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == str(folders / "base")
-    assert not (folders / "base" / "README.md").exists()
-    assert read_record(folders / "base")["base_model"]["name"] == "me/base"
+def keep(folder, **changes):
+    write_record(folder, {**make_record(), "base_model": {"name": "me/base", "hub_id": "me/base"}, **changes})
 
 
-def test_the_cards_own_lines_run_elsewhere(pushed, hub, there):
-    for kind in ("base", "adapter", "lora-run", "maps"):
-        card = hub.files(f"me/{kind}")["README.md"].decode()
-        lines = [block.split("\n```")[0] for block in card.split("```python\n")[1:]]
-        assert lines and all(f'"me/{kind}"' in line for line in lines), kind
-        assert there.run("\n".join(lines) + "\nfound = list(vectors.shape)")[-1] == 16, kind
+def write(kind, root):
+    """Write a base, and a folder of a kind, which it returns."""
+    save_base("bert", root / "base")
+    keep(root / "base")
+    base, folder = AutoModel.from_pretrained(root / "base", add_pooling_layer=False), root / kind
+    if kind != "sentences":
+        make_tokenizer().save_pretrained(folder)
+    if kind == "adapter":
+        adapt(base, "languages", "random").save_pretrained(folder)
+        keep(folder, adapter={"peft_type": "XALIGN", "languages": ["de", "to"], "pivot": "en"})
+    elif kind.startswith("lora"):
+        lora = LoraConfig(target_modules=["query"], init_lora_weights=False)
+        get_peft_model(base, lora).save_pretrained(folder)
+        if kind == "lora run":
+            keep(folder, adapter={"peft_type": "LORA", "languages": None, "pivot": None})
+    elif kind == "one":
+        task = AutoModelForSequenceClassification.from_pretrained(root / "base", num_labels=3)
+        with_alignment(task, adapt(base, "pfeiffer transformer", "random")).save_pretrained(folder)
+    elif kind == "sentences":
+        save_sentence_transformer(base, make_tokenizer(), folder)
+        (folder / "README.md").write_text("---\nlicense: mit\n---\n# Sentences\n")
+    elif kind == "maps":
+        make_map(source_lang="de", target_lang="en").save(folder / "maps" / "de-en.safetensors")
+        files = {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}
+        keep(folder, method="mapping", preset="procrustes", maps=files, settings={})
+    elif kind == "task":
+        BertForSequenceClassification(CONFIGS["bert"]()).save_pretrained(folder)
+    elif kind != "base":
+        {"mapped": make_rotated, "tagger": make_tagger}[kind]().save_pretrained(folder)
+    return folder
 
 
-def test_a_branch_of_a_private_repository_and_a_name_alone(hub, here, there, folders):
-    here.run(PUSH, folder=str(folders / "one"), repo="me/private", options={"private": True, "revision": "next"})
-    assert hub.repo("me/private").private and hub.files("me/private") == {}
-    config = json.loads(hub.files("me/private", revision="next")["adapter_config.json"])
+def run(model, kind):
+    language = {"language": "to"} if kind in ("adapter", "mapped") else {}
+    with torch.no_grad():
+        return model(**(INPUTS if kind == "tagger" else TEXT), **language)[0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["adapter", "maps", *slow(["base", "lora", "lora run", "mapped", "tagger", "task", "one", "sentences"])]
+)
+def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
+    folder = write(kind, tmp_path)
+    (folder / "optimizer.pt").write_bytes(b"\x80\x04pickled")
+    hub.push(tmp_path / "base", "me/base")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    named = {"base_model": "me/base"} if kind in ("adapter", "lora", "lora run") else {}
+    repo = f"me/{kind.replace(' ', '-')}"
+    commit = hub.push(folder, repo, message="first", **named)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = own_hub.files(repo)
+    assert own_hub.history(repo)[-1] == "first" and not {"optimizer.pt", "training_args.bin"} & set(files)
+    assert ("README.md" in files) == (kind not in ("mapped", "tagger", "task", "one"))
+    for name, content in files.items():
+        assert content[:2] not in (b"\x80\x04", b"PK"), name
+        assert str(tmp_path).encode() not in content and TOKEN.encode() not in content, name
+    assert kind != "sentences" or set(files) > SENTENCE_FILES
+    if kind == "maps":
+        assert "maps/de-en.safetensors" in files
+    else:
+        expected, found = load(folder), hub.load(repo, revision=commit.oid)
+        assert type(found) is type(expected) and not found.training
+        assert torch.equal(run(found, kind), run(expected, kind))
+    if (folder / "results.json").exists():
+        card = files["README.md"].decode()
+        assert python_blocks(card) and all(f'"{repo}"' in block for block in python_blocks(card))
+        assert execute(card)["vectors"].shape[-1] == 16
+
+
+def test_a_branch_of_a_private_repository_and_a_name_alone(own_hub, tmp_path):
+    hub.push(write("one", tmp_path), "me/private", private=True, revision="next")
+    assert own_hub.repos["models", "me/private"].private and own_hub.files("me/private") == {}
+    config = json.loads(own_hub.files("me/private", revision="next")["adapter_config.json"])
     assert (config["base_model_name_or_path"], config["revision"]) == ("me/private", "next")
-    found = there.run(LOAD, repo="me/private", revision="next", inputs=plain(TEXT), options={})
-    assert found[0] == "BertForSequenceClassification"
-    here.run(PUSH, folder=str(folders / "base"), repo="short", options={})
-    assert 'from_pretrained("me/short")' in hub.files("me/short")["README.md"].decode()
+    assert type(hub.load("me/private", revision="next")).__name__ == "BertForSequenceClassification"
+    hub.push(tmp_path / "base", "short")
+    assert 'from_pretrained("me/short")' in own_hub.files("me/short")["README.md"].decode()
+    with pytest.raises(InputError, match="private=True: me/short already exists and is public"):
+        hub.push(tmp_path / "base", "me/short", private=True)
 
 
-def test_another_kind_takes_the_place_of_an_adapter(hub, here, there, folders):
-    here.run(PUSH, folder=str(folders / "lora"), repo="me/changed", options={"base_model": "me/base"})
-    here.run(
-        "huggingface_hub.HfApi().upload_file(path_or_fileobj=b'mine', path_in_repo='notes.txt', repo_id='me/changed')"
-    )
-    here.run(PUSH, folder=str(folders / "task"), repo="me/changed", options={})
-    files = hub.files("me/changed")
+def test_another_kind_takes_the_place_of_an_adapter(own_hub, tmp_path):
+    hub.push(write("lora", tmp_path), "me/changed", base_model="me/base")
+    huggingface_hub.HfApi().upload_file(path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="me/changed")
+    hub.push(write("task", tmp_path), "me/changed")
+    files = own_hub.files("me/changed")
     assert "adapter_config.json" not in files and "adapter_model.safetensors" not in files
     assert files["notes.txt"] == b"mine"  # what is no part of a model is not touched
-    found = there.run(LOAD, repo="me/changed", revision=None, inputs=plain(TEXT), options={})
-    assert found[0] == "BertForSequenceClassification"
+    assert type(hub.load("me/changed")) is BertForSequenceClassification
+
+
+def test_a_broken_connection_is_said_and_changes_nothing(own_hub, tmp_path):
+    base = write("base", tmp_path)
+    hub.push(base, "me/base", message="first")
+    files, blobs = own_hub.files("me/base"), dict(own_hub.blobs)
+    save_base("bert", base, seed=1)
+    for own_hub.broken in ("/commit/", "/api/"):
+        with pytest.raises(InputError, match="connection to the Hub"):
+            hub.push(base, "me/base")
+    assert own_hub.history("me/base") == ["first"] and own_hub.files("me/base") is files
+    # The weights have arrived, and are not sent again.
+    assert len(own_hub.blobs) == len(blobs) + 1
+    own_hub.broken = "^/lfs/"
+    hub.push(base, "me/base", message="second")
+    assert own_hub.files("me/base")["model.safetensors"] == (base / "model.safetensors").read_bytes()
+    for own_hub.broken in ("/resolve/.*safetensors", "/resolve/"):
+        with pytest.raises(InputError, match=r"me/base .*connection"):
+            hub.load("me/base")
+    with pytest.raises(InputError, match=r"no tokenizer that can be loaded, .*\(Server disconnected"):
+        load_tokenizer("me/base")
+    with pytest.raises(InputError, match="the Hub cannot be reached"):
+        load_parallel("me/text", source_lang="de")
+
+
+STEP = "Training in progress, step {}"
+
+
+def make_trainer(folder, repo, strategy):
+    args = FAOConfig(
+        output_dir=str(folder), use_cpu=True, max_steps=4, save_strategy="steps", save_steps=2, save_total_limit=1,
+        learning_rate=1e-3, per_device_train_batch_size=4, disable_tqdm=True, push_to_hub=True, report_to="none",
+        hub_model_id=repo, hub_strategy=strategy, hub_always_push=True, hub_token=TOKEN,
+    )  # fmt: skip
+    return FAOTrainer(make_encoder(), args, train_dataset=make_links(8), processing_class=make_tokenizer())
+
+
+@pytest.mark.parametrize("strategy", [*slow(["end"]), "all_checkpoints"])
+def test_trainers_push_no_pickle(strategy, own_hub, tmp_path):
+    trainer = make_trainer(tmp_path / "run", "me/run", strategy)
+    trainer.train()
+    steps = {"end": []}.get(strategy, [2, 4])
+    trainer.push_to_hub()
+    files = own_hub.files("me/run")
+    model = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training_args.json"}
+    assert set(files) == {*model, "README.md"} | {f"checkpoint-{step}/{name}" for step in steps for name in model}
+    pushes = [STEP.format(step) + end for step in steps for end in ("", ", checkpoint")]
+    assert own_hub.history("me/run") == [*pushes, "End of training"]
+    here = list((tmp_path / "run").rglob("*"))
+    assert files["model.safetensors"] == (tmp_path / "run" / "model.safetensors").read_bytes()
+    assert not [path for path in here if path.name == "training_args.bin" or path.name.startswith(".push-")]
+    contents = [*files.values(), *(path.read_bytes() for path in here if path.is_file())]
+    assert not [content for content in contents if TOKEN.encode() in content]
+    assert not [name for name, content in files.items() if content[:2] in (b"\x80\x04", b"PK")]
+
+
+def test_a_push_that_fails_in_the_background_does_not_end_training(own_hub, tmp_path, caplog):
+    own_hub.broken = "/commit/"
+    trainer = make_trainer(tmp_path / "run", "me/unlucky", "every_save")
+    trainer.train()
+    assert trainer.state.global_step == 4 and own_hub.history("me/unlucky") == []
+    assert "step 2 was not pushed: " in caplog.text and "Traceback" not in caplog.text
+
+
+def test_a_metric_is_a_space(own_hub):
+    push_metric("word_retrieval", "me/word_retrieval")
+    files = own_hub.files("me/word_retrieval", "spaces")
+    assert files == metric_space("word_retrieval", "me/word_retrieval")
+    _, front, body = files["README.md"].decode().split("---\n", 2)
+    settings = yaml.safe_load(front)
+    assert settings["sdk"] == "gradio" and settings["app_file"] in files
+    assert "evaluate.load('me/word_retrieval')" in body
+    assert evaluate.load("me/word_retrieval").name == "word_retrieval"
+
+
+def test_the_commit_of_a_dataset_is_known(own_hub):
+    card = b"---\nconfigs:\n- config_name: news\n  data_files:\n  - split: test\n    path: news.parquet\n---\n"
+    api = huggingface_hub.HfApi()
+    api.create_repo("me/text", repo_type="dataset")
+    commits = []
+    for count in (8, 3):
+        columns = {"de": [row[0] for row in SENTENCES[:count]], "en": [row[1] for row in SENTENCES[:count]]}
+        Dataset.from_dict(columns).to_parquet(file := io.BytesIO())
+        added = {"README.md": card, "news.parquet": file.getvalue()}
+        added = [huggingface_hub.CommitOperationAdd(path, content) for path, content in added.items()]
+        commits.append(api.create_commit("me/text", added, commit_message="text", repo_type="dataset").oid)
+    _, [entry] = load_parts(["de=me/text:news"], "test", None, ParallelText())
+    assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
+    old = load_parallel("me/text:news", source_lang="de", split="test", revision=commits[0])
+    assert (len(old), hub_commit(old)) == (8, commits[0])

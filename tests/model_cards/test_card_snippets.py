@@ -7,7 +7,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support.adapters import adapt, make_base
-from support.card import LANGUAGES, RECORDS, XALIGN, make_record, python_blocks
+from support.card import LANGUAGES, RECORDS, XALIGN, execute, make_record, python_blocks
 from support.families import save_base
 from support.maps import make_map, make_rotated
 from support.numeric import assert_rounding
@@ -29,13 +29,6 @@ LORA = {"peft_type": "LORA", "languages": None, "pivot": None}
 @pytest.fixture(autouse=True)
 def _placeholders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def execute(card):
-    found: dict = {}
-    for block in python_blocks(card):
-        exec(block, found)
-    return found
 
 
 def save_adapter(adapter, base_name):

@@ -283,6 +283,14 @@ def python_blocks(card: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)\n```$", card, flags=re.DOTALL | re.MULTILINE)
 
 
+def execute(card: str) -> dict:
+    """Run the Python of a card."""
+    found: dict = {}
+    for block in python_blocks(card):
+        exec(block, found)
+    return found
+
+
 def outside_code(body: str) -> str:
     """Return the body without code blocks and code spans, as CommonMark delimits them."""
     body = re.sub(r"^(`{3,})[a-z]*\n.*?\n\1$", "", body, flags=re.DOTALL | re.MULTILINE)

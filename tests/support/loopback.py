@@ -1,0 +1,208 @@
+"""A Hub on loopback: what `huggingface_hub` asks of the real one, answered from memory.
+
+Branches of commits, LFS for safetensors, downloads with ETags. Not here: Xet, transfers in parts, pull requests.
+"""
+
+import base64
+import hashlib
+import itertools
+import json
+import re
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+TOKEN = "hf_LoopbackLoopbackLoopback000000"  # shaped as real ones are
+_NUMBERS = itertools.count(1)
+
+
+class _Refused(Exception):
+    def __init__(self, status, code):
+        super().__init__(code)
+        self.status, self.code = status, code
+
+
+@dataclass
+class Commit:
+    message: str
+    files: dict[str, bytes]
+    sha: str = field(default_factory=lambda: f"{next(_NUMBERS):040x}")
+
+
+class Repo:
+    def __init__(self, private):
+        self.private, self.branches = private, {"main": [Commit("initial commit", {})]}
+
+    def find(self, revision):
+        """Return the last commit of a branch, or the one of this id."""
+        known = {commit.sha: commit for commits in self.branches.values() for commit in commits}
+        known |= {branch: commits[-1] for branch, commits in self.branches.items()}
+        if revision not in known:
+            raise _Refused(404, "RevisionNotFound")
+        return known[revision]
+
+
+class LoopbackHub:
+    """The server; a context manager. What it cannot answer is in `unknown`; a path like `broken` gets no answer."""
+
+    def __init__(self):
+        self.repos, self.blobs, self.unknown, self.broken = {}, {}, [], None
+        self.lock = threading.RLock()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def files(self, repo, kind="models", revision="main"):
+        return self.repos[kind, repo].find(revision).files
+
+    def history(self, repo):
+        return [commit.message for commit in self.repos["models", repo].branches["main"][1:]]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: LoopbackHub
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        path = unquote(urlsplit(self.path).path)
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.hub.broken and re.search(self.hub.broken, path):
+            self.close_connection = True
+            return
+        try:
+            for method, pattern, answer in _ROUTES:
+                match = re.fullmatch(pattern, path)
+                if method == self.command.replace("HEAD", "GET") and match:
+                    with self.hub.lock:
+                        found = answer(self, *match.groups())
+                    return self._send(*(found if isinstance(found, tuple) else (found,)))
+            self.hub.unknown.append(f"{self.command} {self.path}")
+            raise _Refused(404, "NoSuchRoute")
+        except _Refused as refused:
+            self._send({"error": refused.code}, {"X-Error-Code": refused.code}, refused.status)
+
+    do_HEAD = do_POST = do_PUT = do_GET
+
+    def _send(self, found, headers=(), status=200):
+        content = found if isinstance(found, bytes) else json.dumps(found).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **dict(headers)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _repo(self, kind, repo):
+        found, known = self.hub.repos.get((kind, repo)), self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        if found is None or (not known and (found.private or self.command == "POST")):
+            raise _Refused(404 if known else 401, "RepoNotFound")
+        return found
+
+    def create(self):
+        given = json.loads(self.body)
+        kind, repo = given.get("type", "model") + "s", f"{given.get('organization') or 'me'}/{given['name']}"
+        there = (kind, repo) in self.hub.repos
+        self.hub.repos.setdefault((kind, repo), Repo(given.get("visibility") == "private"))
+        return {"url": self._address(kind, repo)}, {}, 409 if there else 200
+
+    def _address(self, kind, repo):
+        return f"{self.hub.url}/{'' if kind == 'models' else kind + '/'}{repo}"
+
+    def validate(self):
+        return {"errors": [], "warnings": []}
+
+    def branch(self, kind, repo, name):
+        branches = self._repo(kind, repo).branches
+        branches[name] = list(branches["main"])
+        return {}
+
+    def info(self, kind, repo, revision):
+        found = self._repo(kind, repo)
+        commit = found.find(revision or "main")
+        about = {"_id": "0" * 24, "id": repo, "private": found.private, "sha": commit.sha, "tags": []}
+        dates = dict.fromkeys(["lastModified", "createdAt"], "2026-01-02T03:04:05.000Z")
+        return {**about, **dates, "siblings": [{"rfilename": path} for path in sorted(commit.files)]}
+
+    def tree(self, kind, repo, revision, folder):
+        """The files of a repository without folders."""
+        if folder:
+            raise _Refused(404, "EntryNotFound")
+        files = self._repo(kind, repo).find(revision).files
+        return (
+            [{"type": "file", "path": path, "oid": _oid(file), "size": len(file)} for path, file in files.items()],
+        )
+
+    def preupload(self, kind, repo, revision):
+        self._repo(kind, repo).find(revision)
+        modes = {file["path"]: "regular" for file in json.loads(self.body)["files"]}
+        modes |= {path: "lfs" for path in modes if path.endswith(".safetensors")}
+        return (
+            {"files": [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]},
+        )
+
+    def batch(self, repo):
+        self._repo("models", repo)
+        objects = json.loads(self.body)["objects"]
+        for one in objects:
+            if one["oid"] not in self.hub.blobs:
+                one["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{one['oid']}", "header": {}}}
+        return {"transfer": "basic", "objects": objects}
+
+    def upload(self, oid):
+        assert _oid(self.body) == oid and oid not in self.hub.blobs
+        self.hub.blobs[oid] = self.body
+        return {}
+
+    def commit(self, kind, repo, branch):
+        commits = self._repo(kind, repo).branches[branch]
+        files, message = dict(commits[-1].files), ""
+        for line in map(json.loads, self.body.splitlines()):
+            match line["key"], line["value"]:
+                case "header", value:
+                    message = value["summary"]
+                case "file", value:
+                    files[value["path"]] = base64.b64decode(value["content"])
+                case "lfsFile", value:
+                    files[value["path"]] = self.hub.blobs[value["oid"]]
+                case "deletedFile", value:
+                    del files[value["path"]]
+        commits.append(Commit(message, files))
+        address = f"{self._address(kind, repo)}/commit/{commits[-1].sha}"
+        return {"success": True, "commitOid": commits[-1].sha, "commitUrl": address}
+
+    def resolve(self, kind, repo, revision, path):
+        commit = self._repo(kind or "models", repo).find(revision)
+        if path not in commit.files:
+            return b"", {"X-Repo-Commit": commit.sha, "X-Error-Code": "EntryNotFound"}, 404
+        return commit.files[path], {"X-Repo-Commit": commit.sha, "ETag": f'"{_oid(commit.files[path])}"'}
+
+
+def _oid(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+_API, _REPO, _REVISION = "/api/(models|datasets|spaces)", "/([^/]+/[^/]+)", "/([^/]+)"
+_ROUTES = [
+    ("POST", "/api/repos/create", _Handler.create),
+    ("POST", "/api/validate-yaml", _Handler.validate),
+    ("GET", f"{_API}{_REPO}(?:/revision{_REVISION})?", _Handler.info),
+    ("GET", f"{_API}{_REPO}/tree{_REVISION}(/.+)?", _Handler.tree),
+    ("POST", f"{_API}{_REPO}/branch{_REVISION}", _Handler.branch),
+    ("POST", f"{_API}{_REPO}/preupload{_REVISION}", _Handler.preupload),
+    ("POST", f"{_API}{_REPO}/commit{_REVISION}", _Handler.commit),
+    ("POST", rf"{_REPO}\.git/info/lfs/objects/batch", _Handler.batch),
+    ("PUT", r"/lfs/(\w+)", _Handler.upload),
+    ("GET", f"(?:/(datasets|spaces))?{_REPO}/resolve{_REVISION}/(.+)", _Handler.resolve),
+]

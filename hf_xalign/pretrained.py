@@ -25,11 +25,12 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
     Raises:
         InputError: the folder or repository has no usable tokenizer.
     """
+    from httpx2 import TransportError
     from transformers import AutoTokenizer
 
     try:
         return from_pretrained(AutoTokenizer, name_or_path, revision=revision or "main")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TransportError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"

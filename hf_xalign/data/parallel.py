@@ -27,7 +27,7 @@ from typing import Literal
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
-from httpx import TransportError
+from httpx2 import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 from tqdm import tqdm
 

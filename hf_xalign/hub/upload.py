@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from httpx2 import TransportError
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -12,6 +15,15 @@ from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents, decides_model
 
 
+@contextmanager
+def _connection() -> Iterator[None]:
+    try:
+        yield
+    except (ConnectionError, TransportError) as error:
+        raise InputError(f"the connection to the Hub broke ({error}): check it, and push again") from error
+
+
+@_connection()
 def push(
     folder: str | os.PathLike[str],
     repo_id: str,
@@ -42,7 +54,7 @@ def push(
 
     Raises:
         InputError: the folder has no complete model, its base model is not on the Hub, or it contains a token (checked
-            before anything is sent); or `private` was given for an existing public repository.
+            before anything is sent); `private` was given for an existing public repository; or the connection broke.
         HfHubHTTPError, RuntimeError: the Hub refused a request, or failed five times. Nothing was committed, unless
             only the answer to the commit was lost. Push again in both cases.
     """

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from httpx2 import TransportError
 from huggingface_hub import save_torch_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
@@ -53,7 +54,7 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
     revision = revision or "main"
     try:
         config = from_pretrained(AutoConfig, name, revision=revision, **hub_options(kwargs))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TransportError) as error:
         if not Path(name).is_dir():
             raise nowhere(name) from error
         reason = str(error).splitlines()[0]
@@ -153,6 +154,8 @@ def safetensors_alone(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error.__cause__, TransportError):
+            raise nowhere(name) from error
         raise InputError(
             f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
             "load it with transformers once and save it with save_pretrained, or choose a revision that has them"

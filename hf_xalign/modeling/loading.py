@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from httpx2 import TransportError
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -67,7 +68,7 @@ def load(
     hub = hub_options(kwargs)
     try:
         adapter = find_adapter_config_file(name, revision=revision, **hub)
-    except OSError as error:  # neither a folder nor a name that the Hub could have
+    except (OSError, TransportError) as error:  # neither a folder nor a name that the Hub could have
         raise nowhere(name) from error
     if adapter is None:
         return load_plain(name, revision, **kwargs).eval()

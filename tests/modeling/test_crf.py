@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from support.numeric import assert_rounding
-from support.tagger import BIO
+from support.tagger import BIO, enumerate_scores, is_bio
 
 from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 
@@ -32,30 +32,6 @@ def make_case(seed=0, tags=3, lengths=LENGTHS, contextual=False, names=None, spr
     pairwise = torch.randn(len(lengths), width - 1, tags, tags, generator=generator)
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     return crf, emissions, mask, pairwise if contextual else None
-
-
-def is_bio(names):
-    """By the definition: each I-X stands right behind B-X or I-X."""
-    return all(
-        not name.startswith("I-") or (k > 0 and names[k - 1] in (f"B-{name[2:]}", name))
-        for k, name in enumerate(names)
-    )
-
-
-def enumerate_scores(crf, emissions, pairwise, row, length, names=None):
-    """Every allowed sequence of a sentence and its score, added up word by word."""
-    found = {}
-    for tags in itertools.product(range(emissions.shape[-1]), repeat=length):
-        if names is not None and not is_bio([names[tag] for tag in tags]):
-            continue
-        score = emissions.new_zeros(())
-        for t, tag in enumerate(tags):
-            score = score + emissions[row, t, tag]
-            score = score + (crf.start[tag] if t == 0 else crf.transitions[tags[t - 1], tag])
-            if t and pairwise is not None:
-                score = score + pairwise[row, t - 1, tags[t - 1], tag]
-        found[tags] = score + crf.end[tags[-1]] if tags else score
-    return found
 
 
 def pad(tags, width, value=-100):
@@ -92,49 +68,33 @@ def test_decoding(float64):
             assert found[row].tolist() == pad(best, 4), (seed, names, contextual)
 
 
-def test_gradient(float64):
+@pytest.mark.parametrize(("names", "contextual"), KINDS)
+def test_gradient(names, contextual, float64):
+    """By differences of the likelihood, which is that of the enumeration."""
     gold = torch.tensor([[1, 2, 0], [0, -100, -100], [-100] * 3, [1, 2, -100]])
-    for names, contextual in KINDS:
-        tags = 5 if names else 3
-        crf, emissions, mask, pairwise = make_case(1, tags, (3, 1, 0, 2), contextual, names)
-        weights = [*crf.parameters(), emissions.requires_grad_()]
-        if pairwise is not None:
-            weights.append(pairwise.requires_grad_())
-        found = torch.autograd.grad(crf.log_likelihood(emissions, gold, mask, pairwise).sum(), weights)
-        expected_sum, largest = 0, 0.0
-        for row, length in enumerate((3, 1, 0, 2)):
-            scores = enumerate_scores(crf, emissions, pairwise, row, length, names)
-            own, every = scores[tuple(gold[row, :length].tolist())], torch.stack(list(scores.values()))
-            expected_sum = expected_sum + own - torch.logsumexp(every, 0)
-            largest = max(largest, every.abs().max().item())
-        for one, other in zip(found, torch.autograd.grad(expected_sum, weights), strict=True):
-            assert_rounding(one, other, 3 * operations(tags, 3), largest)
+    crf, emissions, mask, pairwise = make_case(1, 5 if names else 3, (3, 1, 0, 2), contextual, names)
+    weights = [*crf.parameters(), emissions.requires_grad_()]
+    weights += [] if pairwise is None else [pairwise.requires_grad_()]
+    assert torch.autograd.gradcheck(lambda *_: crf.log_likelihood(emissions, gold, mask, pairwise), weights)
 
 
 def test_what_is_beyond_a_sentence_takes_no_part(float64):
-    for contextual in (False, True):
-        crf, emissions, mask, pairwise = make_case(2, contextual=contextual)
-        gold = torch.tensor([[0, 1, 2, 0]]).expand(5, -1)
-        grown = torch.full((5, 7, 3), torch.nan)
-        grown[:, :4][mask] = emissions[mask]
-        wider = torch.zeros(5, 7, dtype=torch.bool)
-        wider[:, :4] = mask
-        more = None
-        if pairwise is not None:
-            more = torch.full((5, 6, 3, 3), torch.inf)
-            more[:, :3][mask[:, 1:]] = pairwise[mask[:, 1:]]
-        tags = torch.full((5, 7), 99)
-        tags[:, :4][mask] = gold[mask]
-        gradients = []
-        for batch in ((emissions, gold, mask, pairwise), (grown, tags, wider, more)):
-            loss = crf.log_likelihood(*batch)
-            gradients.append((loss.detach(), *torch.autograd.grad(loss.sum(), list(crf.parameters()))))
-        # The partition grows with the words, by at most the largest score of a step each.
-        scale = 4 * 4 * emissions.abs().max().item()
-        for one, other in zip(*gradients, strict=True):
-            assert_rounding(one, other, 3 * operations(3, 4), scale)
-        found = crf.decode(grown, wider, more)
-        assert torch.equal(found[:, :4], crf.decode(emissions, mask, pairwise)) and (found[:, 4:] == -100).all()
+    crf, emissions, mask, pairwise = make_case(2, contextual=True)
+    gold = torch.tensor([[0, 1, 2, 0]]).expand(5, -1)
+    wider = torch.nn.functional.pad(mask, (0, 3))
+    grown, more = torch.full((5, 7, 3), torch.nan), torch.full((5, 6, 3, 3), torch.inf)
+    tags = torch.full((5, 7), 99)
+    grown[wider], more[wider[:, 1:]], tags[wider] = emissions[mask], pairwise[mask[:, 1:]], gold[mask]
+    gradients = []
+    for batch in ((emissions, gold, mask, pairwise), (grown, tags, wider, more)):
+        loss = crf.log_likelihood(*batch)
+        gradients.append((loss, *torch.autograd.grad(loss.sum(), list(crf.parameters()))))
+    # The partition grows with the words, by at most the largest score of a step each.
+    scale = 4 * 4 * emissions.abs().max().item()
+    for one, other in zip(*gradients, strict=True):
+        assert_rounding(one, other, 3 * operations(3, 4), scale)
+    found = crf.decode(grown, wider, more)
+    assert torch.equal(found[:, :4], crf.decode(emissions, mask, pairwise)) and (found[:, 4:] == -100).all()
 
 
 def test_nothing_pulls_a_sequence_over_the_constraint():

@@ -10,7 +10,6 @@ import time
 import numpy as np
 import pytest
 import torch
-import xxhash
 from support.families import PASS
 from support.features import ALL, LINKED, cache, counted, many, pairs
 from support.numeric import assert_rounding
@@ -97,9 +96,8 @@ def test_what_is_cached_is_read_again_and_the_model_left_as_it_was(tmp_path, cap
     without, _ = cache(tmp_path / "b", model=make_encoder(dropout=0.0).eval())
     assert vectors.path.read_bytes() == without.path.read_bytes()
     # A worker opens the file itself.
-    assert len(pickle.dumps(vectors)) < 2000
-    rows = np.array([0, 3])
-    assert torch.equal(pickle.loads(pickle.dumps(vectors)).read(rows), vectors.read(rows))
+    data, rows = pickle.dumps(vectors), np.array([0, 3])
+    assert len(data) < 2000 and torch.equal(pickle.loads(data).read(rows), vectors.read(rows))
 
 
 def test_anything_else_is_another_folder_of_the_users_cache():
@@ -186,7 +184,8 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch, whole):
+@pytest.mark.numeric
+def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size(tmp_path, monkeypatch, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
     model, batches = counting()
     sync, calls = feature_cache._sync, []
@@ -206,8 +205,10 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed(tmp_path, monkeypatch, 
     assert marked(tmp_path / "full") == 16
     monkeypatch.setattr(feature_cache, "_sync", sync)
     batches.clear()
-    vectors = compute(tmp_path / "full", model)
-    assert len(batches) == 15 - 2 and vectors.path.read_bytes() == whole.path.read_bytes()
+    vectors = compute(tmp_path / "full", model, batch_size=25)
+    assert sorted(batches) == [4, 25, 25, 25, 25]  # threads take them, and end in any order
+    rows = np.arange(whole.shape[0])
+    assert_rounding(vectors.read(rows), whole.read(rows), PASS)
     assert {path.name for path in (tmp_path / "full").glob("vec*")} == {"vectors.bin"}
 
 
@@ -258,20 +259,6 @@ def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monk
     assert len(batches) == (5 if at == -1 else 15) and "vectors.bin is damaged" in caplog.text
     (tmp_path / "again" / "cache.json").write_text("{")
     assert compute(tmp_path / "again", model).path.read_bytes() == content
-
-
-@pytest.mark.numeric
-def test_resuming_with_another_batch_size(tmp_path, whole):
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "cache.json").write_bytes((tmp_path / "whole" / "cache.json").read_bytes())
-    (tmp_path / "part" / "vectors.part").write_bytes(whole.path.read_bytes())
-    blocks = [[40, xxhash.xxh3_64(whole.path.read_bytes()[: sentence_ends()[40]]).hexdigest()]]
-    (tmp_path / "part" / "blocks.json").write_text(json.dumps(blocks))
-    model, batches = counting()
-    vectors = compute(tmp_path / "part", model, batch_size=25)
-    assert sorted(batches) == [5, 25, 25, 25]  # threads take them, and end in any order
-    rows = np.arange(whole.shape[0])
-    assert_rounding(vectors.read(rows), whole.read(rows), PASS)
 
 
 @pytest.mark.slow

@@ -104,7 +104,6 @@ def test_inverse_and_affine():
             for two in (one, back):
                 weight, offset = two.affine()
                 close(torch.einsum("loi,nli->nlo", weight, vectors) + offset, two.apply(vectors), sides=2)
-            assert one.affine()[0].dtype is torch.float64
 
 
 @pytest.mark.numeric
@@ -171,10 +170,6 @@ def test_files_are_bitwise(tmp_path):
 def test_checked_vectors_get_three_dimensions():
     one, other = matched(normal(5, 4), normal(5, 6), (-1,))
     assert one.shape == (5, 1, 4) and other.shape == (5, 1, 6)
-    assert matched(normal(5, 2, 4), normal(5, 2, 4), (0, 1))[0].shape == (5, 2, 4)
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        vectors = normal(5, 4, dtype=dtype)
-        assert torch.equal(check_vectors(vectors, "some"), vectors.unsqueeze(1))
-        assert torch.equal(check_vectors(vectors, "some", normal(9, 1, 4)), vectors.unsqueeze(1))
         largest = torch.full((2, 3, 4), torch.finfo(dtype).max, dtype=dtype)
         assert check_vectors(largest, "some") is largest

@@ -1,7 +1,5 @@
 """Maps of tiny encoders' vectors, and tiny encoders with maps inside."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import torch
@@ -47,18 +45,3 @@ def run(model, **inputs):
 
 def by_hand(one, layer, states):
     return one.of([layer]).apply(states.flatten(0, 1)).view_as(states)
-
-
-def assert_same_in_a_fresh_process(folder, imports, call, expected):
-    """Require that a new process finds, by `call` of `path` and `given`, the same bits as `expected[path][1]`."""
-    torch.save({str(path): pair for path, pair in expected.items()}, folder / "expected.pt")
-    script = (
-        f"import sys, torch, {imports}\n"
-        "for path, (given, wanted) in torch.load(sys.argv[1]).items():\n"
-        "    with torch.no_grad():\n"
-        f"        found = {call}\n"
-        "    assert torch.equal(found, wanted), path\n"
-    )
-    command = [sys.executable, "-c", script, str(folder / "expected.pt")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

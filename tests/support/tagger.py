@@ -1,4 +1,6 @@
-"""A small tagger, and the batch that it is fed."""
+"""A small tagger, the batch that it is fed, and every sequence of tags by enumeration."""
+
+import itertools
 
 import torch
 
@@ -25,3 +27,27 @@ def make_tagger(encoder=None, seed=0, perturb=True, **settings):
 
 def trained(model):
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def is_bio(names):
+    """By the definition: each I-X stands right behind B-X or I-X."""
+    return all(
+        not name.startswith("I-") or (k > 0 and names[k - 1] in (f"B-{name[2:]}", name))
+        for k, name in enumerate(names)
+    )
+
+
+def enumerate_scores(crf, emissions, pairwise, row, length, names=None):
+    """Every allowed sequence of a sentence and its score, added up word by word."""
+    found = {}
+    for tags in itertools.product(range(emissions.shape[-1]), repeat=length):
+        if names is not None and not is_bio([names[tag] for tag in tags]):
+            continue
+        score = emissions.new_zeros(())
+        for t, tag in enumerate(tags):
+            score = score + emissions[row, t, tag]
+            score = score + (crf.start[tag] if t == 0 else crf.transitions[tags[t - 1], tag])
+            if t and pairwise is not None:
+                score = score + pairwise[row, t - 1, tags[t - 1], tag]
+        found[tags] = score + crf.end[tags[-1]] if tags else score
+    return found

@@ -244,14 +244,3 @@ def test_a_row_of_zeros_has_no_direction():
     loss.backward()
     assert_rounding(loss, entry_loop(embeddings.detach(), ENTRIES[1:]), OPERATIONS, scale=1)
     assert embeddings.grad.isfinite().all() and (embeddings.grad[7] == 0).all()
-
-
-def test_defaults():
-    functions = (word_distance, word_infonce, moco_infonce, sentence_infonce, entry_cosine)
-    assert [function.__kwdefaults__ for function in functions] == [
-        {"norm": "squared_l2", "mean_over_dims": False},
-        {"groups": None},
-        {"pairs": None, "queue_pairs": None},
-        {"pairs": None},
-        {"sparse": False},
-    ]

@@ -48,32 +48,22 @@ def run(monkeypatch):
         seed=42,
         settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
         train_data=[{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}],
-        paper={"title": "T", "id": "2002.03518", "bibtex": "@x{}"},
         argv=["fao.py", "--config", "x.yaml"],
     )
 
 
 def test_start_record_is_plain_json_and_complete(run):
     assert json.loads(json.dumps(run, allow_nan=False)) == run
-    wanted = {
-        "schema": 1,
-        "method": "fao",
-        "preset": "mao",
-        "seed": 42,
-        "command": ["fao.py", "--config", "x.yaml"],
-        "settings": {"learning_rate": 0.5, "kind": "a"},
-        "base_model": {"name": "embedded", "hub_id": None},
-        "languages": {"pivot": "en", "others": ["de", "bn"]},
-        "paper": {"title": "T", "id": "2002.03518", "bibtex": "@x{}"},
-    }
-    assert {name: run[name] for name in wanted} == wanted
+    assert (run["schema"], run["method"], run["preset"], run["seed"]) == (1, "fao", "mao", 42)
+    assert run["settings"] == {"learning_rate": 0.5, "kind": "a"}
+    assert run["base_model"] == {"name": "embedded", "hub_id": None}
+    assert run["languages"] == {"pivot": "en", "others": ["de", "bn"]}
     assert run["data"]["train"] == [
         {"source": "embedded:de", "hub_id": None, "pairs": 7},
         {"source": "de=owner/opus:de-en", "hub_id": "owner/opus"},
     ]
     assert run["versions"]["hf_xalign"] == __version__
-    assert run["versions"]["torch"] == metadata.version("torch")
-    assert {"python", "transformers", "sil-thot", "peft"} < run["versions"].keys()
+    assert run["versions"]["torch"] == metadata.version("torch") and "python" in run["versions"]
     assert run["hardware"]["processes"] == 2 and run["hardware"]["cores"] >= 1 and run["hardware"]["cpu"]
     assert run["times"]["finished"] is None and run["times"]["started"].endswith("+00:00")
 
@@ -117,7 +107,6 @@ def test_to_plain():
         1: (np.arange(2), torch.ones(1, dtype=torch.bfloat16), np.bool_(True)),
         "set": {"b", "a"},
         "point": Point(math.inf, Path("a") / "b"),
-        "enum": [Kind.A],
         "token": "push with hf_abcdefghijklmnopqrstuvwx now",
         "name": "hf_xalign_checkpoints",
     }
@@ -125,7 +114,6 @@ def test_to_plain():
         "1": [[0, 1], [1.0], True],
         "set": ["a", "b"],
         "point": {"x": None, "path": os.path.join("a", "b")},
-        "enum": ["a"],
         "token": "push with *** now",
         "name": "hf_xalign_checkpoints",
     }

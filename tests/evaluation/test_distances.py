@@ -2,8 +2,6 @@
 
 import json
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import BertForTokenClassification
 
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation import distances, plots
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
 from hf_xalign.evaluation.transfer import Correlation, TransferRun
@@ -148,19 +145,6 @@ def test_grid_of_checkpoints(folders, tokenizer):
             assert cell["linked"] == cells["aligned", *key[1:]]["linked"] != other["linked"]
 
 
-def test_numbers_and_figures_are_written(folders, aligned, tmp_path, monkeypatch):
-    grid = distance_grid({"raw": folders["raw"]}, aligned, layers=(-1, 0))
-    with monkeypatch.context() as without, pytest.raises(InputError, match=r"hf_xalign\[plots\]"):
-        without.setitem(sys.modules, "matplotlib", None)
-        distances.write_distances(grid, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "distances.json").read_text()) == grid
-    pytest.importorskip("matplotlib")
-    written = distances.write_distances(grid, tmp_path / "more")
-    figures = [f"distances_{measure}_layer{layer}.png" for measure in ("l2", "cosine") for layer in (-1, 0)]
-    assert [path.name for path in written] == ["distances.json", *figures]
-    assert all(path.is_file() for path in written) and len(list((tmp_path / "more").iterdir())) == 5
-
-
 RUNS = [
     TransferRun(objective, transformation, 0.1 * n, 0.95, 0.5 + 0.05 * n)
     for n, (objective, transformation) in enumerate(
@@ -207,17 +191,3 @@ def test_histogram_grid(drawn, tmp_path):
         linked, random = (patch.get_data().values.tolist() for patch in one.patches)
         assert (linked, random) == ([0.7, 0.2, 0.1], [0.1, 0.4, 0.5])
         assert [text.get_text() for text in one.texts] == [f"AUC {0.9 - 0.1 * (n // 2):.3f}"]
-
-
-@pytest.mark.slow
-def test_matplotlib_is_imported_late_and_pyplot_never(tmp_path):
-    pytest.importorskip("matplotlib")
-    code = f"""
-import sys
-from hf_xalign.evaluation import plots
-assert "matplotlib" not in sys.modules
-from hf_xalign.evaluation.transfer import TransferRun
-plots.alignment_plot([TransferRun("mlm", "trans", 0.5, 0.9, 0.8)], {str(tmp_path / "a.png")!r})
-assert "matplotlib.pyplot" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -100,12 +100,6 @@ def test_the_measures_differ_and_have_their_papers_k():
     assert len({each["mean"] for each in found.values()}) == 3
     assert found["csls"] == sentence_retrieval(source, target, similarity="csls", k=10)
     assert found["margin"] == sentence_retrieval(source, target, similarity="margin", k=4)
-    # Row 5 is all of 0.2. The query of row 4 finds its copy in row 1, whichever measure.
-    target = torch.eye(6)[:, :5] + 0.2
-    target[4] = target[1]
-    for similarity in found:
-        only = sentence_retrieval(target.clone(), target, similarity=similarity, k=2)
-        assert only["source_to_target"] == only["target_to_source"] == 5 / 6, "only the first of equal sentences"
 
 
 # Cosine ranks: Hund -> house, dog, hound; Katze -> cat, hound; Uhr -> watch, clock.
@@ -175,14 +169,6 @@ def test_against_a_loop(vocabulary, monkeypatch):
         assert 0.1 < found["p@1"] < found["p@5"] < found["p@10"] < 1
 
 
-def test_csls_looks_at_the_whole_source_vocabulary():
-    # "b" is nearest to "x" by cosine. The source word that nothing asks about crowds x.
-    source, target = on_circle(0, 40, 22), on_circle(20, 60)
-    for words, right in ((["a", "b", "crowd"], 1.0), (["a", "b"], 0.0)):
-        given = source[: len(words)], target, words, ["x", "y"], [("b", "y")]
-        assert lexicon_induction(*given, ks=(1,), k=1, bootstrap=0)["p@1"] == right
-
-
 def test_intervals(vocabulary):
     found, other = lexicon_induction(*vocabulary), lexicon_induction(*vocabulary, seed=1)
     assert found == lexicon_induction(*vocabulary)
@@ -199,22 +185,19 @@ def planted(seed=0, rows=70, dim=8, noise=0.6):
     return sources, sources + noise * vectors(seed + 50, rows, dim)
 
 
-def hits_of(sources, candidates, golds):
+def hits_of(sources, candidates, golds, similarity="cosine"):
     """The hits, and whom each source finds; `golds` is a set for each source."""
-    found = scores(sources, candidates, "cosine").argmax(1).tolist()
+    found = scores(sources, candidates, similarity).argmax(1).tolist()
     return [near in gold for near, gold in zip(found, golds, strict=True)], found
-
-
-def share(sources, candidates, golds, **options):
-    return alignment_of_entries(sources, candidates, list(enumerate(golds)), range(len(candidates)), **options).share
 
 
 def test_one_and_several_counterparts():
     sources, candidates = planted()
     order = torch.randperm(70, generator=torch.Generator().manual_seed(1)).tolist()
-    hits, found = hits_of(sources, candidates, [{n} for n in order])
-    result = alignment_of_entries(sources, candidates, list(enumerate(order)))
-    assert result.hits.tolist() == hits and result.nearest.tolist() == found and result.candidates == 70
+    for similarity in ("cosine", "csls"):
+        hits, found = hits_of(sources, candidates, [{n} for n in order], similarity)
+        result = alignment_of_entries(sources, candidates, list(enumerate(order)), similarity=similarity)
+        assert result.hits.tolist() == hits and result.nearest.tolist() == found and result.candidates == 70
     found = hits_of(sources, candidates, [()] * 70)[1]
     golds = [{n, *found[n : n + 1]} if n % 3 == 0 else {n} for n in range(70)]  # a third have their nearest as well
     several, _ = hits_of(sources, candidates, golds)
@@ -224,20 +207,6 @@ def test_one_and_several_counterparts():
     assert given["alignment_low"] < given["alignment"] == result.share < given["alignment_high"]
     assert (given["sources"], given["candidates"]) == (70, 70)
     assert set(result.scores(bootstrap=0)) == {"alignment", "sources", "candidates"}
-
-
-def test_identical_shuffled_and_equal_embeddings():
-    x, gold = vectors(3, 300, dim=32), list(range(300))
-    assert share(x, 3 * x, gold) == 1
-    assert share(x, x, gold[1:] + gold[:1]) == 0
-    assert share(torch.ones(50, 4), torch.ones(50, 4), gold[:50]) == 1 / 50, "the first of equal candidates"
-
-
-def test_csls_finds_behind_a_hub():
-    sources = torch.randn(60, 64, generator=torch.Generator().manual_seed(5)) + 1.0
-    noise = torch.randn(60, 64, generator=torch.Generator().manual_seed(6))
-    candidates = torch.cat([sources + 1.5 * noise, sources.mean(0, keepdim=True)])
-    assert share(sources, candidates, range(60), similarity="csls") > share(sources, candidates, range(60)) + 0.1
 
 
 def test_of_a_model_keeps_the_order_of_the_entries(encoder):

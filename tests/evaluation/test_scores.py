@@ -126,14 +126,6 @@ def test_sentences_against_a_loop():
         assert [name for name in scores if is_count(name)] == ["pool_sentences"] and scores["pool_sentences"] == 8
 
 
-def test_both_poolings_come_from_one_pass():
-    model, tokenizer, data = make_encoder(), make_tokenizer(), pairs()
-    calls = []
-    model.register_forward_hook(lambda *_: calls.append(1))
-    score_sentences(model, tokenizer, data, batch_size=8, similarities=("cosine", "csls"))
-    assert len(calls) == 2
-
-
 def test_languages_and_similarities_have_scores_of_their_own():
     model, tokenizer = make_encoder(), make_tokenizer()
     german, tongan = pairs(6), pairs(8, "to").select([7, 5, 3, 1])

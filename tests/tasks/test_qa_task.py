@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support.labelled import CONTEXT, ENCODER, asked, blind, check, segmented, squad, write_json
+from support.labelled import CONTEXT, ENCODER, asked, blind, check, segmented
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForQuestionAnswering
 
-from hf_xalign.tasks import LanguageInputs, QuestionTask, predict, read_questions, score_languages
+from hf_xalign.tasks import LanguageInputs, QuestionTask
 from hf_xalign.tasks.qa.answers import best_spans, window_spans
 from hf_xalign.tasks.qa.features import NO_ANSWER, NOWHERE, TokenText, encode_questions
 from hf_xalign.tasks.qa.normalization import answer_tokens
@@ -137,48 +137,11 @@ def test_batches_are_padded_at_the_end(training):
         assert batch["opens"][1, :short].tolist() == some[1]["opens"]
 
 
-# ---- A reader ----
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory):
-    context = "the cat sees the dog . the house is open , and the file is open ."
-    content = squad([context], ["who sees?", "open file?"], ["the cat", "dog"])
-    # A second reference, which training does not look at.
-    references = content["data"][0]["paragraphs"][0]["qas"][0]["answers"]
-    references.append({"text": "cat", "answer_start": context.index("cat")})
-    return read_questions(f"en={write_json(tmp_path_factory.mktemp('qa') / 'en.json', content)}")
-
-
-def make_reader():
-    torch.manual_seed(0)
-    encoder = make_encoder()
-    model = BertForQuestionAnswering(encoder.config)
-    model.bert.load_state_dict(encoder.state_dict())
-    return model
-
-
-def test_from_a_file_to_scores(examples):
-    model = make_reader()
-    batch = TASK.collate(list(encode(examples, True)), 0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = TASK.loss(model(**TASK.inputs(batch)), batch) / TASK.count_items(batch)
-        loss.backward()
-        optimizer.step()
-    assert loss < 0.1
-    encoded = encode(examples, False)
-    assert len(encoded) > len(examples), "no context needs a second window: the test looks at nothing"
-    scores = score_languages(model, TASK, {"en": (examples, encoded)}, make_tokenizer(), batch_size=3)["en"]
-    assert scores.totals() == {"qa_f1": 1.0, "exact_match": 1.0} and scores.counts == {"windows": len(encoded)}
-    assert TASK.answers(examples, encoded, predict(model, TASK, encoded, 0)) == ["the cat", "dog"]
-
-
 @pytest.mark.numeric
-def test_loss_is_the_sum_of_each_windows_own(examples):
+def test_loss_is_the_sum_of_each_windows_own():
     """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
-    model, encoded = make_reader(), list(encode(examples, True))
+    torch.manual_seed(0)
+    model, encoded = BertForQuestionAnswering(make_encoder().config), list(encode(ROWS))
     together = TASK.collate(encoded, 0)
     assert (together["attention_mask"] == 0).any()
     assert TASK.count_items(together) == len(encoded)
@@ -192,10 +155,7 @@ def test_loss_is_the_sum_of_each_windows_own(examples):
         assert_rounding(own, expected, LOSS)
         assert_rounding(own, model(**batch).loss, LOSS)
         alone.append(own.item())
-    whole = TASK.loss(model(**TASK.inputs(together)), together)
-    assert_rounding(whole, sum(alone), LOSS + len(alone))
-    whole.backward()
-    assert all(torch.isfinite(weight.grad).all() for weight in model.parameters() if weight.grad is not None)
+    assert_rounding(TASK.loss(model(**TASK.inputs(together)), together), sum(alone), LOSS + len(alone))
 
 
 ONE = [("who ?", CONTEXT, "cat")]
@@ -211,7 +171,6 @@ def test_bad_windows_and_answers():
     check(
         [
             (crowded, partial(encode, ONE, max_length=17)),
-            ("windows of 64 tokens", partial(encode, ONE, max_length=999, overlap=60)),
             ("overlap=-1", partial(encode, ONE, overlap=-1)),
             ("language 'fr'", partial(encode, ONE, codes=("fr", "de"), languages=embeddings)),
             (r"qa\.json, context: the tokenizer", encode, unseen),

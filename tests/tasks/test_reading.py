@@ -193,11 +193,9 @@ def test_mixed_questions(tmp_path):
 
 
 def test_mixed_pairs_of_texts():
-    mixed = mix_languages(pairs("de"), pairs("en"), seed=0)
-    for n, row in enumerate(mixed.rows):
+    for n, row in enumerate(mix_languages(pairs("de"), pairs("en"), seed=0).rows):
         other = {"text_a": "text_b", "text_b": "text_a"}[row["english"]]
         assert row[row["english"]] == f"en {row['english'][-1]} {n}" and row[other] == f"de {other[-1]} {n}"
-    assert len(set(mixed.rows["english"])) == 2
 
 
 # ---- Bad inputs: rows of (message, function, *arguments) ----
@@ -231,7 +229,6 @@ def test_labelled_text(tmp_path):
         ("2 words in 'tokens' but 1 labels in 'labels'", {"tokens": ["a", "b"], "labels": ["O"]}),
         ("no column 'labels'; the columns are tokens", {"tokens": ["a"]}),
         ("column 'tokens' holds str, not a list", {"tokens": "a", "labels": ["O"]}),
-        ("column 'tokens' holds int, not text", {"tokens": [1], "labels": ["O"]}),
         ("column 'labels' has the label null", {"tokens": ["a"], "labels": [None]}),
         ("the sentence has no words", {"tokens": [], "labels": []}),
     ]
@@ -258,7 +255,6 @@ def test_labelled_text(tmp_path):
             (r"holds a, b. Name one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
             ("'a' is in it twice", load_labels, ["a", "b", "a"]),
             ("a list of labels, each a string", load_labels, [1, 2]),
-            ("a list of labels", load_labels, "a"),
             ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
         ],
         tmp_path,
@@ -279,11 +275,8 @@ def test_layout_of_questions(tmp_path):
     elsewhere = rf"{asked} \(id 'c1q0'\): with an answer that is not at its answer_start"
     changes = [
         (r"a.json: no 'data', there is 'version'", lambda c, p, q: c.pop("data")),
-        (f"{second}: no 'context'", lambda c, p, q: p.pop("context")),
-        (rf"{asked} \(id 'c1q0'\): no 'answers'", lambda c, p, q: q.pop("answers")),
         (f"{asked}: no 'id'", lambda c, p, q: q.pop("id")),
         (f"{asked}: 'id' is None", lambda c, p, q: q.update(id=None)),
-        (pairs, lambda c, p, q: q["answers"][0].pop("answer_start")),
         (pairs, lambda c, p, q: q.update(answers="x")),
         (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
         (f"{second}: 'qas' holds dict, not a list", lambda c, p, q: p.update(qas={})),
@@ -304,30 +297,22 @@ def test_files_and_languages_of_questions(tmp_path):
     codes = zip(squad_rows(squad()), ("de", "en"), strict=True)
     mixed = [{**row, "question_lang": "de", "context_lang": code} for row, code in codes]
     unnamed, finnish, spanish = (partial(load, before=before) for before in ("", "fi=", "es="))
-    other_name = partial(load, asked_for="aa.json")
-    answerless = [{"id": 1, "question": "a", "context": "b"}]
     mlqa = "test-context-de-question-en.json"
 
-    def cross(first, folder):
+    def cross(folder):
         german = load(read_questions, "de.json", squad(), folder)
-        both = german, Examples("one.json", "de", german.rows.select([0]))
-        return cross_lingual(both[first], both[1 - first])
+        return cross_lingual(german, Examples("one.json", "de", german.rows.select([0])))
 
     mix = partial(mix_languages, seed=0)
     check(
         [
-            (r"no such file; did you mean .*a\.json", other_name, read_questions, "a.json", squad()),
             (r"b\.json, line 2: not JSON .*a line \.jsonl", load, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
-            ("damaged gzip", load, read_questions, "c.json.gz", b"x"),
-            (r"d\.jsonl, line 1 .*: no 'answers', there is 'id', 'quest", load, read_questions, "d.jsonl", answerless),
             ("the language is unknown", unnamed, read_questions, "a.json", squad()),
             ("several languages. Name the set", unnamed, read_questions, "mixed.jsonl", mixed),
             ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi()),
             ("contexts in de and questions in en, not es", spanish, read_questions, mlqa, squad()),
-            (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross, 0),
-            (r"1 of the 2 ids of .*de\.json are not in one\.json", cross, 1),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross),
             ("row 0: label is x, and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
-            ("40 translated and 39 English examples", lambda _: mix(pairs("de"), pairs("en", count=39))),
             ("are not pairs", lambda _: mix(words(), words())),
         ],
         tmp_path,

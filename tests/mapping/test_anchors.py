@@ -32,13 +32,11 @@ def make(folder, texts=TEXT, model=None, tokenizer=None, **settings):
     return make_anchors(model, tokenizer or make_tokenizer(), texts, folder=folder, **settings)
 
 
-def counted(model):
-    """The sentences of each forward pass of `model`, filled as it runs."""
-    batches = []
-    model.register_forward_pre_hook(
-        lambda module, args, kwargs: batches.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-    return batches
+def watched(model):
+    """The input of each forward pass of `model`, filled as it runs."""
+    inputs = []
+    model.register_forward_pre_hook(lambda *given: inputs.append(given[-1]["input_ids"]), with_kwargs=True)
+    return inputs
 
 
 def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, lowercase=True, model=None):
@@ -119,14 +117,11 @@ def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(tmp_path, mark_eac
     before = torch.get_num_threads()
     request.addfinalizer(lambda: torch.set_num_threads(before))
     torch.set_num_threads(1)
-    inputs, model = [], make_encoder().train()
-    hook = model.register_forward_pre_hook(
-        lambda module, args, kwargs: inputs.append(kwargs["input_ids"]), with_kwargs=True
-    )
+    model = make_encoder().train()
+    seen = watched(model)
     whole = make(tmp_path / "whole", model=model, layers=(1, -1))
-    hook.remove()
+    inputs = seen.copy()
     torch.set_num_threads(2)
-    batches = counted(model)
     for stop in (1, 5, 10):
 
         def fail(module, args, kwargs, stop=stop):
@@ -140,20 +135,20 @@ def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(tmp_path, mark_eac
         (home,) = (tmp_path / str(stop)).iterdir()
         assert sorted(path.name for path in home.iterdir()) == ["lock", "progress.safetensors"]
         assert model.training
-        batches.clear()
+        seen.clear()
         got = make(tmp_path / str(stop), model=model, layers=(1, -1))
-        assert sum(batches) == whole.cover.sentences - 4 * stop
+        assert sum(map(len, seen)) == whole.cover.sentences - 4 * stop
         assert torch.equal(got.vectors, whole.vectors) and got.counts.tolist() == whole.counts.tolist()
         assert sorted(path.name for path in home.iterdir()) == ["anchors.safetensors", "lock"]
 
 
 def test_what_is_done_is_read_back(tmp_path):
     model = make_encoder()
-    batches = counted(model)
+    seen = watched(model)
     first = make(tmp_path, model=model, layers=(1, -1))
-    batches.clear()
+    seen.clear()
     again = make(tmp_path, Dataset.from_dict({"line": TEXT})["line"], model=model, layers=(1, 2))
-    assert not batches and torch.equal(again.vectors, first.vectors)
+    assert not seen and torch.equal(again.vectors, first.vectors)
     assert (first.layers, again.layers) == ((1, -1), (1, 2)) and again.cover == first.cover
     changes = (
         *({"layers": (1,)}, {"pooling": "last"}, {"sentences_per_word": 2}, {"lowercase": False}, {"lang": "en"}),

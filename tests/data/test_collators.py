@@ -64,12 +64,9 @@ def vectors(*rows):
 
 def test_pair_batch_by_hand():
     bare = {"input_ids": IDS, "attention_mask": MASK, "links": [[0, 4], [1, 3], [2, 7]], "link_pairs": [0, 0, 1]}
-    bare |= {
-        "kept_words": [3, 4, 5, 6, 7],
-        "kept_links": [1, 0, 4],
-        "token_index": [1, 2, 3, 7, 13, 14, 19, 20, 21, 22],
-    }
-    bare |= {"token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7], "token_counts": [1, 2, 1, 1, 1, 1, 2, 1]}
+    bare |= {"kept_words": [3, 4, 5, 6, 7], "kept_links": [1, 0, 4]}
+    bare |= {"token_index": [1, 2, 3, 7, 13, 14, 19, 20, 21, 22], "token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7]}
+    bare["token_counts"] = [1, 2, 1, 1, 1, 1, 2, 1]
     expected = {**bare, "kept_ids": IDS[2:], "kept_mask": MASK[2:], "kept_index": [1, 2, 7, 8, 9, 10]}
     expected |= {"kept_word": [0, 1, 2, 3, 3, 4], "kept_counts": [1, 1, 1, 2, 1]}
     batch = PairCollator(9)(ROWS)
@@ -110,6 +107,19 @@ def in_use(half, tokens, every):
     return [(k, name) for k, name, end in words if (k, name) in chosen or (every and end and isinstance(name, int))]
 
 
+def check_links(batch, found, due, case):
+    """A word of the batch is, by `found`, what the row's word is by `due`; returns the words near f0."""
+    tokens, half, which, *_ = case
+    links, near = linked(tokens), in_use(half, tokens, which == "all")
+    assert [[found(w) for w in link] for link in batch["links"].tolist()] == [
+        [due(k, side, name) for side, name in enumerate(pair)] for k, pair in links
+    ], case
+    assert batch["link_pairs"].tolist() == [k for k, _ in links], case
+    assert [found(w) for w in batch["kept_words"].tolist()] == [due(k, half, name) for k, name in near], case
+    assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+    return near
+
+
 COMBINATIONS = list(itertools.product(SPECIAL, (0, 1), ("all", "linked")))
 
 
@@ -117,9 +127,10 @@ def test_pair_batches_against_loops():
     def word_tokens(batch, prefix):
         index = batch[f"{prefix}_index"].tolist()
         owners = batch.get(f"{prefix}_word", torch.arange(len(index))).tolist()
-        return [
-            [place for place, owner in zip(index, owners, strict=True) if owner == k] for k in range(owners[-1] + 1)
-        ]
+        words = [[] for _ in range(owners[-1] + 1)]
+        for place, owner in zip(index, owners, strict=True):
+            words[owner].append(place)
+        return words
 
     for (tokens, half, which), pooling in itertools.product(COMBINATIONS, ("first", "last", "mean")):
         case = (tokens, half, which, pooling)
@@ -130,13 +141,7 @@ def test_pair_batches_against_loops():
             found = [(k + 2 * side - first) * width + token for token in range(start, end)]
             return {"first": found[:1], "last": found[-1:], "mean": found}[pooling]
 
-        words, links, near = word_tokens(batch, "token"), linked(tokens), in_use(half, tokens, which == "all")
-        assert [[words[w] for w in link] for link in batch["links"].tolist()] == [
-            [places(k, side, name) for side, name in enumerate(pair)] for k, pair in links
-        ], case
-        assert batch["link_pairs"].tolist() == [k for k, _ in links], case
-        assert [words[w] for w in batch["kept_words"].tolist()] == [places(k, half, name) for k, name in near], case
-        assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+        near = check_links(batch, word_tokens(batch, "token").__getitem__, places, case)
         width = batch["kept_ids"].shape[1]
         assert word_tokens(batch, "kept") == [places(k, half, name, width, 2 * half) for k, name in near], case
 
@@ -160,13 +165,7 @@ def test_word_batches_against_loops(mode, features):
             place = list(spans(ROWS[k], SIDES[side])).index(name)
             return vectors(ROWS[k][f"{SIDES[side]}_rows"][place])[0]
 
-        links, near = linked(tokens), in_use(half, tokens, which == "all")
-        assert [[found(w) for w in link] for link in batch["links"].tolist()] == [
-            [due(k, side, name) for side, name in enumerate(pair)] for k, pair in links
-        ], case
-        assert batch["link_pairs"].tolist() == [k for k, _ in links], case
-        assert [found(w) for w in batch["kept_words"].tolist()] == [due(k, half, name) for k, name in near], case
-        assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+        check_links(batch, found, due, case)
         used = [in_use(side, tokens, side == half and which == "all") for side in (0, 1)]
         lone = [[[1, 2][k] for k, _ in used[0]] + [0] * len(used[1])]
         assert batch["language"].tolist() == (lone if mode == "cached words" else [1, 2, 0, 0]), case
@@ -180,13 +179,8 @@ FLAT = {"links": [[0, 9], [1, 8], [4, 15]], "link_pairs": [0, 0, 1], "kept_words
 
 
 def test_word_batch_of_tokens_by_hand():
-    no = [0, 0]
-    word_spans = [
-        [[1, 2], [2, 4], no, no],
-        [[1, 2], no, no, no],
-        [[1, 2], [2, 3], no, no],
-        [[1, 2], [2, 4], no, [4, 5]],
-    ]
+    one, no = [1, 2], [0, 0]
+    word_spans = [[one, [2, 4], no, no], [one, no, no, no], [one, [2, 3], no, no], [one, [2, 4], no, [4, 5]]]
     expected = {"input_ids": IDS, "attention_mask": MASK, "word_spans": word_spans, **FLAT}
     assert_batch(WordCollator(9)(ROWS), expected)
     numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}

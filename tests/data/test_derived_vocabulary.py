@@ -1,11 +1,9 @@
 """Vocabularies: trained, cut, and copied into another script so that both are cut alike."""
 
-import json
-
 import numpy as np
 import pytest
 from support.tiny import make_encoder
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_xalign.data.derived.language import DerivedLanguage
@@ -43,21 +41,13 @@ def bert(texts):
 
 def bpe_with_suffix(texts):
     """BPE with an end-of-word mark; words and runs of other characters are cut apart, digits one by one."""
-    trained = train_tokenizer([text.lower() for text in texts], 300)
-    spec = json.loads(trained.backend_tokenizer.to_str())
-    whole = [piece for piece in spec["model"]["vocab"] if "▁" not in piece]
-    vocabulary = dict.fromkeys([*whole, *(piece + "</w>" for piece in whole if len(piece) == 1)])
-    merges = [pair for pair in spec["model"]["merges"] if "▁" not in "".join(pair)]
-    merges += [[a, b + "</w>"] for a, b in merges if len(b) == 1]
-    vocabulary |= dict.fromkeys("".join(pair) for pair in merges)
-    numbered = {piece: i for i, piece in enumerate(vocabulary)}
-    tokenizer = Tokenizer(
-        models.BPE(numbered, [tuple(pair) for pair in merges], unk_token="<unk>", end_of_word_suffix="</w>")
-    )
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)]
     )
+    options = {"special_tokens": ["<unk>", "<pad>"], "end_of_word_suffix": "</w>", "show_progress": False}
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, **options))
     tokenizer.decoder = decoders.BPEDecoder("</w>")
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>")
 

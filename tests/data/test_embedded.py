@@ -51,13 +51,11 @@ def test_folder_loads_without_hf_xalign_and_holds_every_weight(converted):
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
     state = model.state_dict()
     assert len(state) == len(expected) and all(value.dtype == torch.float32 for value in state.values())
-    names = {"embeddings.word_embeddings.weight": "emb.word", "embeddings.LayerNorm.bias": "emb.ln.b"}
-    names["embeddings.token_type_embeddings.weight"] = "emb.type"
-    ours = ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"]
-    ours += ["attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"]
-    theirs = ["q", "k", "v", "ao", "aln", "fi", "fo", "oln"]
-    layer = {f"{name}.bias": f"{other}.b" for name, other in zip(ours, theirs, strict=True)}
-    names |= {f"encoder.layer.0.{ours}": f"l0.{theirs}" for ours, theirs in layer.items()}
+    names = {"attention.self.query": "q", "attention.self.key": "k", "attention.self.value": "v"}
+    names |= {"attention.output.dense": "ao", "attention.output.LayerNorm": "aln", "intermediate.dense": "fi"}
+    names |= {"output.dense": "fo", "output.LayerNorm": "oln"}
+    names = {f"encoder.layer.0.{ours}.bias": f"l0.{theirs}.b" for ours, theirs in names.items()}
+    names |= {f"embeddings.{ours}_embeddings.weight": f"emb.{ours.split('_')[-1]}" for ours in ("word", "token_type")}
     for ours, theirs in names.items():
         assert np.array_equal(state[ours].numpy(), expected[theirs]), ours
     config = AutoConfig.from_pretrained(folder)

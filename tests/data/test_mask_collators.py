@@ -10,12 +10,7 @@ from torch.utils.data import DataLoader
 
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.data.pretraining.masking import (
-    Translations,
-    example_draws,
-    mask_tokens,
-    masking_vocabulary,
-)
+from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
 
 LANGUAGES = {"bn": 0, "de": 1}
 IDS = {"en": 2, "de": 1}
@@ -56,15 +51,6 @@ def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
             input_ids[k, parts[k]] = row
         found = mask_tokens(input_ids, vocabulary.maskable(input_ids), vocabulary, examples, seed=3, epoch=2)
         assert [tuple(side[k, parts[k]].tolist() for side in found) for k in range(20)] == expected
-
-
-def test_draws_of_another_seed_epoch_or_stream_differ():
-    base = {"seed": 0, "epoch": 0, "stream": 0}
-    a = example_draws(np.arange(500), 20, **base)
-    for name in base:
-        b = example_draws(np.arange(500), 20, **{**base, name: 1})
-        assert abs(np.corrcoef(a, b)[0, 1]) < 4 / len(a) ** 0.5, name
-        assert len(np.union1d(a, b)) == 2 * len(a), name
 
 
 # ---- PPA ----

@@ -54,14 +54,8 @@ def loop_rows(sentences, room):
 # ---- Rows of text ----
 
 
-def test_rows_by_hand(tokenizer):
-    corpus = Dataset.from_dict({"text": ["a b c", "d e", "", "f g h i", "j"]})
-    rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=7)
-    common = {"length": 7, "languages": ["en"], "parts": [7], "source_lang": "en"}
-    ids = [[2, *tokenizer.convert_tokens_to_ids(list(row)), 3] for row in ("abcde", "fghij")]
-    assert rows.to_list() == [{"input_ids": row, "example": k, **common} for k, row in enumerate(ids)]
-    assert counts == {"en": TextCounts(sentences=5, left_out=1, cut=0, rows=2, tokens=10)}
-    words = [["the", "cat-dog"], [], ["haus", "öffnen"]]  # words are tokenized as they are split
+def test_words_are_tokenized_as_they_are_split(tokenizer):
+    words = [["the", "cat-dog"], [], ["haus", "öffnen"]]
     corpus = Dataset.from_dict({"words": words, "text": ["x", "y", "z"]})
     rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=40)
     whole = tokenizer([word for sentence in words for word in sentence], is_split_into_words=True).input_ids

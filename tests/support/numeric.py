@@ -5,12 +5,10 @@ order, u = eps / 2 (Higham, Accuracy and Stability of Numerical Algorithms, sect
 value, each within that bound, differ by at most n eps scale. The bound holds in any order of the sums, fused or not.
 """
 
-from typing import Any
-
 import torch
 
 
-def tolerance(operations: float, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> float:
+def tolerance(operations, scale=1.0, dtype=torch.float64):
     """Return the difference that rounding explains between two ways to compute a value.
 
     `operations`: additions and multiplications on the longest path to it; `scale`: the largest intermediate number.
@@ -18,9 +16,7 @@ def tolerance(operations: float, scale: float = 1.0, dtype: torch.dtype = torch.
     return operations * torch.finfo(dtype).eps * scale
 
 
-def assert_rounding(
-    found: Any, expected: Any, operations: float, scale: float | None = None, dtype: torch.dtype | None = None
-) -> None:
+def assert_rounding(found, expected, operations, scale=None, dtype=None):
     """Require that two results differ by no more than [`tolerance`]; NaN only where `expected` is NaN.
 
     By default `scale` is the largest absolute value of `expected`, `dtype` the coarser of both (float64 for lists).

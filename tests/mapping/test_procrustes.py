@@ -27,6 +27,10 @@ def pairs(count=60, size=6, out=6, layers=2):
     return source, target - 1
 
 
+def related(count, size):
+    return [side[:, 0] for side in pairs(count, size, size, layers=1)]
+
+
 def close(one, other, condition=1.0, **about):
     other = torch.as_tensor(other)
     scale = max(1.0, other.abs().max().item()) * float(condition)
@@ -96,20 +100,25 @@ def test_least_squares():
             close(offset[layer], solved[-1], of_regression(with_one, z))
 
 
+def out_of_layer_norm(sides, bias=0.0):
+    """The vectors after a layer norm, and a basis of the hyperplane that they lie in."""
+    size = sides[0].shape[-1]
+    gain = torch.linspace(0.5, 2, size)
+    with torch.no_grad():
+        shift = bias * torch.linspace(-0.5, 0.5, size)
+        exact = [torch.nn.functional.layer_norm(x, (size,), gain.to(x), shift.to(x)) for x in sides]
+    return exact, torch.linalg.svd(1 / gain.double()[:, None]).U[:, 1:]
+
+
 @pytest.mark.parametrize("centre", [False, True])
 def test_least_squares_of_vectors_out_of_a_layer_norm(centre):
     """They lie in a hyperplane: a map of what rounding leaves across it would be huge, and follow noise."""
-    norm = torch.nn.LayerNorm(12)
-    with torch.no_grad():
-        norm.weight.copy_(torch.linspace(0.5, 2, 12))
-        norm.bias.copy_(torch.linspace(-1, 1, 12) if centre else torch.zeros(12))  # else no plane through 0
-        exact = norm(normal(400, 12, seed=1).float())
+    (exact,), inside = out_of_layer_norm([normal(400, 12, seed=1).float()], 2.0 * centre)  # else no plane through 0
     for dtype in (torch.float32, torch.float64):
         source = exact.to(dtype)
         target = (source.double() @ normal(12, 12, seed=2) + normal(400, 12, seed=3)).to(dtype)
         found = least_squares(source[:300], target[:300], centre=centre)
         # The same in the eleven coordinates of the hyperplane.
-        inside = torch.linalg.svd(1 / norm.weight.detach().double()[:, None]).U[:, 1:]
         x, z = source[:300].double() @ inside, target[:300].double()
         wanted = least_squares(x, z, centre=centre)
         weight, unseen = found.source.weight[0], source[300:]
@@ -121,17 +130,6 @@ def test_least_squares_of_vectors_out_of_a_layer_norm(centre):
         condition = torch.linalg.cond(x - x.mean(0) if centre else x)
         close(weight, wanted.source.weight[0] @ inside.T, condition, **about)
         close(found.apply(unseen), wanted.apply(unseen.double() @ inside), condition, **about)
-
-
-def vectors(seed, *shape):
-    """Correlated dimensions of unequal size, a factor of three, around a mean that is not 0."""
-    return normal(*shape, seed=seed) @ conditioned(shape[-1], shape[-1], seed=seed, condition=3) + 0.5
-
-
-def related(seed, pairs, size, noise=0.3):
-    """Matched vectors (pairs, size) of two languages that share most of what they say."""
-    source = vectors(seed, pairs, size)
-    return source, source @ conditioned(size, size, seed=seed + 100) + noise * vectors(seed + 1, pairs, size)
 
 
 def condition(x, z):
@@ -178,7 +176,7 @@ def normalized(source, target):
 
 
 def test_without_whitening_it_is_procrustes_on_normalised_vectors():
-    source, target = related(4, 30, 6)
+    source, target = related(30, 6)
     found = vecmap(source, target, whiten=False)
     x, z = (torch.from_numpy(side) for side in normalized(source, target))
     cross = torch.linalg.cond(z.T @ x)
@@ -189,8 +187,8 @@ def test_without_whitening_it_is_procrustes_on_normalised_vectors():
 
 @pytest.mark.parametrize("whiten", [True, False])
 def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten):
-    source, target = related(7, 40, 6)
-    all_source, all_target = torch.cat([source, vectors(8, 50, 6)]), torch.cat([target, vectors(9, 60, 6)])
+    all_source, all_target = related(100, 6)
+    source, target = all_source[:40], all_target[:40]
     found = vecmap(source, target, whiten=whiten, source_candidates=all_source, target_candidates=all_target)
     x, z = loop_normalize(source, all_source, DEFAULT_STEPS), loop_normalize(target, all_target, DEFAULT_STEPS)
     for side, vecs, wanted in ((found.source, source, x), (found.target, target, z)):
@@ -206,11 +204,7 @@ def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten):
 
 def test_layer_norm_takes_a_dimension(caplog):
     """Vectors out of a layer norm lie in a hyperplane: they map as their seven coordinates in it do."""
-    norm = torch.nn.LayerNorm(8).double()
-    with torch.no_grad():
-        norm.weight.copy_(torch.linspace(0.5, 2, 8))
-        exact = [norm(side) for side in related(26, 80, 8, noise=0.1)]
-    basis = torch.linalg.svd(1 / norm.weight.detach()[:, None]).U[:, 1:]
+    exact, basis = out_of_layer_norm(related(80, 8))
     for dtype in (torch.float32, torch.float64):
         source, target = (side.to(dtype) for side in exact)
         caplog.clear()
@@ -230,7 +224,7 @@ def test_layer_norm_takes_a_dimension(caplog):
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu():
-    source, target = (side.float() for side in related(25, 900, 300))
+    source, target = (side.float() for side in related(900, 300))
     found, wanted = vecmap(source.cuda(), target.cuda()), vecmap(source, target)
     assert found.source.weight.is_cuda
     ours = unit(found.project(source.cuda())) @ unit(found.project(target.cuda(), "target")).T

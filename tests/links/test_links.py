@@ -1,23 +1,34 @@
-"""Links of every aligner, their filters and counts, and the cache that they lie in."""
+"""Links of every aligner, their symmetrization and filters, and the cache that they lie in."""
 
 import ctypes
 import logging
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import thot
+import torch
 from datasets import Dataset, concatenate_datasets
-from thot.alignment import EflomalAlignmentModel, FastAlignModel
+from hypothesis import given
+from hypothesis import strategies as st
+from support.numeric import tolerance
+from support.tiny import make_links
+from thot.alignment import EflomalAlignmentModel, FastAlignModel, SymmetrizationHeuristic
 
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.neural import encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 VOCABULARY = [
     "cat",
@@ -69,9 +80,6 @@ def fits(monkeypatch):
 
     monkeypatch.setattr(StatisticalLinker, "__init__", spy)
     return seen
-
-
-# ---- Aligners ----
 
 
 @pytest.mark.parametrize("aligner", STATISTICAL_ALIGNERS)
@@ -161,9 +169,6 @@ def test_statistics_count_by_language_pair(caplog):
     assert "1 de-en pairs are too long" in caplog.text
 
 
-# ---- The cache ----
-
-
 def test_second_call_opens_the_file_and_any_change_links_again(fits):
     data = parallel(40)
     first = align_words(data)
@@ -206,13 +211,10 @@ def test_the_same_fit_gives_the_same_scores():
 @pytest.mark.parametrize("first", ["torch, thot", "thot, torch"])
 def test_fits_are_the_same_whichever_library_was_loaded_first(first):
     # Thot uses torch's OpenMP runtime when torch was loaded first, and its own otherwise.
-    code = f"import {first}; from test_align import check_that_fits_are_the_same as check; check()"
+    code = f"import {first}; from test_links import check_that_fits_are_the_same as check; check()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2]))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-# ---- Files ----
 
 
 def test_pharaoh_file_is_read_row_by_row(tmp_path):
@@ -264,3 +266,172 @@ def test_a_dictionary_links_only_what_leaves_no_doubt():
         ("unbekannt", "unknown", []),
     ):
         assert linker([source.split()], [target.split()]) == [links], source
+
+
+# ---- Symmetrization and filters ----
+
+
+METHODS = get_args(Symmetrization)
+NEIGHBOURS = [(di, dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]
+
+
+def reference(f, b, method):
+    """Return the links of a method by its definition, cell by cell over sets."""
+
+    def covers(link, everything):
+        new = link[0] not in {i for i, _ in links}, link[1] not in {j for _, j in links}
+        return all(new) if everything else any(new)
+
+    links = set(f | b if method == "union" else f & b)
+    grown = method.startswith("grow")
+    while grown:
+        grown = False
+        for i, j in sorted(f | b):
+            beside = any((i + di, j + dj) in links for di, dj in NEIGHBOURS)
+            if (i, j) not in links and beside and covers((i, j), everything=False):
+                links.add((i, j))
+                grown = True
+    for direction in (f, b) if method == "grow-diag-final-and" else ():
+        for link in sorted(direction):
+            if covers(link, everything=True):
+                links.add(link)
+    return links
+
+
+def cells(links):
+    return {tuple(cell) for cell in np.argwhere(links).tolist()}
+
+
+@st.composite
+def directions(draw):
+    """Draw the links of two directions of one sentence pair."""
+    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    bits = st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns)
+    return [np.array(draw(bits)).reshape(rows, columns) for _ in range(2)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(pair=directions())
+def test_links_of_every_method_equal_sets(method, pair):
+    before = [links.copy() for links in pair]
+    found = symmetrize(*pair, method)
+    assert (found.dtype, found.shape) == (bool, pair[0].shape)
+    assert cells(found) == reference(*map(cells, pair), method)
+    assert all((links == old).all() for links, old in zip(pair, before))
+
+
+def test_statistical_aligners_mean_the_same_by_a_name():
+    pairs = [("a b c", "x y z"), ("a b", "y x"), ("b c d", "y w z"), ("d a", "w x"), ("c", "z q")] * 3
+    words = [(source.split(), target.split()) for source, target in pairs]
+    sources, targets = [["d", "c", "b", "a"], ["a"]], [["x", "y", "z", "w"], ["q", "x"]]
+    for method in METHODS:
+        linker = StatisticalLinker("fast_align", words, symmetrization=method)
+        direct, inverse = linker.directions
+        for source, target, found in zip(sources, targets, linker(sources, targets)):
+            forward = direct.get_best_alignment(source, target)[1].to_numpy()
+            backward = inverse.get_best_alignment(target, source)[1].to_numpy().T
+            assert {tuple(x) for x in found} == reference(cells(forward), cells(backward), method), method
+
+
+def test_names_of_methods():
+    names = ("INTERSECTION", "UNION", "GROW_DIAG", "GROW_DIAG_FINAL_AND")
+    assert [heuristic(name) for name in METHODS] == [getattr(SymmetrizationHeuristic, name) for name in names]
+    for call in (lambda: heuristic("och"), lambda: symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")):
+        with pytest.raises(InputError, match="'och' is none of intersection, union, grow-diag, grow-diag-final-and"):
+            call()
+
+
+def test_filters_and_their_order():
+    source, target = ["Haus", "1", "Chrome", ".", "rot", "blau"], ["house", "1", "Chrome", ".", "red", "colour"]
+    links = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (4, 5), (5, 5)]
+    assert LinkFilters()(links, source, target) == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert LinkFilters(drop_identical=True)(links, source, target) == [[0, 0]]
+    assert LinkFilters(require_letter=True)(links, source, target) == [[0, 0], [2, 2]]
+    assert LinkFilters(False)(links, source, target) == [list(link) for link in links]
+    assert LinkFilters()([(0, 0), (1, 0), (2, 1), (3, 1), (3, 2)], "abcd", "xyz") == []
+    # The identical link goes, but its word had two links: the other one goes as well.
+    assert LinkFilters(True, True)([(0, 0), (0, 1)], ["x"], ["x", "y"]) == []
+    assert LinkFilters(False, True)([(0, 0), (0, 1)], ["x"], ["x", "y"]) == [[0, 1]]
+    # A letter of any script counts, and both words need one.
+    words = ["মা", "১২", "a", "1"], ["mother", "12", "1", "a"]
+    assert LinkFilters(require_letter=True)([(k, k) for k in range(4)], *words) == [[0, 0]]
+
+
+# ---- An encoder's links against loops ----
+
+
+def reference_links(vectors, method, threshold=0.001):
+    """Return the intersection's links, word by word, and the smallest distance of any choice from a tie."""
+    links, margin = [], 1.0
+    sides = [[v.vectors[a:b, 0].double() for a, b in pairwise(v.offsets)] for v in vectors]
+    for x, y in zip(*sides, strict=True):
+        similarity = torch.tensor([[a @ b / (a.norm() * b.norm()) for b in y] for a in x])
+        found = []
+        for i, row in enumerate(similarity):
+            for j, column in enumerate(similarity.T):
+                if method == "argmax":
+                    good = row.argmax() == j and column.argmax() == i
+                    best = [line.sort().values[-2:] for line in (row, column) if len(line) > 1]
+                    margin = min([margin, *((b - a).item() for a, b in best)])
+                else:
+                    shares = [((line - 1) / 0.005).softmax(0)[k].item() for line, k in ((row, j), (column, i))]
+                    good = min(shares) > threshold
+                    margin = min([margin, *(abs(share - threshold) for share in shares)])
+                if good:
+                    found.append([i, j])
+        links.append(found)
+    return links, margin
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("method", ["argmax", "softmax"])
+def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
+    encoder.double()
+    source, target = aligned["source_words"][:], aligned["target_words"][:]
+    links = encoder_links(encoder, tokenizer, source, target, layer=1, method=method, batch_size=3)
+    vectors = [extract_word_vectors(encoder, tokenizer, words, layers=(1,)) for words in (source, target)]
+    expected, margin = reference_links(vectors, method)
+    # Float32 vectors of 16 numbers, for a cosine and both norms; the softmax's scale, 0.001 / 0.005, is below 1.
+    assert margin > tolerance(3 * 16, dtype=torch.float32), "a choice so near a tie depends on rounding"
+    assert links == expected and all(links)
+    assert links == encoder_links(encoder, tokenizer, source, target, method=method)  # layer 1 of 2 is the default
+    union, grown = (
+        encoder_links(encoder, tokenizer, source, target, method=method, symmetrization=name)
+        for name in ("union", "grow-diag-final-and")
+    )
+    for few, some, many in zip(links, grown, union):
+        assert {*map(tuple, few)} <= {*map(tuple, some)} <= {*map(tuple, many)}
+    assert sum(map(len, union)) > sum(map(len, grown)) >= sum(map(len, links))
+
+
+def test_cut_words_have_no_links(encoder, tokenizer):
+    long = ["cat"] + ["dog"] * 100
+    (links,) = encoder_links(encoder, tokenizer, [long], [["cat"]], method="softmax", symmetrization="union")
+    assert links and max(i for i, _ in links) < tokenizer.model_max_length
+    (links,) = encoder_links(encoder, tokenizer, [long], [long], symmetrization="union")
+    assert max(max(link) for link in links) < tokenizer.model_max_length
+
+
+def test_align_words_by_encoder(encoder, tokenizer):
+    data = make_links(8).remove_columns(["source_words", "target_words", "links"])
+    data = data.map(lambda row: {"source": row["target"].upper()})
+
+    def align():
+        linked = align_words(data, "encoder", model=encoder, tokenizer=tokenizer)
+        assert len(linked) == 8 and all(i == j for links in linked["links"] for i, j in links)
+        return linked.cache_files[0]["filename"]
+
+    file = align()
+    tokenizer("cat", truncation=True, max_length=5, padding="max_length")  # leaves its settings in the tokenizer
+    assert align() == file
+    with torch.no_grad():
+        encoder.embeddings.word_embeddings.weight.mul_(1.5)
+    assert align() != file
+
+
+def test_predict_links_for_one_text_and_for_several(encoder, tokenizer):
+    one = predict_links(encoder, "the cat, the dog", "the cat, the dog", source_lang="de", tokenizer=tokenizer)
+    assert one.source_words == ["the", "cat", ",", "the", "dog"]
+    assert one.pairs() == [(word, word) for word in one.target_words]
+    several = predict_links(encoder, ["house", "a dog"], ["house", "a dog"], tokenizer=tokenizer)
+    assert [pair.links for pair in several] == [[[0, 0]], [[0, 0], [1, 1]]]

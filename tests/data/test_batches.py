@@ -1,0 +1,514 @@
+"""Batches: collators against slow loops and by hand, and seeded orders."""
+
+import itertools
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from support.batches import assert_batch, slow_draws, slow_mask
+from support.tiny import make_tokenizer, make_two_separator_tokenizer
+from torch.utils.data import DataLoader, SequentialSampler
+from transformers import default_data_collator
+
+from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
+from hf_xalign.data.batches.pairs import (
+    SIDES,
+    CachedLinkCollator,
+    CachedVectors,
+    PairCollator,
+    WordCollator,
+    link_rows,
+)
+from hf_xalign.data.batches.sampling import PairSampler
+from hf_xalign.data.batches.streams import PairedCollator, PairedRow, PairedSampler
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
+
+
+def make_row(ids, spans, links, lang):
+    """Return an encoded pair; ids and word spans are (source, target) each."""
+    row = {"links": links, "source_lang": lang}
+    for side, own, words in zip(SIDES, ids, spans, strict=True):
+        row[f"{side}_ids"] = own
+        row |= {f"{side}_{end}": list(places) for end, places in zip(("starts", "ends"), zip(*words), strict=True)}
+    return row
+
+
+# Truncation cut the last source word of the first pair and a word inside the target of the second.
+CUT = (0, 0)
+ROWS = [
+    make_row(([2, 10, 11, 12, 3], [2, 20, 21, 3]), ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]), [[0, 1], [1, 0]], "de"),
+    make_row(([2, 13, 3], [2, 22, 23, 24, 25, 3]), ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]), [[0, 3]], "nl"),
+]
+for row, *stored in zip(ROWS, ([10, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
+    row["source_rows"], row["target_rows"] = stored
+NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
+NUMBERS = {"en": 0, "de": 1, "nl": 2}
+SPECIAL = {"words": [], "cls": ["cls"], "cls_sep": ["cls", "sep"], "all": ["cls", "sep"]}
+IDS = [[2, 10, 11, 12, 3, 9], [2, 13, 3, 9, 9, 9], [2, 20, 21, 3, 9, 9], [2, 22, 23, 24, 25, 3]]
+MASK = [[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Stored vectors of which row r is [r, r + 0.5]."""
+    path = tmp_path_factory.mktemp("cache") / "vectors.bin"
+    np.stack([np.arange(40), np.arange(40) + 0.5], axis=1).astype(np.float32).tofile(path)
+    return CachedVectors(path, (40, 1, 2), torch.float32)
+
+
+def vectors(*rows):
+    return [[float(row), row + 0.5] for row in rows]
+
+
+def test_pair_batch_by_hand():
+    bare = {"input_ids": IDS, "attention_mask": MASK, "links": [[0, 4], [1, 3], [2, 7]], "link_pairs": [0, 0, 1]}
+    bare |= {"kept_words": [3, 4, 5, 6, 7], "kept_links": [1, 0, 4]}
+    bare |= {"token_index": [1, 2, 3, 7, 13, 14, 19, 20, 21, 22], "token_word": [0, 1, 1, 2, 3, 4, 5, 6, 6, 7]}
+    bare["token_counts"] = [1, 2, 1, 1, 1, 1, 2, 1]
+    expected = {**bare, "kept_ids": IDS[2:], "kept_mask": MASK[2:], "kept_index": [1, 2, 7, 8, 9, 10]}
+    expected |= {"kept_word": [0, 1, 2, 3, 3, 4], "kept_counts": [1, 1, 1, 2, 1]}
+    batch = PairCollator(9)(ROWS)
+    assert_batch(batch, expected)
+    batch["kept_ids"].fill_(7)  # a copy: the trained encoder's input must not change with it
+    assert batch["input_ids"].tolist() == IDS and batch["kept_mask"].is_contiguous()
+    assert_batch(PairCollator(9, needs_reference=False)(ROWS), bare)
+
+
+def test_reference_vectors_are_read_for_the_kept_words(features):
+    for side, rows in (("target", [14, 15, 21, 22, 23]), ("source", [10, 11, 18])):
+        batch = PairCollator(9, regularized_side=side, reference=features)(ROWS)
+        assert batch["reference"].dtype == torch.float32
+        assert batch["reference"].tolist() == [[vector] for vector in vectors(*rows)]
+        assert not {"kept_ids", "kept_mask", "kept_index", "kept_word", "kept_counts"} & set(batch)
+
+
+def spans(row, side):
+    """Return the token span of each word by its number, then those of [CLS] and [SEP]."""
+    words = dict(enumerate(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True)))
+    size = len(row[f"{side}_ids"])
+    return {**words, "cls": (0, 1), "sep": (size - 1, size)}
+
+
+def linked(tokens):
+    """Return (row, pair of words) of every link."""
+    words = [[tuple(link) for link in row["links"]] if tokens in ("words", "all") else [] for row in ROWS]
+    return [(k, pair) for k in range(2) for pair in [*words[k], *((name, name) for name in SPECIAL[tokens])]]
+
+
+def in_use(half, tokens, every):
+    """Return (row, word) of every linked word of one side, or of every word that has a token."""
+    chosen = {(k, pair[half]) for k, pair in linked(tokens)}
+    words = [(k, name, end) for k, row in enumerate(ROWS) for name, (_, end) in spans(row, SIDES[half]).items()]
+    return [(k, name) for k, name, end in words if (k, name) in chosen or (every and end and isinstance(name, int))]
+
+
+def check_links(batch, found, due, case):
+    """A word of the batch is, by `found`, what the row's word is by `due`; returns the words near f0."""
+    tokens, half, which, *_ = case
+    links, near = linked(tokens), in_use(half, tokens, which == "all")
+    assert [[found(w) for w in link] for link in batch["links"].tolist()] == [
+        [due(k, side, name) for side, name in enumerate(pair)] for k, pair in links
+    ], case
+    assert batch["link_pairs"].tolist() == [k for k, _ in links], case
+    assert [found(w) for w in batch["kept_words"].tolist()] == [due(k, half, name) for k, name in near], case
+    assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
+    return near
+
+
+COMBINATIONS = list(itertools.product(SPECIAL, (0, 1), ("all", "linked")))
+
+
+def test_pair_batches_against_loops():
+    def word_tokens(batch, prefix):
+        index = batch[f"{prefix}_index"].tolist()
+        owners = batch.get(f"{prefix}_word", torch.arange(len(index))).tolist()
+        words = [[] for _ in range(owners[-1] + 1)]
+        for place, owner in zip(index, owners, strict=True):
+            words[owner].append(place)
+        return words
+
+    for (tokens, half, which), pooling in itertools.product(COMBINATIONS, ("first", "last", "mean")):
+        case = (tokens, half, which, pooling)
+        batch = PairCollator(9, tokens, SIDES[half], which, pooling)(ROWS)
+
+        def places(k, side, name, width=6, first=0, pooling=pooling):
+            start, end = spans(ROWS[k], SIDES[side])[name]
+            found = [(k + 2 * side - first) * width + token for token in range(start, end)]
+            return {"first": found[:1], "last": found[-1:], "mean": found}[pooling]
+
+        near = check_links(batch, word_tokens(batch, "token").__getitem__, places, case)
+        width = batch["kept_ids"].shape[1]
+        assert word_tokens(batch, "kept") == [places(k, half, name, width, 2 * half) for k, name in near], case
+
+
+@pytest.mark.parametrize("mode", ["tokens", "cached sentences", "cached words"])
+def test_word_batches_against_loops(mode, features):
+    given = {} if mode == "tokens" else {"features": features, "context": mode == "cached sentences"}
+    for tokens, half, which in COMBINATIONS:
+        case = (tokens, half, which)
+        batch = WordCollator(9, tokens, SIDES[half], which, languages=NUMBERS, pivot="en", **given)(ROWS)
+
+        def found(flat, batch=batch):
+            if mode != "tokens":
+                return batch["word_vectors"].flatten(0, 1)[flat].tolist()
+            row, column = divmod(flat, batch["word_spans"].shape[1])
+            return row, tuple(batch["word_spans"][row, column].tolist())
+
+        def due(k, side, name):
+            if mode == "tokens":
+                return k + 2 * side, spans(ROWS[k], SIDES[side])[name]
+            place = list(spans(ROWS[k], SIDES[side])).index(name)
+            return vectors(ROWS[k][f"{SIDES[side]}_rows"][place])[0]
+
+        check_links(batch, found, due, case)
+        used = [in_use(side, tokens, side == half and which == "all") for side in (0, 1)]
+        lone = [[[1, 2][k] for k, _ in used[0]] + [0] * len(used[1])]
+        assert batch["language"].tolist() == (lone if mode == "cached words" else [1, 2, 0, 0]), case
+        if mode == "cached sentences":
+            assert torch.equal(batch["word_mask"], batch["word_vectors"][..., 1] > 0), case
+        if mode == "cached words":
+            assert batch["word_vectors"].shape == (1, len(lone[0]), 2), case
+
+
+FLAT = {"links": [[0, 9], [1, 8], [4, 15]], "link_pairs": [0, 0, 1], "kept_words": [8, 9, 15], "kept_links": [1, 0, 2]}
+
+
+def test_word_batch_of_tokens_by_hand():
+    one, no = [1, 2], [0, 0]
+    word_spans = [[one, [2, 4], no, no], [one, no, no, no], [one, [2, 3], no, no], [one, [2, 4], no, [4, 5]]]
+    expected = {"input_ids": IDS, "attention_mask": MASK, "word_spans": word_spans, **FLAT}
+    assert_batch(WordCollator(9)(ROWS), expected)
+    numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}
+    assert_batch(WordCollator(9, languages=NUMBERS, pivot="en")(NUMBERED), numbered)
+
+
+def test_a_word_that_was_not_stored_is_an_error(features):
+    row = {**ROWS[1], "source_rows": [-1, 19, 20]}
+    with pytest.raises(IndexError, match="not stored"):
+        WordCollator(9, features=features)([row])
+
+
+def test_rows_of_links():
+    dataset = Dataset.from_list(ROWS)
+    flat = [(0, 0), (0, 1), (1, 0)]
+    names = ("pair", "length", "source_lang", "source_row", "target_row")
+    expected = [(0, 1, "de", 10, 15), (0, 1, "de", 11, 14), (1, 1, "nl", 18, 23)]
+    assert link_rows(dataset, alone=True).to_list() == [dict(zip(names, row)) for row in expected]
+    whole = link_rows(dataset.add_column("length", [5, 6]), alone=False)
+    assert whole.to_list() == [{**ROWS[k], "links": [ROWS[k]["links"][n]], "pair": k, "length": 1} for k, n in flat]
+    many = link_rows(Dataset.from_list(ROWS * 501), alone=True)  # `map` passes 1,000 rows at a time
+    assert many["pair"][-3:] == [1000, 1000, 1001]
+
+
+def test_links_alone_as_the_word_collator_has_them(features):
+    dataset = Dataset.from_list(ROWS)
+    lone, whole = (link_rows(dataset, alone=alone) for alone in (True, False))
+    drawn = (2, 0, 1)
+    for side, languages in itertools.product(SIDES, (None, NUMBERS)):
+        fast = CachedLinkCollator(features, side, languages, "en")([lone[k] for k in drawn])
+        loop = WordCollator(9, "words", side, "linked", features, languages=languages, pivot="en")
+        assert_batch(fast, loop([whole[k] for k in drawn]))
+    assert fast["language"].tolist() == [[2, 1, 1, 0, 0, 0]]
+
+
+def test_task_batch_comes_with_its_pairs():
+    task = [{"label": 5}, {"label": 6}]
+    given = default_data_collator(task)
+    rows = [PairedRow(task[0], ROWS[:1]), PairedRow(task[1], ROWS[1:])]
+    pairs = {f"pair_{name}": value for name, value in PairCollator(9)(ROWS).items()}
+    assert_batch(PairedCollator(default_data_collator, PairCollator(9))(rows), {**given, **pairs})
+    spoken = PairedCollator(default_data_collator, PairCollator(9), language_rows=NUMBERS, pivot="en")
+    told = spoken(rows)
+    types = [[1] * 6, [2] * 6, [0] * 6, [0] * 6]
+    assert_batch(told, {**given, **pairs, "pair_token_type_ids": types})
+    assert told["pair_token_type_ids"].is_contiguous()
+    assert_batch(spoken([PairedRow(row, []) for row in task]), given)
+
+
+# ---- Hidden tokens, of PPA and of pre-training ----
+
+
+LANGUAGES = {"bn": 0, "de": 1}
+TYPE_IDS = {"en": 2, "de": 1}
+# 10 has three translations, 31 translates back to two.
+PAIRS = np.array([[10, 30], [11, 31], [10, 32], [12, 31], [33, 10]])
+BOTH_WAYS = {10: [30, 32, 33], 11: [31], 12: [31], 30: [10], 31: [11, 12], 32: [10], 33: [10]}
+ENTRIES = TokenEntries(PAIRS, "the test")
+
+
+def padded(rows):
+    """Return the rows padded with 0, and their mask."""
+    width = max(map(len, rows))
+    fill = [[0] * (width - len(row)) for row in rows]
+    return [row + rest for row, rest in zip(rows, fill)], [[1] * len(row) + rest for row, rest in zip(rows, fill)]
+
+
+def hidden(labels):
+    """Return the positions of the labels in the flattened padded batch, and the labels there."""
+    width = max(map(len, labels))
+    found = [(k * width + place, label) for k, row in enumerate(labels) for place, label in enumerate(row)]
+    return [place for place, label in found if label != -100], [label for _, label in found if label != -100]
+
+
+@pytest.mark.numeric
+def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
+    vocabulary = masking_vocabulary(tokenizer)
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(5, 100, size=size).tolist() for size in rng.integers(3, 25, size=20)]
+    examples = rng.permutation(10_000)[:20]
+    expected = [slow_mask(row, int(k), seed=3, epoch=2) for row, k in zip(rows, examples)]
+    for left in (False, True):
+        parts = [slice(-len(row), None) if left else slice(len(row)) for row in rows]
+        input_ids = np.zeros((20, 30), dtype=np.int64)
+        for k, row in enumerate(rows):
+            input_ids[k, parts[k]] = row
+        found = mask_tokens(input_ids, vocabulary.maskable(input_ids), vocabulary, examples, seed=3, epoch=2)
+        assert [tuple(side[k, parts[k]].tolist() for side in found) for k in range(20)] == expected
+
+
+def make_pairs(n):
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(n):
+        source, target = (rng.integers(low, low + 55, size=rng.integers(1, 9)).tolist() for low in (5, 56))
+        row = {"source_ids": source, "target_ids": target}
+        rows.append({**row, "source_lang": "de" if k % 3 else "bn", "pair": 100 + 7 * k})
+    return rows
+
+
+def slow_ppa(rows, between=(3,), seed=0, epoch=0, words="tlm", mlm_probability=0.15):
+    swaps = [slow_draws(row["pair"], 1, seed=seed, epoch=epoch, stream=1)[0] < 0.5 for row in rows]
+    sides = [("target_ids", "source_ids") if swap else ("source_ids", "target_ids") for swap in swaps]
+    queries, keys = ([[2, *row[names[end]], 3] for row, names in zip(rows, sides)] for end in (0, 1))
+    batch = {
+        "pairs": [row["pair"] for row in rows],
+        "language": [LANGUAGES[row["source_lang"]] for row in rows],
+        "query_is_target": swaps,
+    }
+    batch["input_ids"], batch["attention_mask"] = padded(queries)
+    batch["key_input_ids"], batch["key_attention_mask"] = padded(keys)
+    if words == "none":
+        return batch
+    numbers = [2 * row["pair"] for row in rows]
+    if words == "tlm":
+        sentences = [[*query[:-1], *between, *key[1:]] for query, key in zip(queries, keys)]
+    else:
+        sentences = queries + keys
+        numbers = [n + swap for n, swap in zip(numbers * 2, [*swaps, *(not swap for swap in swaps)])]
+    options = {"seed": seed, "epoch": epoch, "probability": mlm_probability}
+    pairs = [slow_mask(*row, **options) for row in zip(sentences, numbers, strict=True)]
+    batch["mlm_input_ids"], batch["mlm_attention_mask"] = padded([masked for masked, _ in pairs])
+    batch["mlm_positions"], batch["mlm_labels"] = hidden([labels for _, labels in pairs])
+    return batch
+
+
+def make_ppa(tokenizer=None, **options):
+    return PPACollator(tokenizer or make_tokenizer(), **{"languages": LANGUAGES, "seed": 0, **options})
+
+
+def test_ppa_batches_against_loops():
+    """A row's order and masks follow from its own number, so its batch changes nothing."""
+    rows = make_pairs(60)
+    for options in ({}, {"words": "mlm", "seed": 5}, {"mlm_probability": 0.6}, {"words": "none"}):
+        collator = make_ppa(**options)
+        for epoch in (0, 3):
+            collator.set_epoch(epoch)
+            for part in (rows, rows[20:23]):
+                assert_batch(collator(part), slow_ppa(part, epoch=epoch, **options))
+    no_mask = make_tokenizer()
+    no_mask.mask_token = None
+    assert_batch(make_ppa(no_mask, words="none")(rows), slow_ppa(rows, words="none"))
+    collator = make_ppa(make_two_separator_tokenizer(), seed=5)
+    assert_batch(collator(rows), slow_ppa(rows, between=(3, 3), seed=5))
+    sides = ("input_ids", "attention_mask", "key_input_ids", "key_attention_mask")
+    alone = {name: value for name, value in slow_ppa(rows).items() if name not in sides}
+    assert_batch(make_ppa(contrast=False)(rows), alone)
+
+
+def test_translations_are_found_both_ways_in_any_order_of_the_entries():
+    tokens = np.array([10, 10, 10, 31, 31, 11, 33, 9, 34, 99])
+    numbers = np.array([0.0, 0.34, 0.999, 0.49, 0.5, 0.9, 0.0, 0.2, 0.7, 0.99])
+    for pairs in (PAIRS, PAIRS[::-1], PAIRS[:, ::-1]):
+        found = Translations(pairs).draw(tokens, numbers)
+        assert found.tolist() == [30, 32, 33, 11, 12, 31, 10, 9, 34, 99]
+
+
+def slow_labels(labels, example, seed=0, epoch=0, probability=0.5):
+    places = [k for k, label in enumerate(labels) if label != -100]
+    draws = iter(slow_draws(example, 2 * len(places), seed=seed, epoch=epoch, stream=2))
+    found = list(labels)
+    for k, change, pick in zip(places, draws, draws, strict=True):
+        options = BOTH_WAYS.get(labels[k], [labels[k]])
+        if change < probability:
+            found[k] = options[int(pick * len(options))]
+    return found
+
+
+def make_rows(count):
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(count):
+        first, second = rng.integers(2, 9, size=2).tolist()
+        ids = [2, *rng.integers(8, 36, size=first).tolist(), 3, *rng.integers(8, 36, size=second).tolist(), 3]
+        languages, parts = (["en", "de"], [first + 2, second + 1]) if k % 3 == 0 else (["de"], [len(ids)])
+        rows.append({"input_ids": ids, "languages": languages, "parts": parts, "example": 50 + k})
+    return rows
+
+
+def slow_pretraining(rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, **given):
+    numbers = [row["example"] for row in rows]
+    options = {"seed": seed, "epoch": epoch, "probability": given.get("mlm_probability", 0.15)}
+    pairs = [slow_mask(row["input_ids"], row["example"], **options) for row in rows]
+    labels = [labels for _, labels in pairs]
+    if entries is not None:
+        labels = [slow_labels(row, k, seed, epoch, dict_probability) for row, k in zip(labels, numbers)]
+    batch = dict(zip(("input_ids", "attention_mask"), padded([masked for masked, _ in pairs])))
+    batch["mlm_positions"], batch["mlm_labels"] = hidden(labels)
+    if language_ids is not None:
+        spoken = [np.repeat([language_ids[code] for code in row["languages"]], row["parts"]).tolist() for row in rows]
+        batch["token_type_ids"] = padded(spoken)[0]
+    return batch
+
+
+def make_pretraining(**options):
+    return PretrainingCollator(make_tokenizer(), **{"seed": 0, **options})
+
+
+def test_pretraining_batches_against_loops():
+    """A row's masks and labels follow from its own number, so its batch changes nothing."""
+    rows = make_rows(60)
+    for options in (
+        {},
+        {"entries": ENTRIES, "seed": 7},
+        {"entries": ENTRIES, "dict_probability": 0.9, "language_ids": TYPE_IDS, "mlm_probability": 0.6},
+    ):
+        collator = make_pretraining(**options)
+        for epoch in (0, 4):
+            collator.set_epoch(epoch)
+            for part in (rows, rows[20:23]):
+                assert_batch(collator(part), slow_pretraining(part, epoch=epoch, **options))
+        held_out = collator.for_evaluation()  # the same tokens in every epoch, and plain labels
+        plain = {name: value for name, value in options.items() if "entries" not in name and "dict" not in name}
+        assert type(held_out) is PretrainingCollator
+        assert_batch(held_out(rows), slow_pretraining(rows, **plain))
+        assert_batch(collator(rows), slow_pretraining(rows, epoch=4, **options))
+        assert collator._epoch.is_shared()
+        assert_batch(pickle.loads(pickle.dumps(collator))(rows), collator(rows))
+
+
+@pytest.mark.slow
+def test_the_epoch_reaches_workers_that_live_on():
+    for collator, rows in ((make_ppa(), make_pairs(8)), (make_pretraining(entries=ENTRIES), make_rows(8))):
+        loader = DataLoader(rows, batch_size=8, collate_fn=collator, num_workers=1, persistent_workers=True)
+        seen = []
+        for epoch in range(3):
+            collator.set_epoch(epoch)
+            (batch,) = loader
+            assert_batch(batch, collator(rows))
+            seen.append(batch["mlm_labels"].tolist())
+        assert seen[0] != seen[1] != seen[2]
+
+
+# ---- Seeded orders: grouped by length and balanced over languages ----
+
+
+LENGTHS = np.random.default_rng(0).integers(3, 60, 1003)
+CODES = ["de"] * 800 + ["bn"] * 203
+
+
+def order(epoch=0, lengths=LENGTHS, **settings):
+    sampler = PairSampler(lengths, CODES, **{"step_pairs": 8, "seed": 1, **settings})
+    sampler.set_epoch(epoch)
+    indices = list(sampler)
+    assert len(indices) == len(sampler)
+    return indices
+
+
+def test_every_pair_once_in_a_seeded_order_of_the_epoch():
+    for grouped in (True, False):
+        first = order(group_by_length=grouped)
+        assert sorted(first) == list(range(1003)) and first == order(group_by_length=grouped)
+        assert first not in (order(epoch=1, group_by_length=grouped), order(seed=2, group_by_length=grouped))
+    assert order(shuffle=False) == list(range(1003))
+
+
+def test_grouping_saves_padding_and_shuffles_the_steps_of_a_window():
+    def longest(indices):
+        return [LENGTHS[indices[k : k + 8]].max() for k in range(0, 1000, 8)]
+
+    assert sum(longest(order())) < 0.75 * sum(longest(order(group_by_length=False)))
+    means = [LENGTHS[order()[k : k + 8]].mean() for k in range(0, 400, 8)]
+    assert means != sorted(means, reverse=True)
+
+
+def test_every_step_has_its_share_of_each_language():
+    """Bengali is a fifth of the pairs, and its sentences are three times as long."""
+    indices = order(lengths=np.where(np.array(CODES) == "bn", LENGTHS * 3, LENGTHS), step_pairs=20)
+    shares = [sum(CODES[i] == "bn" for i in indices[k : k + 20]) for k in range(0, 1000, 20)]
+    assert min(shares) >= 3 and max(shares) <= 6
+
+
+def test_no_pair_is_always_left_out():
+    """Of 31 pairs, an epoch has room for 16: in time each comes."""
+    for sampling in ("proportional", "each"):
+        sampler = PairSampler(range(31), ["de"] * 31, step_pairs=16, multiple=16, language_sampling=sampling)
+        orders = [drawn(sampler, epoch) for epoch in range(20)]
+        assert {len(order) for order in orders} == {16} and {*np.concatenate(orders)} == set(range(31))
+
+
+def test_each_language_in_every_step():
+    indices = order(language_sampling="each")
+    assert len(indices) == 1600
+    for start in range(0, 1600, 8):
+        assert Counter(CODES[i] for i in indices[start : start + 8]) == {"de": 4, "bn": 4}
+    counts = Counter(indices)
+    assert all(counts[i] == 1 for i in range(800))
+    assert {counts[i] for i in range(800, 1003)} == {3, 4}
+
+
+TASK = PairSampler([5] * 10, ["en"] * 10, step_pairs=4, seed=3)
+
+
+def stream(seed=0):
+    return PairSampler([5] * 7, ["de"] * 7, step_pairs=2, seed=seed)
+
+
+def drawn(paired, *epochs):
+    rows = []
+    for epoch in epochs:
+        paired.set_epoch(epoch)
+        rows += paired
+    return rows
+
+
+def test_the_task_comes_in_its_own_order_whatever_the_streams_seed():
+    one, other = (drawn(PairedSampler(TASK, stream(seed=seed), share=0.5), 0) for seed in (0, 1))
+    assert [row for row, _ in one] == [row for row, _ in other] == list(TASK)
+    assert [pairs for _, pairs in one] != [pairs for _, pairs in other]
+
+
+def test_the_stream_runs_on_over_epochs_and_resumes():
+    paired = PairedSampler(TASK, stream(), share=0.7)
+    rows = drawn(paired, 0, 1, 2)
+    pairs = [pair for _, some in rows for pair in some]
+    assert len(pairs) == 21 and pairs[:7] != pairs[7:14]
+    assert all(sorted(pairs[start : start + 7]) == list(range(7)) for start in (0, 7, 14))
+    assert drawn(paired, 2) == rows[20:]
+
+
+def test_a_steps_pairs_are_of_like_length():
+    """Every step has a whole group of the stream's, also after an epoch whose last step lacks examples."""
+    for examples in (24, 22):
+        lengths = [10 * (k // 4) + k % 4 for k in range(32)]
+        groups = PairSampler(lengths, ["de"] * 32, step_pairs=4, seed=1, multiple=4)
+        paired = PairedSampler(SequentialSampler(range(examples)), groups, share=0.5, step_examples=8)
+        epochs = [drawn(paired, epoch) for epoch in range(5)]
+        steps = [[k for _, some in rows[n : n + 8] for k in some] for rows in epochs for n in range(0, len(rows), 8)]
+        assert {len(step) for step in steps} <= {3, 4}
+        assert all(len({lengths[k] // 10 for k in step}) == 1 for step in steps)
+        # Eight groups, then all of them again: none is passed over but for pairs that a short step leaves.
+        assert {k // 4 for step in steps[:8] for k in step} == set(range(8))

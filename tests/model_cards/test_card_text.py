@@ -1,12 +1,20 @@
-"""What a card says where a record differs from the golden ones."""
+"""Whole cards of every method and kind, what differs from them, their front matter, and hostile values.
 
+`UPDATE_GOLDEN=1` rewrites the golden cards.
+"""
+
+import os
 import re
+from pathlib import Path
 
+import pytest
 import yaml
 from huggingface_hub import ModelCard
-from support.card import RECORDS, front_matter_and_body, make_record
+from support.card import EVIL, MBERT, ON_HUB, RECORDS, front_matter_and_body, make_record, outside_code, python_blocks
 
 from hf_xalign.model_cards import render_card, write_card
+from hf_xalign.model_cards.metadata import card_data
+from hf_xalign.record import read_record, write_record
 
 # Paths of a record, and what a card shows of them.
 PATHS = {
@@ -16,29 +24,42 @@ PATHS = {
     "de=/home/me/text.tsv": "de=text.tsv",
     "--output_dir=/home/me/runs/": "--output_dir=runs",
     "/home/me/recipes": "recipes",
-    "runs/fao": "runs/fao",
     "../text/de.tsv": "../text/de.tsv",
     "de=owner/opus:de-en": "de=owner/opus:de-en",
     "https://example.org/recipes/x": "https://example.org/recipes/x",
 }
-OBJECTIVES = {
-    "mlm": "objective `mlm`: words are hidden and predicted.",
-    "xlm": "in single sentences and in pairs of translations.",
-    "dict_mlm": "the words themselves or their translations predicted.",
-}
+LICENCES = {"embedded": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/unheard-of": None}
 
 
-def test_an_older_record_gives_the_same_card():
-    """Those had no `untrained`, `trainable`, `adapter` and `comparison`."""
+def front_of(record):
+    return front_matter_and_body(render_card(record))[0]
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_golden(kind, tmp_path):
+    record = RECORDS[kind]()
+    card = render_card(record)
+    golden = Path(__file__).with_name(f"golden_{kind}.md")
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        golden.write_text(card, encoding="utf-8")
+    assert card == golden.read_text(encoding="utf-8")
+    assert "\n\n\n" not in card and "None" not in card and card.count("\n\n## ") == card.count("\n## ")
+    assert all(line == line.rstrip() for line in card.splitlines())
+    assert record == RECORDS[kind]()
+    # Written, it is the same card, and its metadata reads back as the Hub reads it.
+    path = write_card(tmp_path, record)
+    assert path == tmp_path / "README.md" and os.listdir(tmp_path) == ["README.md"]
+    write_record(tmp_path, record)
+    assert render_card(read_record(tmp_path)) == card
+    loaded, made = ModelCard.load(path).data, card_data(record)
+    assert loaded.to_dict() == made.to_dict() and loaded.eval_results == made.eval_results and made.eval_results
+
+
+def test_bare_and_older_records_give_a_card():
+    """A run that was cut short, or outside a checkout, without links, scores, paper or formula; older records."""
     record = make_record()
     older = {name: value for name, value in record.items() if name not in ("trainable", "adapter", "comparison")}
-    assert len(older) == len(record) - 3 and "untrained" not in record["scores"]
-    assert render_card(older) == render_card(record)
-
-
-def test_a_bare_record_gives_a_card():
-    """A run that was cut short, or that ran outside a checkout, without links, scores, paper or formula."""
-    record = make_record()
+    assert len(older) == len(record) - 3 and render_card(older) == render_card(record)
     record |= {"scores": {"before": {}, "after": {}}, "links": {}, "drift": {}, "settings": {}}
     record |= dict.fromkeys(["paper", "objective", "git", "license", "preset", "seed"])
     record["data"] = {"train": [], "eval": []}
@@ -46,7 +67,7 @@ def test_a_bare_record_gives_a_card():
     card = render_card(record)
     assert "No scores were taken." in card and "It was not scored" in card
     assert "None" not in card and "\n\n\n" not in card
-    assert ModelCard(card).data.to_dict() == {
+    assert front_matter_and_body(card)[0] == {
         "library_name": "transformers",
         "language": ["de", "bn", "en"],
         "license": "mit",  # the base model's
@@ -59,28 +80,24 @@ def test_a_bare_record_gives_a_card():
 
 def test_pictures_of_the_folder_are_shown(tmp_path):
     shown = ["curve.png", "distances_cosine_layer-1.png", "distances_l2_layer0.png"]
-    names = [*shown, "alignment.png", "distances_x.png"]
-    for name in names:
+    for name in (*shown, "alignment.png", "distances_x.png"):
         (tmp_path / name).write_bytes(b"")
-    record = make_record()
-    card = write_card(tmp_path, record).read_text()
+    card = write_card(tmp_path, make_record()).read_text()
     assert re.findall(r"^!\[.*\]\((.*)\)$", card, flags=re.MULTILINE) == shown
     assert "![Cosine distances of linked and of random word pairs, layer -1](distances_cosine_layer-1.png)" in card
-    assert card == render_card(record, pictures=reversed([*names, "](http://e.vil).png"]))
-    assert "![" not in render_card(record)
+    assert card == render_card(make_record(), pictures=reversed([*shown, "](http://e.vil).png"]))
 
 
 def test_paths_say_nothing_of_the_machine():
     for path, shown in PATHS.items():
-        record = make_record() | {"command": [path], "settings": {"one": path, "several": {"deep": [path]}}}
+        record = make_record(command=[path], settings={"one": path, "several": {"deep": [path]}})
         record["data"]["eval"][0]["source"] = path
         card = render_card(record)
         assert f"\n```bash\n{shown}\n```\n" in card and f"- evaluation: `{shown}`," in card, path
         assert card.count(path) == (card.count(shown) if path == shown else 0) and "/home/me" not in card, path
         settings = yaml.safe_load(card.split("```yaml\n")[1].split("\n```")[0])
         assert settings == {"one": shown, "several": {"deep": [shown]}}, path
-        front = front_matter_and_body(card)[0]
-        assert front["model-index"][0]["results"][0]["dataset"]["name"] == shown, path
+        assert front_of(record)["model-index"][0]["results"][0]["dataset"]["name"] == shown, path
 
 
 def test_worse_scores_are_shown():
@@ -92,7 +109,11 @@ def test_worse_scores_are_shown():
 
 def test_objectives_and_languages_of_pre_training():
     record = RECORDS["align_mlm"]()
-    for objective, said in OBJECTIVES.items():
+    for objective, said in {
+        "mlm": "objective `mlm`: words are hidden and predicted.",
+        "xlm": "in single sentences and in pairs of translations.",
+        "dict_mlm": "the words themselves or their translations predicted.",
+    }.items():
         record["settings"]["objective"] = objective
         card = render_card(record)
         assert said in " ".join(card.split()), objective
@@ -110,3 +131,105 @@ def test_objectives_and_languages_of_pre_training():
     assert not {"base_model", "base_model_relation", "license"} & front.keys()
     assert "# new encoder aligned with align\\_mlm" in body and "This is an encoder with random weights after" in body
     assert "Before is the random start" in body and "base model" not in body
+
+
+# ---- Front matter ----
+
+
+def test_the_licence_is_the_base_models_where_it_is_known():
+    for name, licence in LICENCES.items():
+        base = {"name": name, "hub_id": None if name == "embedded" else name}
+        record = make_record(license=None, base_model=base)
+        assert front_of(record).get("license") == licence, name
+        assert (f"its licence (`{licence}`)" if licence else "its licence and that") in render_card(record), name
+        assert front_of(record | {"license": "cc-by-4.0"})["license"] == "cc-by-4.0", name
+
+
+def test_languages_are_the_hubs_codes():
+    codes = ["zh-Hant", "zh_CN", "no", "en-x-inv", "x-own", "ceb", "Deutsch"]  # `no` is YAML's own trap
+    assert front_of(make_record(languages={"pivot": "en", "others": codes}))["language"] == ["zh", "no", "ceb", "en"]
+
+
+def test_what_is_on_the_hub_is_named_in_full_and_nothing_else():
+    record = make_record(base_model=dict(ON_HUB))
+    record["data"]["train"].append({"source": "de=owner/opus:de-en", "hub_id": "owner/opus"})
+    at = {"language": "de", "split": "dev", "revision": "1e5"}
+    record["data"]["eval"] = [{"source": "de=owner/opus:de-en.v2", "hub_id": "owner/opus", **at}]
+    card = render_card(record, repo_id="me/model")
+    data = ModelCard(card).data
+    assert (data.base_model, data.base_model_relation, data.datasets) == (MBERT, "finetune", ["owner/opus"])
+    assert 'AutoModel.from_pretrained("me/model")' in card
+    result = data.eval_results[0]
+    assert (result.dataset_type, result.dataset_config) == ("owner/opus", "de-en.v2")
+    assert (result.dataset_split, result.dataset_revision) == ("dev", "1e5")
+    record = make_record(base_model={"name": "/home/someone/models/mine/", "hub_id": None})
+    record["data"]["train"] = [{"source": "de=/home/me/de.tsv", "hub_id": None}]
+    assert not {"base_model", "base_model_relation", "datasets"} & front_of(record).keys()
+    assert "/home/someone" not in render_card(record) and "the local model `mine`" in render_card(record)
+    assert not {"base_model", "base_model_relation"} & front_of(RECORDS["mao_languages"]()).keys()
+
+
+# ---- Hostile values ----
+
+FLAT = " ".join(EVIL.split())
+BASE = {"name": EVIL, "hub_id": None}
+OF_ENCODERS = "Use, Scores, Objective, Data, How it was made, Drift, Limits, Citation"
+
+
+def checked(record, headings):
+    """Render a card, require that it has its headings and no markup of others', and return front matter and body."""
+    card = render_card(record, repo_id=EVIL)
+    front, body = front_matter_and_body(card)
+    free = outside_code(body)
+    assert "<script>" not in free and "](http://e.vil)" not in re.sub(r"\\\]", "", free)
+    assert re.findall(r"^## (.*)", free, flags=re.MULTILINE) == headings.split(", ")
+    for block in python_blocks(card):
+        compile(block, "card", "exec")
+    return front, body
+
+
+def test_hostile_encoder():
+    record = make_record(**dict.fromkeys(["method", "preset", "objective", "license"], EVIL))
+    record["data"]["train"][0]["hub_id"] = EVIL
+    record["data"]["eval"] = [dict.fromkeys(["source", "hub_id", "revision", "domain", "language", EVIL], EVIL)]
+    record["hardware"] |= {"cpu": EVIL, "gpus": [EVIL]}
+    record["times"]["seconds"] = {EVIL: 1.0}
+    record["versions"][EVIL] = record["git"]["commit"] = EVIL
+    record |= {"base_model": BASE, "languages": {"pivot": EVIL, "others": [EVIL, "de"]}}
+    record |= {"scores": {"before": {}, "after": {EVIL: {EVIL: 0.5}}}, "links": {EVIL: {EVIL: EVIL, "links": 1}}}
+    record |= {"settings": {"a": EVIL, EVIL: 1}, "command": ["x.py", EVIL], "drift": {EVIL: 0.5}}
+    record |= {"losses": {"before": {EVIL: 1.0}, "after": {EVIL: 2.0}}}
+    record["paper"] = {"title": EVIL, "id": EVIL, "bibtex": EVIL}
+    front, body = checked(record, OF_ENCODERS)
+    fields = "language license license_name library_name pipeline_tag tags metrics model-index"
+    assert front.keys() == set(fields.split())
+    assert front["language"] == ["de"] and front["tags"] == ["hf_xalign", FLAT]
+    assert front["license"] == "other" and re.fullmatch(r"[\w.-]+", front["license_name"])
+    assert ModelCard(render_card(record)).data.eval_results[0].metric_type == FLAT
+    free = outside_code(body)
+    assert "alert(1)" in free and "{{ 7*7 }}" in body.replace("\\*", "*")  # shown, not run
+    assert re.findall(r"^# .*", free, flags=re.MULTILINE)[0].startswith("# e.vil")  # what follows the last slash
+    for line in body.splitlines():
+        if line.startswith("| "):  # every row has the columns of its table: 5 scores or 3 link statistics
+            assert len(re.findall(r"(?<!\\)\|", line)) - 1 in (5, 3)
+
+
+def test_hostile_adapter():
+    record = RECORDS["mao"]() | {"base_model": {"name": EVIL, "hub_id": EVIL}}
+    record["comparison"]["method"] = EVIL
+    for kind in ("XALIGN", EVIL):
+        record["adapter"] = {"peft_type": kind, "languages": [EVIL, "de"], "pivot": EVIL}
+        front, _ = checked(record, OF_ENCODERS.replace("Scores", "Scores, Cost"))
+        # The Hub refuses what is no name there.
+        assert front["library_name"] == "peft" and "base_model" not in front, kind
+
+
+@pytest.mark.parametrize("kind", ["finetune", "continual", "tagger", "questions"])
+def test_hostile_task_model(kind):
+    record = RECORDS[kind]() | {"base_model": BASE}
+    made = {"method": EVIL, "preset": EVIL, "languages": {"pivot": EVIL, "others": [EVIL]}, "base_model": BASE}
+    record["task"] |= {name: [EVIL] for name in ("labels", "train_languages", "zero_shot", "maps")}
+    record["task"] |= {"language_rows": {EVIL: 0}, "encoder": made, "module": {"name": EVIL, "hub_id": None, **made}}
+    for name, value in (("scores", 0.5), ("intervals", [0.1, 0.2])):
+        record[name]["after"] = {EVIL: {**record[name]["after"]["hi"], EVIL: value}}
+    checked(record, OF_ENCODERS.replace("Scores", "Scores, Cost").replace(" Drift,", ""))

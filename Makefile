@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all mutants lint docs clean
+.PHONY: quickstart test test-all mutants lint docs release clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -37,6 +37,10 @@ lint: $(BIN)/.installed
 # The documentation, into build/site, without a network. (The variable hides an advertisement of the theme.)
 docs: $(BIN)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Sdist and wheel, each installed into a fresh environment and used there.
+release: $(BIN)/.installed
+	.ci/release $(BIN)/python
 
 clean:
 	rm -rf .venv build dist mutants *.egg-info

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoModelForMaskedLM
 
 from hf_xalign.modeling import mlm_head as module
-from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, save_encoder
+from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.mlm_head import mlm_head, tied_cross_entropy
 
 pytestmark = pytest.mark.numeric
@@ -97,28 +97,6 @@ def test_a_new_bias_starts_from_counts(tmp_path):
         # The logarithm of a share has an error of its own size, and so a share that of its logarithm.
         shares = before.exp() if had_head else (counts + 0.1) / (40 + 0.1 * 160)
         assert_rounding(head.bias.exp(), shares, operations=8)
-
-
-def test_the_trained_head_is_saved(subtests, tmp_path):
-    for family, had_head in (("bert", False), ("distilbert", True), ("xlm-roberta", False)):
-        with subtests.test(family):
-            folder = tmp_path / family
-            save_base(family, folder / "base", head=had_head)
-            encoder = load_encoder(str(folder / "base"))
-            head = mlm_head(encoder)
-            with torch.no_grad():
-                for parameter in [*encoder.parameters(), *head.parameters()]:
-                    parameter.add_(0.01 * torch.randn_like(parameter))
-            prefix, carried = carried_weights(encoder)
-            save_encoder(encoder, folder / "out", prefix, head.put_into(carried))
-            whole, report = AutoModelForMaskedLM.from_pretrained(folder / "out", output_loading_info=True)
-            assert not report["missing_keys"]
-            input_ids, mask, labels, positions = batch()
-            expected = whole.eval().double()(input_ids=input_ids, attention_mask=mask, labels=labels).loss
-            again = load_encoder(str(folder / "out"))
-            assert all(torch.equal(a, b) for a, b in zip(again.parameters(), encoder.parameters(), strict=True))
-            loss = our_loss(encoder.eval().double(), head.double(), input_ids, mask, labels, positions)
-            assert_rounding(loss, expected, LOSS)
 
 
 def test_a_checkpoint_in_half_precision(tmp_path):

@@ -29,8 +29,8 @@ TIERS = [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in EVERY i
 
 @pytest.mark.numeric
 @pytest.mark.parametrize(("family", "kind"), TIERS)
-def test_start_off_and_training(family, kind, float64):
-    """Modules begin as the identity and can be switched off, and training moves them and nothing else."""
+def test_start_off_and_gradients(family, kind, float64):
+    """Modules begin as the identity and can be switched off, and have a gradient, they alone."""
     untouched = states(make_base(family))
     assert_rounding(states(adapt(make_base(family), kind)), untouched, 2 * PASS)
 
@@ -42,25 +42,13 @@ def test_start_off_and_training(family, kind, float64):
     assert torch.equal(states(model), adapted)
 
     model = adapt(make_base(family), kind).train()
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(trainable, lr=1e-2)
-    wanted = torch.randn(3, 3, 16, generator=torch.Generator().manual_seed(3))
     language = {"language": ["de", "to", "en"]} if kind == "languages" else {}
     spans = SPANS.roll(1, 0)  # so that German has no word: its map takes part all the same
-    words = (spans[..., 1] > spans[..., 0]).unsqueeze(-1)
-    for _ in range(4):
-        vectors = model(**TEXT, word_spans=spans, **language).last_hidden_state
-        loss = ((vectors - wanted) * words).square().sum()
-        optimizer.zero_grad()
-        loss.backward()
-        # DistributedDataParallel waits for the gradient of every parameter
-        assert all(parameter.grad is not None for parameter in trainable)
-        optimizer.step()
-    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
-    expected = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    assert moved == {name for name in expected if "map_de" not in name}
-    assert moved and all("xalign_" in name for name in moved)
+    model(**TEXT, word_spans=spans, **language).last_hidden_state.square().sum().backward()
+    # DistributedDataParallel waits for the gradient of every parameter.
+    has_gradient = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert has_gradient == trainable == {name for name, _ in model.named_parameters() if "xalign_" in name}
 
 
 @pytest.mark.numeric
@@ -206,10 +194,7 @@ def test_unload_gives_the_plain_encoder_back(subtests):
                 unloaded = get_peft_model(base, make_config(kind, "random")).unload()
                 assert unloaded is base and list(unloaded.state_dict()) == list(plain.state_dict())
                 assert vars(unloaded).keys() == vars(plain).keys()
-                for name, module in unloaded.named_modules():
-                    like = plain.get_submodule(name)
-                    assert len(module._forward_hooks) == len(like._forward_hooks)
-                    assert len(module._forward_pre_hooks) == len(like._forward_pre_hooks)
+                assert not any(m._forward_hooks or m._forward_pre_hooks for m in unloaded.modules())
                 with torch.no_grad():
                     assert torch.equal(unloaded(**TEXT)[0], plain(**TEXT)[0])
 

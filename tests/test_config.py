@@ -64,9 +64,6 @@ def test_yaml_sets_and_command_line_overrides(config):
     data, small = parse((Data, Small), ["--config", path, "--steps", "9", "--layers", "-1", "8"])
     assert data == Data("a/b", ["x.tsv", "y.tsv"])
     assert small == Small(rate=1e-5, steps=9, dropout=False, layers=[-1, 8])
-
-
-def test_command_line_alone():
     options = ["--no_dropout", "--norm", "l2", "--pooling", "mean", "--folder=out"]
     data, small = parse((Data, Small), ["--model-name", "m", "--weights", "{de: 1, bn: 0.5}", *options])
     assert data == Data("m", weights={"de": 1.0, "bn": 0.5})
@@ -87,18 +84,11 @@ def test_every_value_type_of_yaml(config):
     assert coerce({"a": 1}, dict | str | None, "x") == {"a": 1}
 
 
-def test_default_and_preset_lie_under_yaml_under_command_line(config):
-    def small(text, *argv):
-        (found,) = parse((Small,), ["--config", config(text), *argv])
-        return found.rate, found.pooling
-
+def test_preset_lies_under_yaml_under_command_line(config):
     def fao(text, *argv):
         (found,) = parse((FAOConfig,), ["--output_dir", "x", "--use_cpu", "true", "--config", config(text), *argv])
         return found.learning_rate, found.pooling
 
-    assert small("") == (0.5, "first")
-    assert small("rate: 2") == (2.0, "first")
-    assert small("rate: 2", "--rate", "3", "--pooling", "mean") == (3.0, "mean")
     assert fao("") == (5e-5, "last")
     assert fao("preset: mao", "--preset", "continual") == (5e-5, "mean")
     assert fao("pooling: first\nlearning_rate: 1e-4", "--preset", "continual") == (1e-4, "first")

@@ -62,12 +62,12 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
     for name in ("own.yaml", "fao_embedded.yaml"):
         Path(name).write_text("num_processes: 3\n")
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
-    ddp = str(packaged.FOLDER / "accelerate" / "ddp_2gpu.yaml")
-    mao = str(packaged.FOLDER / "configs" / "mao_linear_embedded.yaml")
+    ddp, mao = (
+        str(packaged.FOLDER / path) for path in ("accelerate/ddp_2gpu.yaml", "configs/mao_linear_embedded.yaml")
+    )
     for words, processes, accelerate, config in [
         ("fao", None, None, []),
         ("mapping", 1, None, []),
-        ("align_mlm_grid", 1, None, []),
         ("fao --accelerate_config ddp_2gpu", None, ddp, []),
         ("fao --accelerate_config own.yaml", None, "own.yaml", []),
         ("fao --config fao_embedded.yaml", None, None, ["fao_embedded.yaml"]),
@@ -79,36 +79,23 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
         assert found == (processes, accelerate, config), words
 
 
-def test_the_status_is_the_recipes(launched, monkeypatch, capsys):
-    def fail(error):
-        def launch_command(args):
-            raise error
-
-        monkeypatch.setattr(launch, "launch_command", launch_command)
-        return main(["train", "fao"])
-
+def test_the_status_is_the_recipes_and_an_interrupt_is_left_to_it(launched, monkeypatch, capsys):
     killed = "error: the recipe was stopped by SIGKILL (out of memory?)\n"
     failure = ProcessFailure(local_rank=1, pid=7, exitcode=2, error_file="none")
+    before = signal.getsignal(signal.SIGINT)
     for error, status, said in [
         (subprocess.CalledProcessError(130, "fao"), 130, ""),
         (subprocess.CalledProcessError(-signal.SIGKILL, "fao"), 137, killed),
         (ChildFailedError("fao", {1: failure}), 2, ""),
     ]:
-        assert (fail(error), capsys.readouterr().err) == (status, said)
 
+        def launch_command(args, error=error):
+            os.kill(os.getpid(), signal.SIGINT)
+            raise error
 
-def test_an_interrupt_is_left_to_the_recipe(launched, monkeypatch):
-    before = signal.getsignal(signal.SIGINT)
-    waited = []
-
-    def launch_command(args):
-        os.kill(os.getpid(), signal.SIGINT)
-        waited.append(True)
-        raise subprocess.CalledProcessError(130, "fao")
-
-    monkeypatch.setattr(launch, "launch_command", launch_command)
-    assert main(["train", "fao"]) == 130
-    assert waited and signal.getsignal(signal.SIGINT) is before
+        monkeypatch.setattr(launch, "launch_command", launch_command)
+        assert (main(["train", "fao"]), capsys.readouterr().err) == (status, said)
+        assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_demo_is_fao_on_what_the_package_holds(launched):

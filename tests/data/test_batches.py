@@ -94,7 +94,6 @@ def spans(row, side):
 
 
 def linked(tokens):
-    """Return (row, pair of words) of every link."""
     words = [[tuple(link) for link in row["links"]] if tokens in ("words", "all") else [] for row in ROWS]
     return [(k, pair) for k in range(2) for pair in [*words[k], *((name, name) for name in SPECIAL[tokens])]]
 
@@ -241,7 +240,6 @@ ENTRIES = TokenEntries(PAIRS, "the test")
 
 
 def padded(rows):
-    """Return the rows padded with 0, and their mask."""
     width = max(map(len, rows))
     fill = [[0] * (width - len(row)) for row in rows]
     return [row + rest for row, rest in zip(rows, fill)], [[1] * len(row) + rest for row, rest in zip(rows, fill)]
@@ -311,7 +309,6 @@ def make_ppa(tokenizer=None, **options):
 
 
 def test_ppa_batches_against_loops():
-    """A row's order and masks follow from its own number, so its batch changes nothing."""
     rows = make_pairs(60)
     for options in ({}, {"words": "mlm", "seed": 5}, {"mlm_probability": 0.6}, {"words": "none"}):
         collator = make_ppa(**options)
@@ -379,7 +376,6 @@ def make_pretraining(**options):
 
 
 def test_pretraining_batches_against_loops():
-    """A row's masks and labels follow from its own number, so its batch changes nothing."""
     rows = make_rows(60)
     for options in (
         {},

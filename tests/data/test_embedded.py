@@ -30,7 +30,6 @@ def source(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
-    """Return a converted folder, and the weights that it should hold."""
     folder = tmp_path_factory.mktemp("embedded")
     expected = fake_file(folder / "weights.bin")
     convert(folder / "weights.bin", folder / "encoder")

@@ -180,7 +180,6 @@ def test_trees_come_with_the_rows():
 
 
 def tree(text):
-    """Return the tree of `word/UPOS/head/relation` items."""
     words, upos, heads, relations = zip(*(item.split("/") for item in text.split()), strict=True)
     return Tree(list(words), list(upos), list(map(int, heads)), list(relations))
 

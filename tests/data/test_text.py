@@ -46,7 +46,7 @@ def write(path, text):
 
 
 def files(folder, suffix):
-    """Yield a source of the same three pairs in every format that can be compressed."""
+    """Yield a source of the same three pairs in every format, and once more where it can be compressed."""
 
     def records(make):
         return "".join(json.dumps(make(*pair)) + "\n" for pair in PAIRS)
@@ -63,6 +63,12 @@ def files(folder, suffix):
         "translation.jsonl": records(lambda s, t: {"id": 1, "translation": {"en": t, "de": s}}),
     }.items():
         yield write(folder / f"{name}{suffix}", text)
+    if not suffix:
+        source, target = map(list, zip(*PAIRS, strict=True))
+        nested = {"translation": [{"de": s, "en": t} for s, t in PAIRS]}
+        for table in ({"n": [1, 2, 3], "target": target, "source": source}, {"en": target, "de": source}, nested):
+            Dataset.from_dict(table).to_parquet(folder / "p.parquet", batch_size=2)  # two row groups
+            yield folder / "p.parquet"
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -70,18 +76,6 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
     for path in files(tmp_path, suffix):
         assert of_file(path) == EXPECTED, path
     assert rows(load_sources([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
-
-
-def test_parquet(tmp_path):
-    path = tmp_path / "pairs.parquet"
-    sides = [s for s, _ in PAIRS], [t for _, t in PAIRS]
-    for left, right in (("source", "target"), ("de", "en"), ("links", "rechts")):
-        table = Dataset.from_dict({"n": [1, 2, 3], right: sides[1], left: sides[0]})
-        table.to_parquet(path, batch_size=2)  # two row groups
-        named = {"source_column": "links", "target_column": "rechts"} if left == "links" else {}
-        assert rows(load_parallel(path, source_lang="de", **named)) == EXPECTED
-    Dataset.from_list([{"translation": {"de": s, "en": t}} for s, t in PAIRS]).to_parquet(path)
-    assert of_file(path) == EXPECTED
 
 
 def test_details_of_content(tmp_path, caplog):

@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.text import letters, sized
 from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertConfig, PreTrainedTokenizerFast
@@ -162,28 +163,11 @@ CONFIG = BertConfig(max_position_embeddings=64)
 COUNTERPARTS = np.stack([np.arange(5, 105), np.arange(105, 205)], axis=1)
 WORDS = [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("the", "der"), ("opening", "da"), ("dog", "漢")]
 WORDS += [("漢字", "opening"), ("open file", "da"), ("house", "house"), ("Cat", "KAT"), ("cat", "da")]
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def letters(count, start=0):
-    """Return a sentence of so many tokens of the tiny tokenizer."""
-    return " ".join(LETTERS[(start + k) % 26] for k in range(count))
 
 
 def random_text(count, seed=0, longest=20):
     sizes = np.random.default_rng(seed).integers(0, longest, size=count).tolist()
     return Dataset.from_dict({"text": [letters(size, seed + k) for k, size in enumerate(sizes)]})
-
-
-def pairs(*sizes, languages=("de",)):
-    """Return rows of (source tokens, target tokens); the languages take turns."""
-    columns = {
-        "source": [letters(s, k) for k, (s, _) in enumerate(sizes)],
-        "target": [letters(t, k + 5) for k, (_, t) in enumerate(sizes)],
-        "source_lang": [languages[k % len(languages)] for k in range(len(sizes))],
-        "target_lang": ["en"] * len(sizes),
-    }
-    return Dataset.from_dict(columns)
 
 
 def loop_rows(sentences, room):
@@ -228,7 +212,7 @@ def test_pair_rows_are_those_the_tokenizer_makes(make):
     tokenizer, specials = make(), 3 if make is make_tokenizer else 4
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     sizes[5], sizes[6] = (15, 3), (0, 2)
-    bitext = pairs(*sizes, languages=("de", "bn"))
+    bitext = sized(*sizes, langs=("de", "bn"))
     options = {"block_size": 29 + specials, "pairs": bitext, "pair_share": 9.0}
     rows, counts = encode_pretraining({"en": random_text(100)}, tokenizer, CONFIG, **options)
     assert rows["example"][:] == list(range(len(rows)))
@@ -252,7 +236,7 @@ def test_pair_rows_are_those_the_tokenizer_makes(make):
 
 def test_share_of_pair_rows(tokenizer, caplog):
     corpora = {"en": random_text(200), "de": random_text(200, seed=1)}
-    bitext = pairs(*[(6, 6)] * 400)
+    bitext = sized(*[(6, 6)] * 400)
 
     def encode(**options):
         rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=16, pairs=bitext, **options)
@@ -287,7 +271,7 @@ def test_filters_of_the_paper(caplog):
     tokenizer.model_max_length = 512
     sizes = ((9, 20), (20, 9), (10, 10), (120, 9), (64, 64), (118, 10), (64, 65), (0, 30))
     with caplog.at_level(logging.INFO):
-        encoded, counts = encode_sentence_pairs(pairs(*sizes, languages=("de", "bn")), tokenizer)
+        encoded, counts = encode_sentence_pairs(sized(*sizes, langs=("de", "bn")), tokenizer)
     assert encoded["pair"][:] == [2, 4, 5] and encoded["length"][:] == [20, 128, 128]
     assert counts == {"bn": PairCounts(kept=1, short=3, long=0), "de": PairCounts(kept=2, short=1, long=1)}
     assert "bn: 3 short, 0 long of 4; de: 1 short, 1 long of 4" in caplog.text
@@ -295,9 +279,9 @@ def test_filters_of_the_paper(caplog):
 
 def test_the_models_limit_holds_and_numbers_do_not_move_with_the_filters(tokenizer):
     """The tiny tokenizer takes 64 tokens, 3 of them special."""
-    encoded, counts = encode_sentence_pairs(pairs((30, 31), (31, 31)), tokenizer)
+    encoded, counts = encode_sentence_pairs(sized((30, 31), (31, 31)), tokenizer)
     assert encoded["length"][:] == [61] and counts["de"].long == 1
-    encoded, _ = encode_sentence_pairs(pairs(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=9)
+    encoded, _ = encode_sentence_pairs(sized(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=9)
     assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(8, 14))
 
 
@@ -312,7 +296,7 @@ def test_frame():
 
 
 def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
-    encoded, _ = encode_sentence_pairs(pairs((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
+    encoded, _ = encode_sentence_pairs(sized((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
     tokens = [token for row in encoded for token in row["source_ids"] + row["target_ids"]]
     assert count_tokens(encoded, len(tokenizer)).tolist() == [tokens.count(token) for token in range(len(tokenizer))]
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import thot
 import torch
-from datasets import Dataset, concatenate_datasets
+from datasets import concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance
+from support.text import bitext
 from support.tiny import make_links
 from thot.alignment import EflomalAlignmentModel, FastAlignModel, SymmetrizationHeuristic
 
@@ -53,13 +54,7 @@ def parallel(n=120, source_lang="de", seed=0, backwards=False):
     rng = np.random.default_rng(seed)
     rows = [rng.choice(VOCABULARY, size=rng.integers(3, 7), replace=False).tolist() for _ in range(n)]
     source = [" ".join([word[::-1] + source_lang for word in row][:: -1 if backwards else 1]) for row in rows]
-    return pairs(zip(source, map(" ".join, rows)), source_lang).add_column("number", list(range(n)))
-
-
-def pairs(rows, source_lang="de"):
-    source, target = zip(*rows)
-    langs = {"source_lang": [source_lang] * len(source), "target_lang": ["en"] * len(source)}
-    return Dataset.from_dict({"source": list(source), "target": list(target), **langs})
+    return bitext(*zip(source, map(" ".join, rows)), langs=[source_lang]).add_column("number", list(range(n)))
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +64,6 @@ def _fresh_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fits(monkeypatch):
-    """Record the words that each aligner is trained on."""
     seen = []
     original = StatisticalLinker.__init__
 
@@ -145,7 +139,7 @@ def test_extra_data_and_sample_train_the_aligner_only(fits):
 
 
 def test_filters_and_unlinked_pairs():
-    data = concatenate_datasets([parallel(60).remove_columns("number"), pairs([("zzz", "! ?"), ("5 x", "5 x")] * 2)])
+    data = concatenate_datasets([parallel(60).remove_columns("number"), bitext(*[("zzz", "! ?"), ("5 x", "5 x")] * 2)])
     every = align_words(data, keep_unlinked=True)
     assert len(every) == len(data) and every["links"][-1] == [[0, 0], [1, 1]]
     letters = align_words(data, keep_unlinked=True, require_letter=True, drop_identical=True)
@@ -156,15 +150,15 @@ def test_filters_and_unlinked_pairs():
 
 def test_statistics_count_by_language_pair(caplog):
     rows = [("ein haus", "a house"), ("hund", "dog")]
-    linked = pairs(rows).add_column("links", [[[0, 0], [1, 1]], [[0, 0]]])
+    linked = bitext(*rows).add_column("links", [[[0, 0], [1, 1]], [[0, 0]]])
     assert link_statistics(linked) == {"de-en": LinkStatistics(pairs=2, links=3, dropped=None)}
-    before = concatenate_datasets([pairs(rows), pairs(rows[:1]), pairs(rows, "bn")])
+    before = concatenate_datasets([bitext(*rows), bitext(*rows[:1]), bitext(*rows, langs=["bn"])])
     counts = link_statistics(linked, before)
     assert counts == {"bn-en": LinkStatistics(0, 0, 2), "de-en": LinkStatistics(2, 3, 1)}
     assert counts["de-en"].links_per_pair == 1.5
     words = " ".join(VOCABULARY * 20)
     with caplog.at_level(logging.INFO, logger=word_alignment.__name__):
-        align_words(concatenate_datasets([parallel(40).remove_columns("number"), pairs([(words, words)])]), "hmm")
+        align_words(concatenate_datasets([parallel(40).remove_columns("number"), bitext((words, words))]), "hmm")
     assert "without links dropped" in caplog.text
     assert "1 de-en pairs are too long" in caplog.text
 
@@ -218,7 +212,7 @@ def test_fits_are_the_same_whichever_library_was_loaded_first(first):
 
 
 def test_pharaoh_file_is_read_row_by_row(tmp_path):
-    data = pairs([("das haus.", "the house ."), ("ja", "yes"), ("a b c", "x y")])
+    data = bitext(("das haus.", "the house ."), ("ja", "yes"), ("a b c", "x y"))
     (tmp_path / "links").write_text("0-0 1-1\n\n0-1 2-0 1-0\n")
     linked = align_words(data, f"pharaoh:{tmp_path}/links", one_to_one=False)
     assert linked["links"][:] == [[[0, 0], [1, 1]], [[0, 1], [2, 0], [1, 0]]]
@@ -227,7 +221,7 @@ def test_pharaoh_file_is_read_row_by_row(tmp_path):
     (tmp_path / "links").write_text("1-1\n\n0-0\n")  # a changed file is read again
     assert align_words(data, f"pharaoh:{tmp_path}/links")["links"][:] == [[[1, 1]], [[0, 0]]]
 
-    german, bengali = pairs([("a b", "x y"), ("c", "z")]), pairs([("d e", "v w")], "bn")
+    german, bengali = bitext(("a b", "x y"), ("c", "z")), bitext(("d e", "v w"), langs=["bn"])
     mixed = concatenate_datasets([german, bengali]).select([0, 2, 1])
     (tmp_path / "de.links").write_text("0-1\n0-0\n")
     (tmp_path / "bn.links").write_text("1-1\n")
@@ -238,7 +232,7 @@ def test_pharaoh_file_is_read_row_by_row(tmp_path):
 
 def test_dictionary_links(tmp_path):
     (tmp_path / "en-de.txt").write_text("House\thaus\nhome\thaus\nthe\tdas\nred\trot\n")
-    data = pairs([("Das Haus", "The house"), ("das rote Haus", "the home house"), ("weg", "way")])
+    data = bitext(("Das Haus", "The house"), ("das rote Haus", "the home house"), ("weg", "way"))
     linked = align_words(data, f"dictionary:{tmp_path}/en-{{lang}}.txt")
     assert linked["links"][:] == [[[0, 0], [1, 1]], [[0, 0]]]
     cased = align_words(data, f"dictionary:{tmp_path}/en-de.txt", lowercase=False, keep_unlinked=True)
@@ -304,7 +298,6 @@ def cells(links):
 
 @st.composite
 def directions(draw):
-    """Draw the links of two directions of one sentence pair."""
     rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     bits = st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns)
     return [np.array(draw(bits)).reshape(rows, columns) for _ in range(2)]

@@ -227,7 +227,6 @@ def test_save_and_load_are_bitwise(tmp_path):
 
 
 def choose(sentences, per_word):
-    """Choose among sets of word numbers."""
     flat = [word for sentence in sentences for word in sorted(sentence)]
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in sentences])])
     return choose_sentences(offsets, np.array(flat), per_word)

@@ -247,7 +247,6 @@ def test_reduced_precision_is_suspended_and_put_back():
 
 @pytest.fixture
 def progress(monkeypatch):
-    """What tqdm was called with."""
     calls = []
     monkeypatch.setattr(csls, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
     return calls

@@ -1,6 +1,7 @@
-"""Small monolingual texts, and the choice of sentences by a slow loop."""
+"""Small texts of one language and of two, and the choice of sentences by a slow loop."""
 
 import numpy as np
+from datasets import Dataset
 
 WORDS = ["the", "cat", "dog", "house", "open", "file", "kat", "hund", "haus", "spielen", "öffnen", "zwei"]
 
@@ -22,14 +23,28 @@ def tmx(*units):
     return f'{start}<tmx version="1.4"><header srclang="de"/><body>{body}</body></tmx>'
 
 
-def random_text(sentences=40, words=12, seed=0):
+def bitext(*rows, langs=("de",)):
+    """Pairs of a text and its translation into English; the languages take turns."""
+    source, target = (list(side) for side in zip(*rows, strict=True))
+    codes = {"source_lang": [langs[k % len(langs)] for k in range(len(rows))], "target_lang": ["en"] * len(rows)}
+    return Dataset.from_dict({"source": source, "target": target, **codes})
+
+
+def letters(count, start=0):
+    """A sentence of so many tokens of the tiny tokenizer."""
+    return " ".join(chr(ord("a") + (start + k) % 26) for k in range(count))
+
+
+def sized(*sizes, langs=("de",)):
+    """Pairs of (source tokens, target tokens)."""
+    return bitext(*((letters(s, k), letters(t, k + 5)) for k, (s, t) in enumerate(sizes)), langs=langs)
+
+
+def random_text(sentences=40, seed=0):
     """Sentences of 1 to 8 words, some words much more frequent than others, a few repeated within a sentence."""
     rng = np.random.default_rng(seed)
-    weights = 1 / np.arange(1, words + 1)
-    return [
-        " ".join(WORDS[i] for i in rng.choice(words, size=rng.integers(1, 9), p=weights / weights.sum()))
-        for _ in range(sentences)
-    ]
+    weights = 1 / np.arange(1, len(WORDS) + 1)
+    return [" ".join(rng.choice(WORDS, size=rng.integers(1, 9), p=weights / weights.sum())) for _ in range(sentences)]
 
 
 def slow_cover(sentences, per_word):

@@ -41,14 +41,15 @@ def reference(trainer, rows):
     return mlm + trainer.args.alpha * align, {"mlm": mlm, "align": align}
 
 
+@pytest.fixture
+def float64():
+    with exact():
+        yield
+
+
 @pytest.mark.numeric
-def test_loss_and_gradient(subtests, tmp_path):
-    for objective in OBJECTIVES:
-        with subtests.test(objective), exact():
-            assert_loss_and_gradient(objective, tmp_path)
-
-
-def assert_loss_and_gradient(objective, tmp_path):
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_loss_and_gradient(objective, tmp_path, float64):
     trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
     trainer.model.double()
     rows = [trainer.train_dataset[k] for k in (0, 5, 9, 15)]
@@ -80,13 +81,8 @@ def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
 
 
 @pytest.mark.numeric
-def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(subtests, tmp_path):
-    for objective in OBJECTIVES:
-        with subtests.test(objective):
-            assert_evaluation(objective, tmp_path)
-
-
-def assert_evaluation(objective, tmp_path):
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
     """Compare with one row at a time, whose labels are the text's own tokens also for `dict_mlm`."""
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)
     assert 0 <= trainer.evaluate()["eval_alignment"] <= 1

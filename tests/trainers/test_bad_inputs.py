@@ -1,21 +1,28 @@
-"""What the trainers of sentences, text and tasks refuse, and a search; those of words have a file of their own."""
+"""What the trainers and a search refuse."""
 
+import importlib.util
 import sys
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from peft import LoraConfig, get_peft_model
-from support import align_mlm, continual, ppa
+from support import align_mlm, continual, fao, mao, ppa
+from support.families import CONFIGS, save_base
 from support.fao import searcher
 from support.refusals import assert_refused
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
-from transformers import BertConfig, BertForMaskedLM, BertModel
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModel, BertConfig, BertForMaskedLM, BertModel
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.modeling import XAlignConfig
+from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
+from hf_xalign.trainers import MAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
@@ -42,13 +49,155 @@ def multilingual(model, *languages):
     return model
 
 
+# ---- FAO ----
+
+
+def test_settings_of_fao(tmp_path, monkeypatch):
+    refused = partial(assert_each_refused, partial(fao.config, tmp_path))
+    refused(
+        {
+            "did you mean 'mao'": {"preset": "maoo"},
+            "choose one of first, last, mean": {"pooling": "max"},
+            "one layer": {"objective": "infonce", "layers": [-2, -1]},
+            "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
+            "reference_dtype=bfloat16: without reference=cache": {"reference_dtype": "bfloat16"},
+            "cache_dir=x: without reference=cache": {"cache_dir": "x"},
+        }
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
+    packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
+    refused({f"{name} is not installed: pip install {p}$": {"report_to": [name]} for name, p in packages.items()})
+
+
+def test_what_fao_cannot_train(tmp_path):
+    class Slow:
+        is_fast = False
+
+    bare = make_tokenizer()
+    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    save_base("albert", tmp_path / "albert")
+    assert_each_refused(
+        partial(fao.make, tmp_path),
+        {
+            "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
+            "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
+            "word_ids": {"tokenizer": Slow()},
+            "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            r"language embeddings \(en, de\).*take every text for en": {"model": make_multilingual_encoder()},
+            "layers 0": {"layers": [7]},
+            "something below it must be trained": {"freeze_layers": 2},
+            "one set of weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
+            "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
+            "use reference=copy": {"model": fao.lora(), "reference": "cache"},
+        },
+    )
+
+
+# ---- MAO ----
+
+
+def test_settings_of_mao(tmp_path):
+    links = {"batch_of": "links"}
+    assert_each_refused(
+        partial(mao.config, tmp_path),
+        {
+            "did you mean 'lora'": {"peft_type": "loraa"},
+            "refuses them.*'rr'": {"peft_type": "lora", "peft_options": {"rr": 4}},
+            "another peft_type": {"peft_options": {"r": 4}},
+            "tokens of its own": {"peft_type": "prompt_tuning"},
+            "only peft_type=xalign has that": {"peft_type": "lora", "per_language": "all"},
+            "batch_of=pairs": {"peft_type": "lora", **links},
+            "changes the word vectors": {"adapters": "pfeiffer", "feature_cache": True},
+            "no cache": {"feature_cache": False, "cache_dir": "x"},
+            "only the linear map": {"preset": "transformer", "per_language": "all"},
+            "give per_language": {"orthogonal": True},
+            "goes with objective=l2": {"objective": "infonce", "align_target": "frozen"},
+            "linked_tokens=words": {**links, "linked_tokens": "all"},
+            "regularized_words=linked": {**links, "regularizer_weight": 1.0, "regularized_words": "all"},
+        },
+    )
+
+
+def test_what_mao_cannot_train(tmp_path):
+    """It is refused before the encoder runs."""
+
+    def attempt(target_lang=("en",), **settings):
+        encoder, links = make_encoder(), make_links(8).remove_columns("target_lang")
+        links = links.add_column("target_lang", [*target_lang] * (8 // len(target_lang))) if target_lang else links
+        encoder.register_forward_hook(lambda *_: pytest.fail("the encoder ran"))
+        mao.make(tmp_path, encoder, data=links, **settings)
+
+    assert_each_refused(
+        attempt,
+        {
+            "num_heads=3 does not divide the hidden size, 16": {"preset": "transformer", "num_heads": 3},
+            "leaves nothing": {"preset": "adapter", "reduction_factor": 32},
+            "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
+            "no column target_lang": {"per_language": "all", "target_lang": ()},
+            "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
+        },
+    )
+    modernbert, check = (
+        AutoModel.from_config(CONFIGS["modernbert"]()),
+        mao.config(tmp_path, preset="adapter").check_model,
+    )
+    assert_refused({"ModernBERT": (lambda: check(modernbert, make_tokenizer()), "use pfeiffer or houlsby")})
+    encoder, state = make_encoder(), torch.get_rng_state()
+    check(encoder, make_tokenizer())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any("xalign" in name for model in (encoder, modernbert) for name, _ in model.named_modules())
+
+
+def peft(config=None, **settings):
+    return get_peft_model(make_encoder(), config or XAlignConfig(**settings))
+
+
+def test_a_module_that_does_not_fit(tmp_path):
+    # The cache of what is below the module on top would leave the other out.
+    two = peft()
+    two.add_adapter("inside", XAlignConfig(top=None, adapters="houlsby"))
+    two.base_model.set_adapter(["default", "inside"])
+    links = {"batch_of": "links", "regularized_words": "linked"}
+    assert_each_refused(
+        partial(mao.make, tmp_path),
+        {
+            "is_trainable=True": {"model": peft().requires_grad_(False)},
+            "for pooling=last": {"model": peft(pooling="last")},
+            "leave them out": {"model": peft(LoraConfig()), "cache_dir": "x"},
+            "training pairs are in de too.*for nl, en alone": {"model": peft(languages=["nl"], pivot="en")},
+            "adapters default, inside of this PeftModel are active": {"model": two},
+            "two sentences for": {"model": peft(adapters="pfeiffer"), **links},
+        },
+    )
+
+
+def test_held_out_pairs_without_a_map(tmp_path):
+    """They are refused before training."""
+
+    def attempt(held_out, model=None, **settings):
+        args, tokenizer = mao.config(tmp_path, **settings), make_tokenizer()
+        model = model or make_encoder()
+        MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
+
+    french = make_links(8).map(lambda row: {"source_lang": "fr"})
+    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are in fr too.*for de, en alone"
+    table = {
+        "new": (partial(attempt, french, per_language="all"), message),
+        "there": (partial(attempt, french, given), message),
+        "no language": (partial(attempt, make_links(8).remove_columns("target_lang"), given), "no column target_lang"),
+    }
+    assert_refused(table)
+
+
+# ---- Text and tasks ----
+
+
 def test_align_mlm(tmp_path):
     def bare(model, **settings):
         args = AlignMLMConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
         AlignMLMTrainer(model, args, train_dataset=align_mlm.make_rows(4), processing_class=make_tokenizer())
 
     english = multilingual(make_encoder(), "en")
-    unknown = TokenEntries(np.array([[3, 160]]), "a test")
     assert_each_refused(
         bare,
         {
@@ -61,31 +210,9 @@ def test_align_mlm(tmp_path):
         partial(align_mlm.make, tmp_path),
         {
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
-            "token 160 in a vocabulary of 160": {"entries": unknown},
-            "objective=mmm": {"objective": "mmm"},
+            "token 160 in a vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
             "translation_probability=2": {"translation_probability": 2},
         },
-    )
-
-
-def test_checkpoints_of_something_else(tmp_path):
-    def resume(room, **settings):
-        room.make(tmp_path / room.__name__, **EACH_STEP, **settings).train(resume_from_checkpoint=True)
-
-    def without_queue():
-        (tmp_path / ppa.__name__ / "checkpoint-1" / "momentum.safetensors").unlink()
-        resume(ppa)
-
-    for room in (align_mlm, ppa):
-        room.train(tmp_path / room.__name__, **EACH_STEP)
-    other = align_mlm.make_entries(seed=4)
-    assert not np.array_equal(other.ids, align_mlm.make_entries().ids)
-    assert_refused(
-        {
-            "entries": (lambda: resume(align_mlm, entries=other), "checkpoint-1 was trained with another dictionary"),
-            "queue": (lambda: resume(ppa, queue_size=12), "a queue of 10 keys of 6 numbers, here 12 of 6"),
-            "no queue": (without_queue, "no complete checkpoint"),
-        }
     )
 
 
@@ -105,12 +232,10 @@ def test_continual(tmp_path, monkeypatch):
     assert_each_refused(
         make,
         {
-            "pairs_per_example=0": {"pairs_per_example": 0},
             "torch_compile=true: a compiled model need not pass": {"torch_compile": True},
             "use_reentrant=true fails in several processes": {"two": True, **reentrant},
             "freeze_encoder=true leaves nothing": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
-            "preset=contin": {"preset": "contin"},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
             "head=tagger reads a frozen encoder": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
@@ -119,58 +244,39 @@ def test_continual(tmp_path, monkeypatch):
     )
 
 
-def test_ppa_models_and_tokenizers(tmp_path):
+def test_ppa(tmp_path):
+    assert_each_refused(
+        partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
+        {
+            "leave no objective": {"contrast": "none", "words": "none"},
+            "momentum=1.5": {"momentum": 1.5},
+            "chunk_size=4 is for contrast=in_batch": {"chunk_size": 4},
+            "masking probability 0.0": {"mlm_probability": 0.0},
+            "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
+        },
+    )
     larger = make_tokenizer()
     larger.add_tokens([f"word{k}" for k in range(100)])
     unlimited = tokenizer_with(model_max_length=10**30)
-    peft = get_peft_model(make_encoder(), LoraConfig(r=2, target_modules=["query"]))
     assert_each_refused(
         # Whatever looks at the pairs before it refuses misses this column.
         partial(ppa.make, tmp_path, data=ppa.make_pairs().remove_columns("source")),
         {
-            "queue_size=10: an optimizer step has 11": {"per_device_train_batch_size": 11},
             "queue_size=10: an optimizer step has 12": {"gradient_accumulation_steps": 3},
             "has no mask token": {"tokenizer": tokenizer_with(mask_token=None)},
-            "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "the encoder has 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
-            "PeftModel is an encoder with a head or an adapter": {"model": peft},
-            "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            "PeftModel is an encoder with a head or an adapter": {"model": peft(LoraConfig())},
             "PPA would take every text for en": {"model": make_multilingual_encoder()},
         },
     )
     assert_each_refused(partial(ppa.make, tmp_path), {"no pair is left": {"min_tokens": 29}})
 
 
-def test_ppa_settings(tmp_path):
-    assert_each_refused(
-        partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
-        {
-            "did you mean 'paper'": {"preset": "papers"},
-            "choose one of moco, in_batch, none": {"contrast": "queue"},
-            "leave no objective": {"contrast": "none", "words": "none"},
-            "momentum=1.5": {"momentum": 1.5},
-            "temperature=0": {"temperature": 0.0},
-            "queue_size=0: .*at least 1": {"queue_size": 0},
-            "chunk_size=0: .*at least 1": {"contrast": "in_batch", "chunk_size": 0},
-            "chunk_size=4 is for contrast=in_batch": {"chunk_size": 4},
-            "masking probability 0.0": {"mlm_probability": 0.0},
-            "head_settling=1.5: .*at least 0, at most 1": {"head_settling": 1.5},
-            "head_learning_rate=-1.0: .*at least 0": {"head_learning_rate": -1.0},
-            "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
-        },
-    )
-
-
 def test_task(tmp_path):
     config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True)
-    assert_each_refused(
-        config,
-        {
-            "did you mean 'ppa_xnli'": {"preset": "ppa_xnl"},
-            "leave freeze_embeddings out": {"freeze_encoder": True, "freeze_embeddings": True},
-        },
-    )
+    both = {"freeze_encoder": True, "freeze_embeddings": True}
+    assert_each_refused(config, {"leave freeze_embeddings out": both})
     long = {"model": continual.make_model(), "tokenizer": tokenizer_with(model_max_length=1000)}
     assert_each_refused(config().check_model, {"takes 64 tokens: set max_length to 64": long})
     stopping = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
@@ -182,6 +288,51 @@ def test_task(tmp_path):
             "needs evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
     )
+
+
+# ---- Checkpoints ----
+
+
+def test_checkpoints(tmp_path):
+    fao.make(tmp_path / "run", pairs=8, save_strategy="steps", save_steps=1).train()
+    (tmp_path / "run" / "checkpoint-2" / "complete.json").unlink()
+
+    def resume(path, folder="other", **settings):
+        return lambda: fao.make(tmp_path / folder, **settings).train(resume_from_checkpoint=path)
+
+    table = {
+        "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
+        "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
+        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "give one of them"),
+    }
+    assert_refused(table)
+    assert (tmp_path / "run" / "checkpoint-2").is_dir()
+
+
+def test_checkpoints_of_something_else(tmp_path):
+    def resume(room, name, **settings):
+        return lambda: room.make(tmp_path / name, **EACH_STEP, **settings).train(resume_from_checkpoint=True)
+
+    def without_queue():
+        (tmp_path / "ppa" / "checkpoint-1" / "momentum.safetensors").unlink()
+        resume(ppa, "ppa")()
+
+    rank2, rank4 = ({"peft_type": "lora", "peft_options": {"r": r}} for r in (2, 4))
+    for room, name, first in ((align_mlm, "text", {}), (ppa, "ppa", {}), (mao, "linear", {}), (mao, "lora", rank2)):
+        room.make(tmp_path / name, **EACH_STEP, **first).train()
+    other = align_mlm.make_entries(seed=4)
+    table = {
+        "entries": (resume(align_mlm, "text", entries=other), "checkpoint-1 was trained with another dictionary"),
+        "queue": (resume(ppa, "ppa", queue_size=12), "a queue of 10 keys of 6 numbers, here 12 of 6"),
+        "no queue": (without_queue, "no complete checkpoint"),
+        "top": (resume(mao, "linear", top="transformer"), "top is linear there and transformer here"),
+        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is XALIGN there"),
+        "rank": (resume(mao, "lora", **rank4), "r is 2 there and 4 here"),
+    }
+    assert_refused(table)
+
+
+# ---- Search ----
 
 
 def test_search(tmp_path, monkeypatch):

@@ -9,6 +9,9 @@ from support.launch import STEADY, STEP, numbers, same_tensors, slow, tensors
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
+from support.tiny import make_encoder
+
+from hf_xalign.trainers.ppa import _chunks
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
 HEAD_LR = SMALL["head_learning_rate"]
@@ -21,12 +24,7 @@ FORMS = {
     "paper by means, mlm": {"preset": "paper", "sentence_pooling": "mean", "words": "mlm"},
     "no contrast, unsettled": {"contrast": "none", "head_settling": 0.0},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
-    "in chunks, settling all the time": {
-        "contrast": "in_batch",
-        "words": "mlm",
-        "chunk_size": 2,
-        "head_settling": 1.0,
-    },
+    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "head_settling": 1.0},
 }
 MORE_FORMS = {
     "paper": {"preset": "paper"},
@@ -147,16 +145,24 @@ def test_five_steps_are_those_of_the_loops(form, tmp_path):
         assert_rounding(weight, averages[name], STEPS * STEP, 1 / T)
 
 
-def test_earlier_keys_of_a_pair_are_negatives_in_the_paper_alone(tmp_path):
-    """The second epoch begins from a queue with each pair's key: one negative more is a higher loss."""
-    losses = []
-    for flag in (False, True):
-        settings = {**STEADY, "learning_rate": 0.0, "same_pair_negatives": flag}
-        trainer = make(tmp_path / str(flag), data=make_pairs(8), **settings)
-        model = copy.deepcopy(trainer.model)
-        trainer.train()
-        batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
-        assert set(batch["pairs"].tolist()) < set(trainer.queue.pairs.tolist())
-        with torch.no_grad():
-            losses.append(trainer._moco(model, batch, torch.tensor(4)))
-    assert losses[0] < losses[1] - 0.1
+@pytest.mark.numeric
+@pytest.mark.parametrize("scale", [1.0, 2.0**12])
+def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_path):
+    """Words and sentences of all chunks with one graph draw the same dropout as a chunk at a time, forward twice."""
+    with exact():
+        settings = {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "per_device_train_batch_size": 5}
+        trainer = make(tmp_path, make_encoder(dropout=0.3), **settings)
+        model, batch = trainer.model.double().train(), trainer.data_collator([*trainer.train_dataset.select(range(5))])
+        counts, chunks = trainer._get_num_items_in_batch([batch], "cpu"), list(_chunks(batch, 2))
+        torch.manual_seed(1)
+        words = sum(trainer._words(model, chunk, counts[1])[0] for chunk in chunks)
+        sides = torch.cat([trainer._both_sides(model, chunk) for chunk in chunks])
+        loss = words + trainer._in_batch(sides, batch["pairs"], counts[0])
+        (scale * loss).backward()
+        expected = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+        model.zero_grad()
+        trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        torch.manual_seed(1)
+        found = trainer.training_step(model, batch, counts)
+    assert_rounding(found, loss, STEP, 1 / T)
+    same_tensors(expected, {name: model.get_parameter(name).grad for name in expected}, STEP, scale / T)

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from support.fake_trackio import runs_of
 from support.fake_wandb import offline, read_runs
 from support.fao import searcher
 from support.launch import same_bits, tensors
 from support.tiny import make_encoder, make_links
-from transformers import TrainerCallback
+from transformers import BertModel, TrainerCallback
 
 import hf_xalign.recipes
 from hf_xalign.config import parse
@@ -87,36 +88,44 @@ def make_study(optuna, *trials, prune=None):
     return study
 
 
-def searched(folder, seen=None, n_trials=2, study=None, seed=0, direction=None, **settings):
-    """Search a learning rate and frozen layers; `seen` collects the number of trained weights of each trial."""
+CONFIG = make_encoder().config
+
+
+def drawn():
+    """An encoder whose weights are drawn as the caller has seeded."""
+    return BertModel(CONFIG, add_pooling_layer=False)
+
+
+def searched(folder, n_trials=2, callbacks=None, **options):
+    """Search a learning rate and frozen layers by a function of no arguments."""
+    settings = {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 6, "objective": "infonce"}
+    settings["report_to"] = options.pop("report_to", [])
+    settings["project"] = options.pop("project", None)
+    trainer = searcher(folder, drawn, data=make_links(24), callbacks=callbacks, **settings)
+    return trainer.hyperparameter_search(space, n_trials=n_trials, **options)
+
+
+def test_each_trial_is_prepared_by_its_own_settings_from_the_weights_of_the_seed(optuna, tmp_path):
+    frozen = []
 
     class Count(TrainerCallback):
         def on_train_begin(self, args, state, control, model, **kwargs):
-            seen.append(sum(p.numel() for p in model.parameters() if p.requires_grad))
+            frozen.append(sum(not p.requires_grad for p in model.parameters()))
 
-    steps = {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 6, "objective": "infonce"}
-    callbacks = [] if seen is None else [Count()]
-    trainer = searcher(folder, make_encoder, data=make_links(24), callbacks=callbacks, **{**steps, **settings})
-    return trainer.hyperparameter_search(space, n_trials=n_trials, study=study, seed=seed, direction=direction)
-
-
-def test_each_trial_is_prepared_by_its_own_settings(optuna, tmp_path):
-    seen = []
     study = make_study(optuna, (1e-12, 0), (1e-2, 1), (1e-12, 0))
-    best = searched(tmp_path, seen, n_trials=3, study=study)
-    assert best.run_summary is study
-    assert seen[0] == seen[2] > seen[1]  # the trial decides what is frozen
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
-    for trial in study.trials:
-        assert list(trial.intermediate_values) == [0, 3, 6]
-        assert trial.value == trial.intermediate_values[6]
+    best = searched(tmp_path, 3, [Count()], study=study)
+    assert frozen[0] == frozen[2] < frozen[1] and [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
     scores = [trial.intermediate_values for trial in study.trials]
-    assert scores[0] == scores[2] and scores[0][0] == scores[1][0]  # each from the same untrained encoder
-    assert (best.objective, best.hyperparameters) == (study.best_value, study.best_params)
+    assert list(scores[1]) == [0, 3, 6] and scores[1][6] == study.trials[1].value
+    assert scores[0] == scores[2] and scores[0][0] == scores[1][0]
+    assert (best.run_summary, best.objective, best.hyperparameters) == (study, study.best_value, study.best_params)
+    one, same, other = (searcher(tmp_path / "x", drawn, seed=seed).model for seed in (1, 1, 2))
+    same_bits(tensors(one), tensors(same))
+    assert not torch.equal(one.embeddings.word_embeddings.weight, other.embeddings.word_embeddings.weight)
 
 
 def test_the_sampler_is_seeded(optuna, tmp_path):
-    best = searched(tmp_path, n_trials=1, seed=7, direction="minimize", max_steps=1)
+    best = searched(tmp_path, 1, seed=7, direction="minimize")
     same = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7)).ask()
     assert best.hyperparameters == space(same)
     assert best.run_summary.direction.name == "MINIMIZE"
@@ -132,7 +141,7 @@ def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monk
 
     monkeypatch.setattr(FAOTrainer, "training_step", training_step)
     study = make_study(optuna, (1e-2, 0), (1e-2, 0), (1e-2, 0), prune={0: 3})
-    best = searched(tmp_path, n_trials=3, study=study)
+    best = searched(tmp_path, 3, study=study)
     assert [trial.state.name for trial in study.trials] == ["PRUNED", "FAIL", "COMPLETE"]
     assert list(study.trials[0].intermediate_values) == [0, 3]
     assert best.run_id == "2"
@@ -151,33 +160,25 @@ def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_pa
     assert sorted(run.config["learning_rate"] for run in runs("search")) == [1e-12, 1e-2]
 
 
-def test_hyperparameter_search_trains_a_trainer_like_this_one_for_each_trial(optuna, tmp_path):
-    """Each trial equals a run of its settings alone, and the trainer that was searched around stays as it was."""
-    seen = []
-
-    def make(trial):
-        seen.append(trial)
-        return make_encoder()
-
-    rates = [0.001, 0.02, 0.05]
-    trainer = searcher(tmp_path / "search", make, regularizer_weight=0.3)
+def test_each_trial_equals_a_run_of_its_settings_alone(optuna, tmp_path):
+    """`model_init` sees the trial, and the trainer that was searched around stays as it was."""
+    seen, rates = [], [0.001, 0.02, 0.05]
+    trainer = searcher(tmp_path / "search", lambda trial: seen.append(trial) or make_encoder())
     before = tensors(trainer.model)
     best = trainer.hyperparameter_search(
         hp_space=lambda trial: {"learning_rate": trial.suggest_categorical("learning_rate", rates)},
         compute_objective=lambda metrics: metrics["eval_de_retrieval_mean_to_pivot"] - metrics["eval_retrieval"],
-        n_trials=3,
+        n_trials=2,
         direction="maximize",
         backend="optuna",
         hp_name=lambda trial: f"trial {trial.number}",
-        study=optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.GridSampler({"learning_rate": rates}, seed=0)
-        ),
+        seed=1,
     )
     trials = best.run_summary.trials
-    assert [trial and trial.number for trial in seen] == [None, 0, 1, 2]
+    assert [trial and trial.number for trial in seen] == [None, 0, 1]
     assert best.objective == max(trial.value for trial in trials)
     for trial in trials:
-        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), regularizer_weight=0.3, **trial.params)
+        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), **trial.params)
         alone.train()
         found = alone.evaluate()
         assert trial.value == found["eval_de_retrieval_mean_to_pivot"] - found["eval_retrieval"]

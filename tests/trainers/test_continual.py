@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from support.continual import QUESTIONS, TEXTS, TOKENS, make, make_model, make_task, train
+from support.continual import QUESTIONS, TEXTS, TOKENS, make, make_model, make_task
 from support.launch import STEADY, STEP, numbers, outcome, same, same_tensors
 from support.numeric import assert_rounding
 from support.runs import exact
@@ -194,7 +194,9 @@ def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
 
     def run(name, **given):
         settings = {**STEADY, "max_steps": 2, "alpha": 0.3, **given}
-        return train(tmp_path / name, make_model(dropout=0.2), **settings)
+        trainer = make(tmp_path / name, make_model(dropout=0.2), **settings)
+        trainer.train()
+        return trainer
 
     with exact():
         same(outcome(run("plain")), outcome(run("recomputed", gradient_checkpointing=True)), 2 * STEP)

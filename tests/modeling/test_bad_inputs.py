@@ -76,7 +76,6 @@ def test_language_embeddings():
     refused(
         (add("distilbert", "en", "de"), r"\(distilbert\) has no token-type embeddings.*ALIGN-MLM"),
         (add("bert"), "name each language once"),
-        (add("bert", "en", "de", "en"), "name each language once"),
     )
 
 
@@ -168,7 +167,6 @@ def test_settings_of_modules():
         (settings(languages=["de", "en"], pivot="en"), "left as it is"),
         (settings(languages=["de", "de"], pivot="en"), "name each language once"),
         (settings(adapters="pfeiffer", reduction_factor=0), "reduction_factor=0"),
-        (settings(top="transformer", num_heads=0), "num_heads=0"),
         (settings(top="transformer", dropout=1.5), "dropout=1.5"),
         (inserted(hidden_size=24), "size 24, and BertModel has 16"),
         (inserted(top="transformer", num_heads=3), "num_heads=3 does not divide the hidden size, 16"),
@@ -195,16 +193,12 @@ def test_adapters_that_do_not_fit(tmp_path):
     def put_on(model, kind):
         return lambda: PeftModel.from_pretrained(model, tmp_path / kind / "adapter")
 
-    less, more = (
-        {name: weights[name] for name in others},
-        {**weights, "base_model.model.xalign.xalign_top.x": torch.ones(1)},
-    )
+    less = {name: weights[name] for name in others}
     wide = rf"hidden size 16, and BertModel has 24.*\({re.escape(str(tmp_path / 'linear/base'))}\)"
     refused(
         (put_on(BertModel(config), "linear"), wide),
         (put_on(make_base("distilbert"), "houlsby"), "another kind of encoder"),
         (changed("less", less), "1 missing and 0 without a place, such as base_model.model.encoder.layer"),
-        (changed("more", more), "1 without"),
     )
     file = tmp_path / "linear/adapter/adapter_model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])

@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import signal
 import time
 
 import numpy as np
@@ -163,27 +162,6 @@ def whole(tmp_path):
     return compute(tmp_path / "whole")
 
 
-def forked(action):
-    """A process of its own that runs `action`; one thread, as torch needs after a fork."""
-
-    def work():
-        torch.set_num_threads(1)
-        action()
-
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    return process
-
-
-@pytest.fixture
-def one_thread():
-    """Numbers of this process that are those of `forked` ones to the last bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.numeric
 def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size(tmp_path, monkeypatch, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
@@ -262,38 +240,22 @@ def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monk
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_gone_on_from(tmp_path, monkeypatch, one_thread, whole):
-    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
-    model, batches = counting()
-
-    def work():
-        def kill(module, args):
-            if len(batches) == 8:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        model.register_forward_pre_hook(kill)
-        compute(tmp_path / "part", model)
-
-    process = forked(work)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL and marked(tmp_path / "part") == 48
-    vectors = compute(tmp_path / "part", model)
-    assert len(batches) == 15 - 6 and vectors.path.read_bytes() == whole.path.read_bytes()
-
-
-@pytest.mark.slow
 def test_of_two_processes_one_computes(tmp_path):
-    started = multiprocessing.get_context("fork").Barrier(2)
+    context = multiprocessing.get_context("fork")
+    started = context.Barrier(2)
     model, batches = counting()
     model.register_forward_pre_hook(lambda *_: time.sleep(0.05))
 
     def work():
+        torch.set_num_threads(1)  # as torch needs after a fork
         started.wait()
         vectors = compute(tmp_path / "both", model)
         assert vectors.read(np.arange(vectors.shape[0])).isfinite().all()
         (tmp_path / f"{os.getpid()}.forwards").write_text(str(len(batches)))
 
-    processes = [forked(work) for _ in range(2)]
+    processes = [context.Process(target=work) for _ in range(2)]
+    for process in processes:
+        process.start()
     for process in processes:
         process.join()
     assert sorted(int(path.read_text()) for path in tmp_path.glob("*.forwards")) == [0, 15]

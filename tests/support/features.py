@@ -1,4 +1,4 @@
-"""Feature caches of tiny encoders: import them by `from tiny_features import cache`."""
+"""Feature caches of tiny encoders."""
 
 import numpy as np
 from datasets import Dataset

@@ -253,23 +253,6 @@ def test_what_is_read_and_what_is_trained(bases):
     assert torch.equal(one.classifier.weight, other.classifier.weight)
 
 
-def test_it_learns_from_kept_vectors_and_leaves_the_encoder(bases, tmp_path):
-    tagger = make(bases, "linear", BIO)
-    before = {name: value.clone() for name, value in tagger.backbone.state_dict().items()}
-    calls = []
-    tagger.backbone.register_forward_hook(lambda *_: calls.append(1))
-    config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True)
-    args = config(head="tagger", learning_rate=1e-2, num_train_epochs=30, per_device_train_batch_size=2)
-    assert args.preset == "rotate" and args.weight_decay == 0
-    text = words(FOUR, kinds=2)
-    sets = {"train_dataset": [text], "eval_dataset": {"en": text}, "processing_class": make_tokenizer()}
-    trainer = TaskTrainer(tagger, args, task=BIO, **sets)
-    trainer.train()
-    assert len(calls) == 1  # once for all of the training text
-    assert trainer.score()["en"].totals()["accuracy"] == 1.0
-    assert all(torch.equal(before[name], value) for name, value in tagger.backbone.state_dict().items())
-
-
 # ---- Bad inputs ----
 
 

@@ -163,7 +163,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         assert old in CONLLU
         return in_file("fr.conllu", CONLLU.replace(old, new, 1), lambda path: list(read_trees(path)))
 
-    columns = [partial(load_monolingual, text_column=column) for column in ("text", "n")]
+    column = partial(load_monolingual, text_column="n")
     table = {
         r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"a\tb\n{x}\n", load_dictionary) for x in ("alone", "a\t ")],
         "no entries": in_file("en-xx.txt", "\n\n", load_dictionary),
@@ -178,14 +178,10 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         "format 'word_order' of version 1": lambda folder: WordOrder.from_json({"format": "else"}),
         "counts for the heads NOUN, VERB": lambda folder: WordOrder.from_json(ORDER.to_json() | {"counts": {}}),
         "no noun or verb": lambda folder: WordOrder.learn([Tree(["oh"], ["INTJ"], [0], ["root"])]),
-        r"did you mean .*german\.txt": in_file(
-            "german.txt", "a\n", lambda path: load_monolingual(path.with_name("germna.txt"))
-        ),
+        r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),
         r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
-        r"a\.jsonl: no column .* the columns there are satz, n\. Name one": [
-            in_file("a.jsonl", '{"satz": "a", "n": 1}\n', read) for read in columns
-        ],
+        r"a\.jsonl: no column .* there are satz, n\. Name one": in_file("a.jsonl", '{"satz": "a", "n": 1}\n', column),
     }
     refused(table, tmp_path)
 
@@ -295,14 +291,12 @@ def test_token_entries(tmp_path):
 
         return call
 
-    rows = [("the", "der"), ("dog", "漢")]
-    share, dictionary = partial(TokenEntries.from_counterparts, counterparts), TokenEntries.from_dictionary
+    share = partial(TokenEntries.from_counterparts, counterparts)
+    none_left = partial(TokenEntries.from_dictionary, [("the", "der"), ("dog", "漢")], make_tokenizer())
     table = {f"dictionary share {s}": lambda folder, s=s: share(share=s) for s in (0.0, 1.1)}
     table |= {
         r"share of 0\.001 of 100 entries is none": lambda folder: share(share=0.001),
-        r"a\.txt: none of its 2 entries.*several pieces: 1, unknown: 1": lambda _: dictionary(
-            rows, make_tokenizer(), name="a.txt"
-        ),
+        r"a\.txt: none of its 2 entries.*several pieces: 1, unknown: 1": lambda _: none_left(name="a.txt"),
         rf"{ENTRIES_FILE}: token 99 in a vocabulary of 99": file({}, 99),
         rf"{ENTRIES_FILE}: cannot be read": lambda folder: TokenEntries.load(folder, vocab_size=10),
     }

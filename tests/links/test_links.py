@@ -31,22 +31,7 @@ from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
-VOCABULARY = [
-    "cat",
-    "dog",
-    "house",
-    "tree",
-    "sees",
-    "likes",
-    "big",
-    "small",
-    "red",
-    "blue",
-    "the",
-    "a",
-    "runs",
-    "eats",
-]
+VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 
 
 def parallel(n=120, source_lang="de", seed=0, backwards=False):

@@ -1,13 +1,12 @@
-"""The code of a card runs, and does what the text next to it says."""
+"""The code of cards of local folders runs, and does what the text next to it says; the Hub's tests run the others."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support.adapters import adapt, make_base
-from support.card import LANGUAGES, RECORDS, XALIGN, execute, make_record, python_blocks
+from support.card import LANGUAGES, RECORDS, XALIGN, execute, python_blocks
 from support.families import save_base
 from support.maps import make_map, make_rotated
 from support.numeric import assert_rounding
@@ -31,44 +30,35 @@ def _placeholders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def save_adapter(adapter, base_name):
-    """Write a tiny base and an adapter of it, under names as of the Hub too."""
+def save_adapter(adapter):
+    """Write a tiny base and an adapter of it."""
     save_base("bert", BASE)
-    Path("tiny").mkdir()
-    Path("tiny/base").symlink_to(Path(BASE).resolve())
     torch.manual_seed(1)
     about = {"task_type": "FEATURE_EXTRACTION"}
     if adapter["peft_type"] == "LORA":
         config = LoraConfig(target_modules=["query"], init_lora_weights=False, **about)
     else:
         config = XAlignConfig(init="random", languages=adapter["languages"], pivot=adapter["pivot"], **about)
-    model = get_peft_model(AutoModel.from_pretrained(base_name, add_pooling_layer=False), config).eval()
+    model = get_peft_model(AutoModel.from_pretrained(BASE, add_pooling_layer=False), config).eval()
     model.save_pretrained(FOLDER)
     make_tokenizer().save_pretrained(FOLDER)
-    Path("tiny/adapter").symlink_to(Path(FOLDER).resolve())
     return model
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize(
-    ("adapter", "on_hub"),
-    [(XALIGN, True), (LANGUAGES, True), (LANGUAGES, False), (LORA, False)],
-    ids=["linear", "languages", "languages, local", "lora, local"],
-)
-def test_adapter(adapter, on_hub):
-    base = "tiny/base" if on_hub else BASE
-    made = save_adapter(adapter, base)
-    record = RECORDS["mao"]() | {"base_model": {"name": base, "hub_id": base if on_hub else None}}
-    card = render_card(record | {"adapter": dict(adapter)}, repo_id="tiny/adapter" if on_hub else None)
-    blocks = python_blocks(card)
-    assert len(blocks) == (1 if adapter is LORA else 2) and ("tiny/adapter" in blocks[0]) == on_hub
+@pytest.mark.parametrize("adapter", [XALIGN, LANGUAGES, LORA], ids=["linear", "languages", "lora"])
+def test_adapter(adapter):
+    made = save_adapter(adapter)
+    record = RECORDS["mao"]() | {"base_model": {"name": BASE, "hub_id": None}, "adapter": dict(adapter)}
+    card = render_card(record)
+    assert len(python_blocks(card)) == (1 if adapter is LORA else 2)
     found = execute(card)
     text = found["tokenizer"]("a sentence", return_tensors="pt")
     if adapter is LANGUAGES:
         set_language(made, "bn")  # the card's example: the first language that is not the pivot
     assert torch.equal(found["vectors"], made(**text).last_hidden_state)
     with found["model"].disable_adapter():
-        untouched = AutoModel.from_pretrained(base)(**text).last_hidden_state
+        untouched = AutoModel.from_pretrained(BASE)(**text).last_hidden_state
         assert torch.equal(found["model"](**text).last_hidden_state, untouched)
     assert (found["vectors"] - untouched).abs().max() > 1e-3
     if adapter is LORA:
@@ -76,7 +66,7 @@ def test_adapter(adapter, on_hub):
         return
     inside = found["classifier"](**text, output_hidden_states=True).hidden_states[-1]
     assert_rounding(inside, found["vectors"], 2 * 256)  # 2 layers of products over at most 128 numbers, and norms
-    plain = AutoModel.from_pretrained("tiny/adapter")
+    plain = AutoModel.from_pretrained(FOLDER)
     if adapter is LANGUAGES:
         set_language(plain, "bn")
         with pytest.raises(InputError, match="has maps for bn, de, en"):
@@ -89,12 +79,9 @@ def test_adapter(adapter, on_hub):
     assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
 
 
-def test_encoder_and_adapter_of_the_embedded_encoder(monkeypatch):
-    save_base("bert", FOLDER)
-    assert execute(render_card(make_record()))["vectors"].shape[-1] == 16
-    # A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained.
-    shutil.rmtree(FOLDER)
-    save_adapter(LANGUAGES, BASE)
+def test_adapter_of_the_embedded_encoder(monkeypatch):
+    """A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained."""
+    save_adapter(LANGUAGES)
     config = Path(FOLDER, "adapter_config.json")
     config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{embedded.FOLDER}"'), encoding="utf-8")
     monkeypatch.setattr(embedded, "embedded_encoder", lambda: Path(BASE).resolve())
@@ -102,20 +89,12 @@ def test_encoder_and_adapter_of_the_embedded_encoder(monkeypatch):
     assert found["vectors"].shape[-1] == 16 and found["classifier"].num_labels == 2
 
 
-@pytest.mark.parametrize("on_hub", [True, False], ids=["hub", "local"])
-def test_maps(monkeypatch, on_hub):
+def test_maps():
     save_base("bert", BASE)
     make_tokenizer().save_pretrained(FOLDER)
     one = make_map(layers=(-2, -1), source_lang="de", target_lang="en")
     one.save(Path(FOLDER, "maps/de-en.safetensors"))
-    if on_hub:
-        Path("me").mkdir()
-        Path("me/maps").symlink_to(Path(FOLDER).resolve())
-        monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: Path(repo, file))
-    record = RECORDS["mapping"]() | {"base_model": {"name": "/home/me/base", "hub_id": None}}
-    card = render_card(record, repo_id="me/maps" if on_hub else None)
-    assert ("hf_hub_download" in card) == on_hub
-    found = execute(card)
+    found = execute(render_card(RECORDS["mapping"]() | {"base_model": {"name": "/home/me/base", "hub_id": None}}))
     assert found["vectors"].shape == (2, 2, 16)
     assert torch.equal(found["vectors"], one.project(found["words"].vectors))
 

@@ -31,21 +31,17 @@ def log_records(path):
     from wandb.proto import wandb_internal_pb2
 
     data = path.read_bytes()
-    assert data[:4] == b":W&B"
-    place, part, records = 7, b"", []
+    place, part = 7, b""
     while place + 7 <= len(data):
-        left = 32768 - place % 32768
-        if left < 7:
+        if (left := 32768 - place % 32768) < 7:
             place += left
             continue
         _, length, kind = struct.unpack("<IHB", data[place : place + 7])
-        assert kind in (1, 2, 3, 4)
         part += data[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):
-            records.append(wandb_internal_pb2.Record.FromString(part))
+            yield wandb_internal_pb2.Record.FromString(part)
             part = b""
-    return records
 
 
 class Run:

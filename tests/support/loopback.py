@@ -18,9 +18,7 @@ _NUMBERS = itertools.count(1)
 
 
 class _Refused(Exception):
-    def __init__(self, status, code):
-        super().__init__(code)
-        self.status, self.code = status, code
+    """Status and code of an answer that is an error."""
 
 
 @dataclass
@@ -43,23 +41,23 @@ class Repo:
         return known[revision]
 
 
-class LoopbackHub:
+class LoopbackHub(ThreadingHTTPServer):
     """The server; a context manager. What it cannot answer is in `unknown`; a path like `broken` gets no answer."""
 
+    daemon_threads = True
+
     def __init__(self):
-        self.repos, self.blobs, self.unknown, self.broken = {}, {}, [], None
-        self.lock = threading.RLock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.repos, self.blobs, self.unknown, self.broken, self.lock = {}, {}, [], None, threading.RLock()
+        self.url = f"http://127.0.0.1:{self.server_port}"
 
     def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        self.shutdown()
+        self.server_close()
 
     def files(self, repo, kind="models", revision="main"):
         return self.repos[kind, repo].find(revision).files
@@ -70,7 +68,6 @@ class LoopbackHub:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    hub: LoopbackHub
 
     def log_message(self, *_):
         pass
@@ -78,20 +75,21 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         path = unquote(urlsplit(self.path).path)
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.hub.broken and re.search(self.hub.broken, path):
+        if self.server.broken and re.search(self.server.broken, path):
             self.close_connection = True
             return
         try:
             for method, pattern, answer in _ROUTES:
                 match = re.fullmatch(pattern, path)
                 if method == self.command.replace("HEAD", "GET") and match:
-                    with self.hub.lock:
+                    with self.server.lock:
                         found = answer(self, *match.groups())
                     return self._send(*(found if isinstance(found, tuple) else (found,)))
-            self.hub.unknown.append(f"{self.command} {self.path}")
+            self.server.unknown.append(f"{self.command} {self.path}")
             raise _Refused(404, "NoSuchRoute")
         except _Refused as refused:
-            self._send({"error": refused.code}, {"X-Error-Code": refused.code}, refused.status)
+            status, code = refused.args
+            self._send({"error": code}, {"X-Error-Code": code}, status)
 
     do_HEAD = do_POST = do_PUT = do_GET
 
@@ -105,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _repo(self, kind, repo):
-        found, known = self.hub.repos.get((kind, repo)), self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        found, known = self.server.repos.get((kind, repo)), self.headers.get("Authorization") == f"Bearer {TOKEN}"
         if found is None or (not known and (found.private or self.command == "POST")):
             raise _Refused(404 if known else 401, "RepoNotFound")
         return found
@@ -113,15 +111,12 @@ class _Handler(BaseHTTPRequestHandler):
     def create(self):
         given = json.loads(self.body)
         kind, repo = given.get("type", "model") + "s", f"{given.get('organization') or 'me'}/{given['name']}"
-        there = (kind, repo) in self.hub.repos
-        self.hub.repos.setdefault((kind, repo), Repo(given.get("visibility") == "private"))
+        there = (kind, repo) in self.server.repos
+        self.server.repos.setdefault((kind, repo), Repo(given.get("visibility") == "private"))
         return {"url": self._address(kind, repo)}, {}, 409 if there else 200
 
     def _address(self, kind, repo):
-        return f"{self.hub.url}/{'' if kind == 'models' else kind + '/'}{repo}"
-
-    def validate(self):
-        return {"errors": [], "warnings": []}
+        return f"{self.server.url}/{'' if kind == 'models' else kind + '/'}{repo}"
 
     def branch(self, kind, repo, name):
         branches = self._repo(kind, repo).branches
@@ -156,13 +151,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._repo("models", repo)
         objects = json.loads(self.body)["objects"]
         for one in objects:
-            if one["oid"] not in self.hub.blobs:
-                one["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{one['oid']}", "header": {}}}
+            if one["oid"] not in self.server.blobs:
+                one["actions"] = {"upload": {"href": f"{self.server.url}/lfs/{one['oid']}", "header": {}}}
         return {"transfer": "basic", "objects": objects}
 
     def upload(self, oid):
-        assert _oid(self.body) == oid and oid not in self.hub.blobs
-        self.hub.blobs[oid] = self.body
+        assert _oid(self.body) == oid and oid not in self.server.blobs
+        self.server.blobs[oid] = self.body
         return {}
 
     def commit(self, kind, repo, branch):
@@ -175,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case "file", value:
                     files[value["path"]] = base64.b64decode(value["content"])
                 case "lfsFile", value:
-                    files[value["path"]] = self.hub.blobs[value["oid"]]
+                    files[value["path"]] = self.server.blobs[value["oid"]]
                 case "deletedFile", value:
                     del files[value["path"]]
         commits.append(Commit(message, files))
@@ -196,7 +191,7 @@ def _oid(content):
 _API, _REPO, _REVISION = "/api/(models|datasets|spaces)", "/([^/]+/[^/]+)", "/([^/]+)"
 _ROUTES = [
     ("POST", "/api/repos/create", _Handler.create),
-    ("POST", "/api/validate-yaml", _Handler.validate),
+    ("POST", "/api/validate-yaml", lambda _: {"errors": [], "warnings": []}),
     ("GET", f"{_API}{_REPO}(?:/revision{_REVISION})?", _Handler.info),
     ("GET", f"{_API}{_REPO}/tree{_REVISION}(/.+)?", _Handler.tree),
     ("POST", f"{_API}{_REPO}/branch{_REVISION}", _Handler.branch),

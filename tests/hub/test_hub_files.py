@@ -1,16 +1,24 @@
-"""Which files of a folder are pushed, and with which content."""
+"""Which files of a folder are pushed, and with which content; what is refused before any request."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from support.card import make_record
+from support.refusals import assert_refused
+from support.tiny import make_encoder, make_links, make_tokenizer
 
+from hf_xalign import hub
 from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents, list_files
+from hf_xalign.metrics.space import push_metric
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 from hf_xalign.record import write_record
+from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 WEIGHTS = {"w": torch.zeros(2)}
 
@@ -60,8 +68,8 @@ def test_cards_and_records_name_what_others_can_find(folder):
     pushed = Contents(folder, base_model="org/base").read("me/model")["README.md"].decode()
     assert pushed == card.replace("/home/me/base", "org/base")
     # With a record, the card is the record's.
-    local = {"base_model": {"name": "/home/me/base", "hub_id": None}}
-    write_record(folder, make_record() | local | {"saved_to": "/home/me/run"})
+    local = {"name": "/home/me/base", "hub_id": None}
+    write_record(folder, make_record(base_model=local, saved_to="/home/me/run"))
     pushed = Contents(folder, base_model="org/base").read("me/model")
     assert 'from_pretrained("me/model")' in pushed["README.md"].decode()
     assert all(b"/home/me" not in pushed[name] for name in ("README.md", "results.json"))
@@ -69,13 +77,75 @@ def test_cards_and_records_name_what_others_can_find(folder):
     record = json.loads(pushed["results.json"])
     assert (record["saved_to"], record["base_model"]) == ("me/model", {"name": "org/base", "hub_id": "org/base"})
     # One base is on the Hub, one comes with the library, wherever it lies, and one never was.
-    for base, hub_id in (("org/base", "org/base"), ("embedded", None), (f"/home/me/{embedded.FOLDER}", None)):
-        write_record(folder, make_record() | {"base_model": {"name": base, "hub_id": hub_id}})
-        assert b"/home/me" not in Contents(folder).read("me/model")["results.json"], base
-    write_record(folder, make_record() | {"method": "align_mlm", "base_model": {"name": "new", "hub_id": None}})
-    assert json.loads(Contents(folder).read("me/model")["results.json"])["base_model"]["name"] == "new"
-    (folder / "maps").mkdir()
-    save_file(WEIGHTS, folder / "maps" / "de-en.safetensors")
-    maps = {"files": {"de": "maps/de-en.safetensors"}, "dictionary": {}}
-    write_record(folder, make_record() | {"method": "mapping", "preset": "vecmap", "maps": maps})
-    assert 'hf_hub_download("me/model"' in Contents(folder).read("me/model")["README.md"].decode()
+    for base, hub_id, shown in (
+        ("org/base", "org/base", "org/base"),
+        (f"/home/me/{embedded.FOLDER}", None, embedded.FOLDER),
+        ("new", None, "new"),
+    ):
+        write_record(folder, make_record(method="align_mlm", base_model={"name": base, "hub_id": hub_id}))
+        assert json.loads(Contents(folder).read("me/model")["results.json"])["base_model"]["name"] == shown
+
+
+# ---- Refused before any request ----
+
+
+def push(weights, files, folder, repo_id="me/model", **options):
+    """Push a folder with weights and other files, by name to their text or JSON."""
+    save_file(WEIGHTS, folder / weights)
+    for name, content in files.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return hub.push(folder, repo_id, **options)
+
+
+def push_run(base, folder):
+    write_record(folder, make_record(base_model={"name": base, "hub_id": None}))
+    return push("model.safetensors", {}, folder)
+
+
+def pickled(name, folder):
+    torch.save(WEIGHTS, folder / name)
+    return hub.push(folder, "me/model")
+
+
+def train_adapter(folder):
+    model = get_peft_model(make_encoder(), LoraConfig(target_modules=["query"]))
+    options = {"hub_model_id": "me/model", "push_to_hub": True, "use_cpu": True, "report_to": "none"}
+    args = FAOConfig(output_dir=str(folder), **options)
+    return FAOTrainer(model, args, train_dataset=make_links(), processing_class=make_tokenizer())
+
+
+def test_folders(tmp_path):
+    whole = partial(push, "model.safetensors")
+    index = {"model.safetensors.index.json": {"weight_map": {"w": "model-00001-of-00002.safetensors"}}}
+    token = {"training_args.json": {"hub_token": "hf_" + "a" * 34}}
+    table = {
+        "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
+        "pickle of another name": (partial(pickled, "model.safetensors"), r"model\.safetensors is not a valid safet"),
+        "pickle": (partial(pickled, "pytorch_model.bin"), "holds no model: .*pickled weights"),
+        "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
+        "name": (partial(whole, {}, repo_id="a/b/c"), "repo_id=a/b/c"),
+        "no id": (partial(whole, {}, base_model="/home/me/base"), "base_model=/home/me/base: give an id on the Hub"),
+        "card": (
+            partial(whole, {"README.md": "---\nbase_model: /home/me/base\n---\n"}),
+            r"README\.md: base_model is /home/me/base",
+        ),
+        "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
+        "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
+        "metric": (lambda folder: push_metric("bleu", "me/bleu"), "no metric called 'bleu'"),
+        "trainer": (train_adapter, "push_to_hub: the base model, .*, is no model of the Hub"),
+    }
+    for base in ("../base", None):
+        adapter = {"adapter_config.json": {"peft_type": "LORA", "base_model_name_or_path": base}}
+        said = r"adapter_config\.json: base_model_name_or_path .* base_model=OWNER/NAME"
+        table[f"adapter of {base}"] = (partial(push, "adapter_model.safetensors", adapter), said)
+    for base in ("/home/me/base", "runs/fao"):  # the second looks like an id
+        table[f"run of {base}"] = (partial(push_run, base), rf"results\.json: base_model is {base}, .*=OWNER/NAME")
+    assert_refused(table, tmp_path)
+
+
+def test_the_token_in_use_is_refused_in_any_shape(folder, monkeypatch):
+    (folder / "training_args.json").write_text(json.dumps({"note": "of another shape: secret-secret"}))
+    Contents(folder)
+    monkeypatch.setenv("HF_TOKEN", "secret-secret")
+    with pytest.raises(InputError, match=r"training_args\.json holds a Hub token"):
+        hub.push(folder, "me/model")

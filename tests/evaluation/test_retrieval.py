@@ -76,9 +76,9 @@ def test_alignment_error_by_hand():
         assert_rounding([*found.values()], wanted, operations=8)
 
 
-def sentences(seed, rows=60, dim=10):
-    source = vectors(seed, rows, dim, hubs=True)
-    return source, source + 0.5 * vectors(seed + 50, rows, dim)
+def sentences(seed, rows=60, dim=10, noise=0.5, hubs=True):
+    source = vectors(seed, rows, dim, hubs)
+    return source, source + noise * vectors(seed + 50, rows, dim)
 
 
 def test_sentences_against_brute_force(monkeypatch):
@@ -150,11 +150,6 @@ def test_intervals(vocabulary):
     assert any(found[name] != other[name] for name in found), "the seed is used"
 
 
-def planted(seed=0, rows=70, dim=8, noise=0.6):
-    sources = vectors(seed, rows, dim)
-    return sources, sources + noise * vectors(seed + 50, rows, dim)
-
-
 def hits_of(sources, candidates, golds, similarity="cosine"):
     """The hits, and whom each source finds; `golds` is a set for each source."""
     found = scores(sources, candidates, similarity).argmax(1).tolist()
@@ -162,7 +157,7 @@ def hits_of(sources, candidates, golds, similarity="cosine"):
 
 
 def test_one_and_several_counterparts():
-    sources, candidates = planted()
+    sources, candidates = sentences(0, 70, 8, 0.6, hubs=False)
     order = torch.randperm(70, generator=torch.Generator().manual_seed(1)).tolist()
     for similarity in ("cosine", "csls"):
         hits, found = hits_of(sources, candidates, [{n} for n in order], similarity)

@@ -43,11 +43,7 @@ def test_a_map_for_each_word(float64):
 
 
 def test_word_spans_are_the_module_over_word_vectors(subtests, float64):
-    for kind, pooling in (
-        ("languages", "last"),
-        ("transformer", "mean"),
-        ("no context", "first"),
-    ):
+    for kind, pooling in (("languages", "last"), ("transformer", "mean"), ("no context", "first")):
         with subtests.test(kind):
             model = adapt(make_base(), kind, "random", pooling=pooling)
             words = states(model, word_spans=SPANS)

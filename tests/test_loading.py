@@ -11,7 +11,6 @@ from support.refusals import assert_refused
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
 
 import hf_xalign
-from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 
@@ -94,16 +93,6 @@ def test_what_was_uploaded_by_hand(tmp_path):
     assert torch.equal(run(hf_xalign.load("someone/by-hand", cache_dir=cache, revision="main")), expected)
     with pytest.raises(OSError, match=r"load it by hf_xalign\.load"):
         AutoModelForSequenceClassification.from_pretrained("someone/by-hand", cache_dir=cache)
-
-
-def test_the_embedded_encoder_of_another_machine(tmp_path, monkeypatch):
-    save_all(tmp_path)
-    expected = run(hf_xalign.load(tmp_path / "adapter"))
-    monkeypatch.setattr(embedded, "embedded_encoder", lambda: tmp_path / "base")
-    elsewhere = f"/home/somebody/.cache/hf_xalign/encoders/{embedded.FOLDER}"
-    rewrite(tmp_path / "adapter", base_model_name_or_path=elsewhere)
-    assert torch.equal(run(hf_xalign.load(tmp_path / "adapter")), expected)
-    assert type(hf_xalign.load("embedded")) is BertModel
 
 
 def test_unusable_folders_are_refused(tmp_path):

@@ -93,22 +93,17 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
     for said in (
         *(" ".join(row[1:]) for row in score_rows(record)),
         "From checkpoint-30/trainer_state.json, up to step 30.",
-        "loss/align",
         "de_retrieval_mean",
         "base, de: l2, layer -1",
         "AUC 0.800, 10 pairs",
         "1,200 linked words: 30 are right only after training, 4 were right only before, 12 are wrong",
-        "(seed 5)",
         "die katze schläft the cat sleeps cat dog (in another sentence) cat",
         record["objective"],
-        "embedded:de",
-        "9,876",
         "learning_rate 5e-05",
         "recipes/fao.py --config recipes/configs/fao_embedded.yaml --output_dir 'out dir'",
         f"{record['git']['commit']} with uncommitted changes",
         "Some CPU (R), 2 cores, 16 GiB, no GPU",
         "torch 2.13.0",
-        "cosine 0.9877",
         "@inproceedings{cao2020",
     ):
         assert said in page.words, said
@@ -120,31 +115,27 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
 
 
 def test_records_of_every_kind(tmp_path):
-    record = make_record()
+    record = make_record(
+        adapter={"peft_type": "XALIGN", "languages": None, "pivot": None},
+        comparison={"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": True},
+        intervals={"before": {}, "after": {"de": {"bli_p@1_to_pivot": [0.4, 0.5]}}},
+        losses={"before": {"de": 3.5}, "after": {"de": 2.25}},
+    )
     record["scores"]["untrained"] = {"de": {"retrieval_last": 0.114}}
-    record["adapter"] = {"peft_type": "XALIGN", "languages": None, "pivot": None}
-    record["trainable"] = {"parameters": 589_824, "share": 0.0033}
-    record["comparison"] = {"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": True}
-    record["intervals"] = {"before": {}, "after": {"de": {"bli_p@1_to_pivot": [0.4, 0.5]}}}
-    record["losses"] = {"before": {"de": 3.5}, "after": {"de": 2.25}}
     text = Page(render_report(fill(tmp_path, record))).words
     for said in (
         "metric before untrained after change",
         "retrieval_last - 11.4 - -",
-        "XALIGN",
-        "589,824",
         "12% of the 430 s of fao",
         "bli_p@1_to_pivot - 40.0 to 50.0",
         "de 3.5000 2.2500",
         "The folder holds no log of training steps",
-        "The folder holds no distances.json",
         "The folder holds no retrievals.json: hf-xalign report FOLDER --examples 20 writes it.",
     ):
         assert said in text, said
     for name in ("trainable", "adapter", "comparison"):
         del record[name]
-    record["paper"] = record["git"] = record["objective"] = record["license"] = None
-    record["scores"] = {"before": {}, "after": {}}
+    record |= {"paper": None, "git": None, "objective": None, "scores": {"before": {}, "after": {}}}
     assert "No scores were taken." in Page(render_report(fill(tmp_path, record))).words
 
 

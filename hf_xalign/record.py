@@ -60,6 +60,55 @@ FILENAME = "results.json"
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_NUMBER = (int, float)
+_SCORES = {"*": {"*?": _NUMBER}}
+_MODEL = {"name": str, "hub_id!": str}
+_LANGUAGES = {"pivot": str, "others": [str]}
+_ORIGIN = {"method": str, "preset!": str, "languages": _LANGUAGES, "base_model": _MODEL}
+_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
+# What readers of a record rely on: types, [type of the items], {allowed texts}, {key: type}. `?` ends the name of a
+# key that may be missing or null, `!` of one that is then set to null, and `*` stands for every key.
+_LAYOUT = {
+    **_ORIGIN,
+    "schema": int,
+    "seed!": int,
+    "command": [str],
+    "settings": {"layers?": (int, list), "derive?": [str], "objective?": str, "direction?": str, "pooling?": str},
+    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},
+    "links": {"*": {}},
+    "objective!": str,
+    "paper!": {"title": str, "id": str, "bibtex!": str},
+    "license!": str,
+    "versions": {"hf_xalign": str, "*?": str},
+    "git!": {"commit": str, "dirty": bool},
+    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
+    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},
+    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},
+    "drift": {"*?": _NUMBER},
+    "trainable?": {"parameters": int, "share": _NUMBER},
+    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},
+    "maps?": {"files": {"*": str}},
+    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},
+    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},
+    "comparison?": {"method": str, "seconds": _NUMBER, "own_seconds": _NUMBER, "same_hardware": bool},
+    "task?": {
+        "kind": {"token", "sequence", "questions"},
+        "metric": str,
+        "labels": [str],
+        "head": str,
+        "pair!": bool,
+        "frozen!": str,
+        "train_languages": [str],
+        "zero_shot": [str],
+        "maps!": list,
+        "language_rows!": dict,
+        "encoder!": _ORIGIN,
+        "module!": {"name": str, "hub_id!": str},
+        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),
+    },
+    "saved_to?": (str, dict),
+}
+_KINDS = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
 _FILE_SUFFIXES = (".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
@@ -171,16 +220,41 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also a number of 5,000 digits, or deep nesting
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, or deep nesting
         raise InputError(f"{path}: not a JSON record ({error}). The file was edited or truncated") from error
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
+    if fault := next(_faults(record, _LAYOUT, ""), None):
+        fault = "".join(filter(str.isprintable, fault))
+        raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
     return record
+
+
+def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:
+    """Yield what in a record is not as the layout says; set what may be missing to None."""
+    if isinstance(layout, dict) and isinstance(value, dict):
+        for key, part in layout.items():
+            name = key.rstrip("?!")
+            for own in value if name == "*" else [name]:
+                # Optional parts are also false.
+                if value.get(own) is not None and not (value[own] is False and name != key):
+                    yield from _faults(value[own], part, f"{place}.{own}".lstrip("."))
+                elif key.endswith("!"):
+                    value[own] = None
+                elif not key.endswith("?"):
+                    yield f"{place}.{own} is missing".lstrip(".")
+    elif isinstance(layout, list) and isinstance(value, list):
+        for number, item in enumerate(value, 1):
+            yield from _faults(item, layout[0], f"{place}, item {number}")
+    elif isinstance(layout, set):
+        if not isinstance(value, str) or value not in layout:
+            yield f"{place} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
+    elif isinstance(layout, (dict, list)):
+        yield f"{place} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
+    elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
+        yield f"{place} is {value!r:.60}, not {_KINDS.get(layout, 'of another type')}"
 
 
 def write_text(path: Path, text: str) -> Path:

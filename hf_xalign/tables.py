@@ -111,6 +111,11 @@ def format_table(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def interval(pair: Sequence[float] | None) -> str:
+    """Return the two ends of an interval of shares as text, in percent; `-` without them."""
+    return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair and len(pair) == 2 else "-"
+
+
 def _number(value: float | None, metric: str, sign: str = "") -> str:
     if value is None:
         return "-"

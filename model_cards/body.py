@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -24,7 +24,7 @@ from hf_xalign.model_cards.metadata import (
     task_of,
     title,
 )
-from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
+from hf_xalign.tables import cost_lines, interval, is_count, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to import
@@ -99,12 +99,8 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         for metric, bounds in found.items():
             if metric.split(",")[0] in ("bli_p@1_to_pivot", "bli_p@1_from_pivot"):
                 before = stages.get("before", {}).get(language, {}).get(metric)
-                rows.append((language, metric, _bounds(before), _bounds(bounds)))
+                rows.append((language, metric, interval(before), interval(bounds)))
     return rows
-
-
-def _bounds(pair: Sequence[float] | None) -> str:
-    return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair else "-"
 
 
 def _intervals(record: Mapping[str, Any]) -> str:
@@ -150,12 +146,12 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
 def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     """Return the files of the maps, and the values of the snippet that uses them."""
     maps = record.get("maps")
-    if not maps:
+    if not maps or not maps["files"]:
         return {"maps": ""}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
-    layers = [int(layer) for layer in settings.get("layers", [-1])]
+    layers = [layer for layer in settings.get("layers", [-1]) if isinstance(layer, int)]
     return {
         "maps": ", ".join(code(name) for name in maps["files"].values()),
         "maps_on_hub": repo_id is not None,
@@ -194,7 +190,7 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
         "languages": ", ".join(code(name) for name in (languages["pivot"], *languages["others"])),
         "losses": table(("language", "before", "after", "change"), rows, numbers=3),
         "derived": derived and code(derived),
-        "derivation": ", ".join(text(operation) for operation in settings.get("derive", [])),
+        "derivation": ", ".join(text(operation) for operation in settings.get("derive") or []),
         "entries": objective in ("align_mlm", "dict_mlm"),
         "dictionary": code(settings["dictionary"]) if settings.get("dictionary") else "",
     }

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hf_xalign.model_cards.markdown import code, literal, table
+from hf_xalign.tables import interval
 
 PIPELINES = {
     "token": "token-classification",
@@ -56,16 +57,16 @@ def needs_library(record: Mapping[str, Any]) -> bool:
 def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of `task.md`, in addition to those of every card."""
     task = record["task"]
-    scores, bounds = record["scores"]["after"], record["intervals"]["after"]
+    scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})
     # A zero-shot language is the best example of choosing a language.
-    example = next(iter(task["zero_shot"]), task["train_languages"][0])
+    example = next(iter((*task["zero_shot"], *task["train_languages"])), "en")
     rows = [
         (
             code(language, table=True),
             "trained on" if language in task["train_languages"] else "zero-shot",
             code(metric, table=True),
-            f"{100 * value:.1f}",
-            "{:.1f} to {:.1f}".format(*(100 * bound for bound in bounds[language][metric])),
+            "-" if value is None else f"{100 * value:.1f}",
+            interval(bounds.get(language, {}).get(metric)),
         )
         for language, found in scores.items()
         for metric, value in found.items()

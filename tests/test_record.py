@@ -83,7 +83,7 @@ def test_a_failed_write_keeps_the_old_record(run, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == [FILENAME]
 
 
-def test_unreadable_records_are_refused(tmp_path):
+def test_unreadable_records_are_refused(tmp_path, run):
     def read(text):
         def attempt(folder):
             (folder / FILENAME).write_text(text)
@@ -91,10 +91,22 @@ def test_unreadable_records_are_refused(tmp_path):
 
         return attempt
 
+    def edited(**fields):
+        return read(json.dumps({**run, **fields}))
+
     table = {
         "no record": (read_record, r"results\.json: no such file\. Pass the folder"),
         "truncated": (read('{"schema": 1,'), "not a JSON record"),
         "no mapping": (read("[]"), "has no 'schema' number"),
+        "missing": (edited(languages={"pivot": "en"}), r"results\.json: languages\.others is missing"),
+        "no object": (edited(scores=[1]), r"scores is \[1\], not an object"),
+        "no list": (edited(command="fao.py"), "command is 'fao.py', not a list"),
+        "no number": (edited(drift={"cosine": True}), r"drift\.cosine is True, not a number"),
+        "in a list": (
+            edited(data={"train": [{"source": 7}], "eval": []}),
+            r"data\.train, item 1\.source is 7, not text",
+        ),
+        "no such task": (edited(task={"kind": "x\n"}), r"task\.kind is 'x\\n', not one of questions, sequence"),
         "newer": (read('{"schema": 99}'), r"schema 99 is newer than 1\. Upgrade"),
     }
     assert_refused(table, tmp_path)

@@ -3,8 +3,10 @@
 import builtins
 import json
 import re
+from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from support.refusals import assert_refused
 from support.tiny import make_encoder
@@ -12,6 +14,7 @@ from support.tiny import make_encoder
 import hf_xalign
 from hf_xalign.cache import inside
 from hf_xalign.config import parse
+from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -111,6 +114,17 @@ def test_pickles_are_refused(tmp_path):
             "adapter": (lambda: load(tmp_path / "adapter"), "has no adapter_model.safetensors"),
         }
     )
+
+
+def test_parquet_that_fills_the_memory_is_refused(tmp_path):
+    for name, rows in {"one value": ["a" * (65 << 20)], "repeated": ["a" * (1 << 20)] * 30}.items():
+        path = tmp_path / f"{name}.parquet"
+        table = pyarrow.table({"source": rows, "target": ["b"] * len(rows), "text": rows})
+        pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+        del table
+        for read in (partial(load_parallel, source_lang="de"), load_monolingual):
+            with pytest.raises(InputError, match=rf"{name}\.parquet: .* bytes that become .*, which no text does"):
+                read(path)
 
 
 def test_a_token_is_no_argument():

@@ -133,13 +133,8 @@ class TaskTrainer(AlignmentTrainer):
         own = [headline[language] for language in self.train_languages if language in headline]
         return metrics | {"selection": float(np.mean(own)) if own else metrics[self.task.metric]}
 
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        if not self.args.should_save:
-            return
-        folder = Path(output_dir or self.args.output_dir)
+    def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         self.model.save_pretrained(folder, state_dict=state_dict)
-        self.processing_class.save_pretrained(folder)
-        (folder / "training_args.json").write_text(self.args.to_json_string(), encoding="utf-8")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         Trainer._load_from_checkpoint(self, resume_from_checkpoint, cast(Any, model))

@@ -7,12 +7,12 @@ from collections import deque
 from pathlib import Path
 
 import datasets
-import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
-from hf_xalign.data.readers import file_format, read_jsonl, read_lines
+from hf_xalign.data.readers import check_expansion, file_format, read_jsonl, read_lines
 from hf_xalign.errors import InputError, find_disk_full
 
 # Suffix -> name of the format in `datasets`.
@@ -78,7 +78,12 @@ def _read(path: Path) -> Dataset:
     if kind != "parquet":
         deque(read_jsonl(path) if kind == "json" else read_lines(path), maxlen=0)
     try:
+        if kind == "parquet":
+            with pyarrow.parquet.ParquetFile(path) as file:
+                check_expansion(file, path)
         return datasets.load_dataset(kind, data_files=str(path), split="train")
+    except InputError:  # is a ValueError
+        raise
     except _DAMAGED as error:
         cause = error.__cause__ or error
         if isinstance(cause, MemoryError) or find_disk_full(error):

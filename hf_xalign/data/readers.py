@@ -32,6 +32,8 @@ Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
 
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
+# Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
+_SUSPICIOUS, _DENSEST = 16 << 20, 1000
 FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -262,6 +264,7 @@ def _parquet(path: Path, columns: Columns) -> Rows:
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"{path}: the column {twice[0]!r} is there {names.count(twice[0])} times. Rename one.")
         wanted = columns.select(names, str(path))
+        check_expansion(file, path)
         row = 0
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(1000, row_groups=[group], columns=wanted, use_threads=False):
@@ -270,6 +273,18 @@ def _parquet(path: Path, columns: Columns) -> Rows:
                     yield row, record
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow has no error of its own for these
         raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
+
+
+def check_expansion(file: pyarrow.parquet.ParquetFile, path: Path) -> None:
+    """Refuse a Parquet file that would fill the memory: with a value or a compression that no text has."""
+    # Not by column: Arrow ends the process on the damaged metadata of one.
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
+    if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
+        raise InputError(
+            f"{path}: {packed:,} bytes that become {size:,} in {file.metadata.num_rows:,} rows, which no text does. "
+            "Write the file again."
+        )
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:

@@ -156,7 +156,7 @@ def test_hostile_text_stays_text(tmp_path):
     record["hardware"]["cpu"] = record["times"]["started"] = evil
     record["scores"] = {stage: {evil: {evil: 0.5}} for stage in ("before", "after")}
     record["links"], record["settings"], record["drift"] = {evil: {evil: evil}}, {evil: [evil]}, {evil: 0.5}
-    record["versions"] = {evil: evil}
+    record["versions"] = {"hf_xalign": evil, evil: evil}
     record["base_model"]["name"], record["paper"]["bibtex"], record["objective"] = f"a/{evil}", evil, evil
     (tmp_path / "results.json").write_text(json.dumps(record))  # the library itself masks some of it on writing
     log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]

@@ -393,12 +393,15 @@ class AlignmentTrainer(HubTrainer):
         folder = Path(output_dir or self.args.output_dir)
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            if hasattr(self.model, "peft_config"):
-                self.model.save_pretrained(folder, state_dict=state_dict)
-            else:
-                save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
+            self._save_weights(folder, state_dict)
             self.processing_class.save_pretrained(folder)
         write_text(folder / "training_args.json", mask_secrets(self.args.to_json_string()))
+
+    def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
+        if hasattr(self.model, "peft_config"):
+            self.model.save_pretrained(folder, state_dict=state_dict)
+        else:
+            save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)

@@ -6,14 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.adapters import adapt
 from support.card import make_record
 from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import make_files
-from support.refusals import assert_refused
-from support.tiny import SENTENCES, make_links, make_tokenizer
-from transformers import AutoModelForTokenClassification
+from support.refusals import assert_refused, calls
+from support.tiny import SENTENCES, make_links
 
 from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
@@ -23,7 +21,6 @@ from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
-from hf_xalign.modeling.loading import load
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
 
@@ -33,14 +30,9 @@ SOURCE, TARGET = SENTENCES[0][:2]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Two encoders, an adapter with a map for each language, a task model, and parallel text."""
+    """Two encoders and parallel text."""
     folder = make_files(tmp_path_factory.mktemp("models"))
     save_base("bert", folder / "tuned", seed=5)
-    adapter = adapt(load(folder / "base"), "languages", init="random")
-    adapter.save_pretrained(folder / "adapter")
-    make_tokenizer().save_pretrained(folder / "adapter")
-    AutoModelForTokenClassification.from_pretrained(folder / "base", num_labels=3).save_pretrained(folder / "task")
-    make_tokenizer().save_pretrained(folder / "task")
     return folder
 
 
@@ -77,18 +69,15 @@ def test_similarities_against_loops(base):
 
 
 def test_sentences_and_options_of_a_similarity_are_refused(base):
-    def call(**options):
-        return lambda: word_similarity(*base, **{"source": "die katze", "target": "the cat", **options})
-
-    assert_refused(
-        {
-            "blank": (call(source=" "), "the source sentence ' ' has no words"),
-            "measure": (call(measure="l2"), "measure='l2' is not known"),
-            "k": (call(k=0), "k=0"),
-            "layer": (call(layer=9), "layer"),
-            "pooling": (call(pooling="max"), "pooling"),
-        }
-    )
+    rows = [
+        ({"source": " "}, "the source sentence ' ' has no words"),
+        ({"measure": "l2"}, "measure='l2' is not known"),
+        ({"k": 0}, "k=0"),
+        ({"layer": 9}, "layer"),
+        ({"pooling": "max"}, "pooling"),
+    ]
+    given = {"model": base[0], "tokenizer": base[1], "source": "die katze", "target": "the cat"}
+    assert_refused(calls(word_similarity, rows, **given))
 
 
 NAN = float("nan")
@@ -181,8 +170,8 @@ def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
     assert found["links"][:] == wanted["links"][:] and found["source_words"][0][-1] == "."
 
     # By an encoder, with several links a word.
-    words = ["align-words", f"de={pairs}", "--aligner", "encoder", "--model", str(models / "base"), "--device", "cpu"]
-    assert main([*words, "--symmetrization", "union", "--several", "--format", "jsonl", "--output", str(kept)]) == 0
+    words = ["--aligner", "encoder", "--model", str(models / "base"), "--device", "cpu", "--symmetrization", "union"]
+    assert main(["align-words", f"de={pairs}", *words, "--several", "--format", "jsonl", "--output", str(kept)]) == 0
     options = {"one_to_one": False, "keep_unlinked": True, "model": base[0], "tokenizer": base[1]}
     wanted = align_words(text, "encoder", "union", **options)
     assert [json.loads(line)["links"] for line in kept.read_text("utf-8").splitlines()] == wanted["links"][:]

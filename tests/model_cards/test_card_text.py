@@ -100,13 +100,6 @@ def test_paths_say_nothing_of_the_machine():
         assert front_of(record)["model-index"][0]["results"][0]["dataset"]["name"] == shown, path
 
 
-def test_worse_scores_are_shown():
-    record = make_record()
-    assert "Worse than before" not in render_card(record)
-    record["scores"]["after"]["de"]["retrieval_mean"] = 0.70
-    assert "\n- Worse than before in the scores above: `de` `retrieval_mean` -8.1.\n" in render_card(record)
-
-
 def test_objectives_and_languages_of_pre_training():
     record = RECORDS["align_mlm"]()
     for objective, said in {

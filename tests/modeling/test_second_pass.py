@@ -51,6 +51,9 @@ def test_dropout_of_the_pairs_is_of_their_seed_or_off():
     torch.manual_seed(5)
     assert torch.equal(passed[0], alone())
     assert not any(torch.allclose(passed[0], other, atol=0.1) for other in (following, *passed[1:]))
+    with second_pass(model, {}, seed=5) as states:  # no pairs, no pass
+        model(**inputs(3, 4))
+    assert states == []
     assert torch.equal(passed[2], model.eval().base_model(**pairs).last_hidden_state)
     # The task's batch keeps its dropout.
     assert all(torch.equal(one, logits[0]) for one in logits)

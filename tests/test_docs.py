@@ -6,8 +6,10 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import hook  # docs/hook.py
 import pytest
 from support.tiny import make_encoder, make_tokenizer
 
@@ -18,13 +20,12 @@ FENCE = re.compile(r"(<!-- test: run -->\n)?^```(\w+)\n(.*?)^```", re.MULTILINE 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name):
-    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", PAGES[name].read_text("utf-8"))):
+    for target in re.findall(r"\]\((?!\w+://)([^)\s]+)\)", FENCE.sub("", PAGES[name].read_text("utf-8"))):
         place, _, anchor = target.partition("#")
-        if "://" not in place:
-            page = PAGES[name].parent / place if place else PAGES[name]
-            heads = re.findall(r"^#+ (.+?)(?: \{#(.+)\})?$", page.read_text("utf-8"), re.MULTILINE) if anchor else []
-            slugs = [own or re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head, own in heads]
-            assert page.exists() and (not anchor or anchor in slugs), target
+        page = PAGES[name].parent / place if place else PAGES[name]
+        heads = re.findall(r"^#+ (.+?)(?: \{#(.+)\})?$", page.read_text("utf-8"), re.MULTILINE) if anchor else []
+        slugs = [own or re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head, own in heads]
+        assert page.exists() and (not anchor or anchor in slugs), target
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -34,19 +35,16 @@ def test_commands_name_files_and_options_that_exist(name):
     inline = re.findall(r"`([^`\n]*(?:recipes|benchmarks)/\w+\.py [^`]+)`", FENCE.sub("", text))
     for words in (shlex.split(line, comments=True) for line in (*blocks.splitlines(), *inline)):
         assert words[:1] != ["make"] or f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), words
-        at = next((at for at, word in enumerate(words) if re.match("recipes/|benchmarks/|hf-xalign$", word)), None)
+        files = [word for word in words if re.match("recipes/|benchmarks/", word)]
+        files += [f"recipes/configs/{Path(after).stem}.yaml" for word, after in pairwise(words) if word == "--config"]
+        assert all((ROOT / file).exists() for file in files), words
+        at = next((at for at, word in enumerate(words) if re.match(r"recipes/\w+\.py|hf-xalign$", word)), None)
         if at is not None:
             used = {word.partition("=")[0] for word in words[at:] if word.startswith("--")}
             assert used <= known_options(*words[at : at + 3]), words
-            named = [f"{Path(words[k + 1]).stem}.yaml" for k, word in enumerate(words) if word == "--config"]
-            assert all((ROOT / "recipes/configs" / config).exists() for config in named), words
 
 
 def known_options(script, *rest):
-    import hook  # docs/hook.py
-
-    if script.startswith("benchmarks/"):  # a benchmark reads its options when it runs, from several files
-        return {f"--{word}" for path in ROOT.glob("benchmarks/*.py") for word in re.findall(r"\w+", path.read_text())}
     train = rest[:1] == ("train",)
     recipe = script if script != "hf-xalign" else f"recipes/{'fao' if rest[0] == 'demo' else rest[train]}.py"
     commands = [" ".join(("hf-xalign", *rest[: 1 + train]))] * (script == "hf-xalign")

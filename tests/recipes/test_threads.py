@@ -29,7 +29,6 @@ CHOICES = [
     ({}, [], CORES),
     ({"LOCAL_WORLD_SIZE": str(CORES + 1)}, [], 1),
     ({"OMP_NUM_THREADS": "7"}, [], 7),
-    ({}, ["--num_cpu_threads_per_process", "1"], 1),
     ({}, ["--num-cpu-threads-per-process=1"], 1),
     # A run inside a run: whoever started the inner one without a launcher chose its threads.
     ({"ACCELERATE_MIXED_PRECISION": "no"}, [], 1),
@@ -48,7 +47,7 @@ def test_whose_choice_it_is(monkeypatch):
         launcher = environment(**changes)
         parent = SimpleNamespace(environ=lambda own=launcher: own, cmdline=lambda own=words: ["accelerate", *own])
         with monkeypatch.context() as patch:
-            patch.setattr(psutil, "Process", lambda pid, own=parent: own if pid == os.getppid() else None)
+            patch.setattr(psutil, "Process", {os.getppid(): parent}.get)
             recipe = {"OMP_NUM_THREADS": "1", **launcher, "ACCELERATE_MIXED_PRECISION": "no"}
             for name in ("OMP_NUM_THREADS", "ACCELERATE_MIXED_PRECISION", "LOCAL_WORLD_SIZE"):
                 patch.setenv(name, recipe[name]) if name in recipe else patch.delenv(name, raising=False)

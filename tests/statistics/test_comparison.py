@@ -101,9 +101,7 @@ def test_names_cannot_break_a_table(folders):
 
 def test_recipe_refuses_before_it_computes(folders, tmp_path, monkeypatch):
     monkeypatch.setattr("hf_xalign.statistics.comparison.compare", lambda *a, **k: pytest.fail("computed"))
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path, tmp_path / "file" / "t.md"):
-        with pytest.raises(InputError, match="give another place"):
-            recipe.main([*map(str, folders), "--markdown", str(path)])
+    with pytest.raises(InputError, match="give another place"):
+        recipe.main([*map(str, folders), "--markdown", str(tmp_path)])
     with pytest.raises(InputError, match="--folders is missing"):
         recipe.main([])

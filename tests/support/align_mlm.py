@@ -60,12 +60,6 @@ def make(folder, model=None, data=None, entries=None, callbacks=None, objective=
     )
 
 
-def train(folder, *args, **settings):
-    trainer = make(folder, *args, **settings)
-    trainer.train()
-    return trainer
-
-
 def token_loss(model, state, table, label):
     """-log p(label) by the head that BERT has."""
     head = model.alignment_head["words"]

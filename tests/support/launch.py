@@ -43,6 +43,11 @@ def slow(names):
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+def trained(trainer):
+    trainer.train()
+    return trainer
+
+
 def numbers(trainer):
     """Loss, its terms and the gradient's norm of every logged step, float64 (steps, numbers)."""
     rows = [row for row in trainer.state.log_history if "loss" in row]

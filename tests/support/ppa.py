@@ -41,9 +41,3 @@ def make(folder, model=None, data=None, tokenizer=None, callbacks=None, trainer_
         processing_class=make_tokenizer() if tokenizer is None else tokenizer,
         callbacks=callbacks,
     )
-
-
-def train(folder, *args, **settings):
-    trainer = make(folder, *args, **settings)
-    trainer.train()
-    return trainer

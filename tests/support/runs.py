@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 
 from support import align_mlm, continual, mao, ppa
 from support.fao import searcher
-from support.launch import outcome
+from support.launch import outcome, trained
 from support.tiny import make_encoder, make_links
 
 
@@ -77,9 +77,7 @@ def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callb
 
 
 def train(folder, trainer, **settings):
-    made = make(folder, trainer, **settings)
-    made.train()
-    return made
+    return trained(make(folder, trainer, **settings))
 
 
 class _KillAfter(TrainerCallback):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.align_mlm import OBJECTIVES, make, token_loss, train
-from support.launch import STEP, same_tensors
+from support.align_mlm import OBJECTIVES, make, token_loss
+from support.launch import STEP, same_tensors, trained
 from support.numeric import assert_rounding
 from support.runs import exact
 from transformers import AutoModel, AutoModelForMaskedLM
@@ -108,7 +108,7 @@ def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, 
 
 
 def test_dictionary_languages_and_head_are_saved_with_the_model(tmp_path):
-    trainer = train(tmp_path, objective="dict_mlm", max_steps=1, save_strategy="steps", save_steps=1)
+    trainer = trained(make(tmp_path, objective="dict_mlm", max_steps=1, save_strategy="steps", save_steps=1))
     trainer.save_model()
     for folder in (tmp_path, tmp_path / "checkpoint-1"):
         found, due = TokenEntries.load(folder, vocab_size=160), trainer.entries

@@ -137,10 +137,8 @@ def test_what_mao_cannot_train(tmp_path):
             "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
         },
     )
-    modernbert, check = (
-        AutoModel.from_config(CONFIGS["modernbert"]()),
-        mao.config(tmp_path, preset="adapter").check_model,
-    )
+    modernbert = AutoModel.from_config(CONFIGS["modernbert"]())
+    check = mao.config(tmp_path, preset="adapter").check_model
     assert_refused({"ModernBERT": (lambda: check(modernbert, make_tokenizer()), "use pfeiffer or houlsby")})
     encoder, state = make_encoder(), torch.get_rng_state()
     check(encoder, make_tokenizer())

@@ -4,7 +4,7 @@ import pytest
 import torch
 from datasets import Dataset
 from support.continual import QUESTIONS, TEXTS, TOKENS, make, make_model, make_task
-from support.launch import STEADY, STEP, numbers, outcome, same, same_tensors
+from support.launch import STEADY, STEP, numbers, outcome, same, same_tensors, trained
 from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_encoder, make_links
@@ -194,9 +194,7 @@ def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
 
     def run(name, **given):
         settings = {**STEADY, "max_steps": 2, "alpha": 0.3, **given}
-        trainer = make(tmp_path / name, make_model(dropout=0.2), **settings)
-        trainer.train()
-        return trainer
+        return trained(make(tmp_path / name, make_model(dropout=0.2), **settings))
 
     with exact():
         same(outcome(run("plain")), outcome(run("recomputed", gradient_checkpointing=True)), 2 * STEP)

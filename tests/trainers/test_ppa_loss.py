@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from support.align_mlm import token_loss
-from support.launch import STEADY, STEP, numbers, same_tensors, slow, tensors
+from support.launch import STEADY, STEP, numbers, same_tensors, tensors
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
@@ -25,12 +25,6 @@ FORMS = {
     "no contrast, unsettled": {"contrast": "none", "head_settling": 0.0},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
     "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "head_settling": 1.0},
-}
-MORE_FORMS = {
-    "paper": {"preset": "paper"},
-    "no contrast": {"contrast": "none"},
-    "in batch": {"contrast": "in_batch"},
-    "in chunks alone": {"contrast": "in_batch", "words": "none", "chunk_size": 1},
 }
 
 
@@ -120,9 +114,9 @@ def reference(trainer):
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("form", [*FORMS, *slow(MORE_FORMS)])
+@pytest.mark.parametrize("form", FORMS)
 def test_five_steps_are_those_of_the_loops(form, tmp_path):
-    settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **(FORMS | MORE_FORMS)[form]}
+    settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **FORMS[form]}
     sizes = {"per_device_train_batch_size": BATCH, "gradient_accumulation_steps": ACCUMULATION}
     with exact():
         trainer = make(tmp_path, data=make_pairs(8), **sizes, **settings)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.families import CONFIGS, save_base
-from support.launch import STEADY, numbers, same_bits, slow, tensors
+from support.launch import STEADY, numbers, same_bits, slow, tensors, trained
 from support.numeric import assert_rounding
-from support.ppa import make, make_pairs, train
+from support.ppa import make, make_pairs
 from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainerCallback
 
@@ -42,18 +42,10 @@ def test_trains_saves_and_loads(family, tmp_path):
     assert set(saved) == set(load_file(base / "model.safetensors"))
     batch = tokenizer(["the cat", "datei öffnen"], padding=True, return_tensors="pt", return_token_type_ids=False)
     loaded = AutoModel.from_pretrained(out)
-    whole, report = AutoModelForMaskedLM.from_pretrained(out, output_loading_info=True)
+    _, report = AutoModelForMaskedLM.from_pretrained(out, output_loading_info=True)
     assert not report["missing_keys"]
-    head = getattr(model, HEAD_NAME)["words"]
     with torch.no_grad():
-        states = model.eval()(**batch).last_hidden_state
-        assert torch.equal(loaded.eval()(**batch).last_hidden_state, states)
-        scores = whole.eval()(**batch).logits.flatten(0, 1)
-        labels = torch.arange(len(scores)) % 50
-        expected = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
-        found = head(states, torch.arange(len(scores)), labels, model.get_input_embeddings().weight)
-    # In float32: products of 16, sums over 160 tokens and over all rows.
-    assert_rounding(found, expected, operations=16 + 160 + len(scores))
+        assert torch.equal(loaded.eval()(**batch).last_hidden_state, model.eval()(**batch).last_hidden_state)
     if family == "bert":
         untouched = load_file(base / "model.safetensors")["bert.pooler.dense.weight"]
         assert torch.equal(saved["bert.pooler.dense.weight"], untouched)
@@ -98,7 +90,7 @@ def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
 def test_bfloat16_is_near_float32(tmp_path):
     for settings in ({}, {"contrast": "in_batch", "chunk_size": 2}):
         settings = {**STEADY, **settings, "queue_start": "random", "overwrite_output_dir": True}
-        half, whole = (numbers(train(tmp_path, **settings, bf16=bf16))[:, 1] for bf16 in (True, False))
+        half, whole = (numbers(trained(make(tmp_path, **settings, bf16=bf16)))[:, 1] for bf16 in (True, False))
         # The six products of each of two layers are rounded to bfloat16.
         assert_rounding(half, whole, operations=2 * 6, dtype=torch.bfloat16)
         # A CPU without bfloat16 instructions trains in float32, and says so.
@@ -109,7 +101,7 @@ def test_bfloat16_is_near_float32(tmp_path):
 
 
 def test_evaluates_before_during_and_after(tmp_path):
-    trainer = train(tmp_path, eval_strategy="steps", eval_steps=3)
+    trainer = trained(make(tmp_path, eval_strategy="steps", eval_steps=3))
     rows = [row for row in trainer.state.log_history if "eval_retrieval" in row]
     assert [row["step"] for row in rows] == [0, 3, 4]
     scores = score_sentences(trainer.model, make_tokenizer(), make_pairs(8))

@@ -85,6 +85,7 @@ FILES = {
     r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
     r"p\.jsonl, row 2: JSON that Python cannot hold \(Exc": ("p.jsonl", PAIR + '{"n": ' + "1" * 5000),
     r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
+    r"p\.jsonl, row 2: empty line": ("p.jsonl", PAIR + "\n"),
     r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
     r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
     "row 2: no columns 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": ("p.jsonl", CODES),

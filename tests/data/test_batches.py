@@ -43,7 +43,7 @@ ROWS = [
     make_row(([2, 10, 11, 12, 3], [2, 20, 21, 3]), ([(1, 2), (2, 4), CUT], [(1, 2), (2, 3)]), [[0, 1], [1, 0]], "de"),
     make_row(([2, 13, 3], [2, 22, 23, 24, 25, 3]), ([(1, 2)], [(1, 2), (2, 4), CUT, (4, 5)]), [[0, 3]], "nl"),
 ]
-for row, *stored in zip(ROWS, ([10, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
+for row, *stored in zip(ROWS, ([0, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
     row["source_rows"], row["target_rows"] = stored
 NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
 NUMBERS = {"en": 0, "de": 1, "nl": 2}
@@ -79,7 +79,7 @@ def test_pair_batch_by_hand():
 
 
 def test_reference_vectors_are_read_for_the_kept_words(features):
-    for side, rows in (("target", [14, 15, 21, 22, 23]), ("source", [10, 11, 18])):
+    for side, rows in (("target", [14, 15, 21, 22, 23]), ("source", [0, 11, 18])):
         batch = PairCollator(9, regularized_side=side, reference=features)(ROWS)
         assert batch["reference"].dtype == torch.float32
         assert batch["reference"].tolist() == [[vector] for vector in vectors(*rows)]
@@ -195,7 +195,7 @@ def test_rows_of_links():
     dataset = Dataset.from_list(ROWS)
     flat = [(0, 0), (0, 1), (1, 0)]
     names = ("pair", "length", "source_lang", "source_row", "target_row")
-    expected = [(0, 1, "de", 10, 15), (0, 1, "de", 11, 14), (1, 1, "nl", 18, 23)]
+    expected = [(0, 1, "de", 0, 15), (0, 1, "de", 11, 14), (1, 1, "nl", 18, 23)]
     assert link_rows(dataset, alone=True).to_list() == [dict(zip(names, row)) for row in expected]
     whole = link_rows(dataset.add_column("length", [5, 6]), alone=False)
     assert whole.to_list() == [{**ROWS[k], "links": [ROWS[k]["links"][n]], "pair": k, "length": 1} for k, n in flat]

@@ -29,8 +29,14 @@ TEXT = ["The cat sees the dog . It runs !", "no mark here", "", "Stop .", "a \" 
 TEXT = [*TEXT, "the very same words come once more in a longer row of words ."] * 3
 WORDS = [text.split() for text in TEXT]
 ALPHABET = Alphabet.of(TEXT)
-RELATIONS = ["det", "amod", "nsubj", "root", "punct"]
-TREE = Tree(["the", "big", "house", "burns", "."], ["DET", "ADJ", "NOUN", "VERB", "PUNCT"], [3, 3, 4, 0, 4], RELATIONS)
+
+
+def tree(text):
+    words, upos, heads, relations = zip(*(item.split("/") for item in text.split()), strict=True)
+    return Tree(list(words), list(upos), list(map(int, heads)), list(relations))
+
+
+TREE = tree("the/DET/3/det big/ADJ/3/amod house/NOUN/4/nsubj burns/VERB/0/root ./PUNCT/4/punct")
 ALWAYS_AFTER = WordOrder({"NOUN": {HEAD: {"amod": 10**9}}, "VERB": {"punct": {HEAD: 10**9, "nsubj": 10**9}}})
 
 
@@ -177,11 +183,6 @@ def test_trees_come_with_the_rows():
     upos = ["DET", "NOUN", "ADJ", "VERB", "PUNCT"]
     assert moved[0] == {"tokens": ["the", "house", "big", "burns", "."], "upos": upos}
     assert derive_pairs(rows, found, "tokens")[0]["links"] == [[0, 0], [1, 2], [2, 1], [3, 3], [4, 4]]
-
-
-def tree(text):
-    words, upos, heads, relations = zip(*(item.split("/") for item in text.split()), strict=True)
-    return Tree(list(words), list(upos), list(map(int, heads)), list(relations))
 
 
 FRENCH = [

@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.text import letters, sized
+from support.text import bitext, letters, sized
 from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertConfig, PreTrainedTokenizerFast
@@ -212,12 +212,12 @@ def test_pair_rows_are_those_the_tokenizer_makes(make):
     tokenizer, specials = make(), 3 if make is make_tokenizer else 4
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     sizes[5], sizes[6] = (15, 3), (0, 2)
-    bitext = sized(*sizes, langs=("de", "bn"))
-    options = {"block_size": 29 + specials, "pairs": bitext, "pair_share": 9.0}
+    pairs = sized(*sizes, langs=("de", "bn"))
+    options = {"block_size": 29 + specials, "pairs": pairs, "pair_share": 9.0}
     rows, counts = encode_pretraining({"en": random_text(100)}, tokenizer, CONFIG, **options)
     assert rows["example"][:] == list(range(len(rows)))
     for code in ("de", "bn"):
-        own = [row for row in bitext if row["source_lang"] == code and 0 < len(row["source"].split()) < 15]
+        own = [row for row in pairs if row["source_lang"] == code and 0 < len(row["source"].split()) < 15]
         left = [row for row in rows if row["source_lang"] == f"en+{code}"]
         expected = [("", "")]
         for row in own:
@@ -236,10 +236,10 @@ def test_pair_rows_are_those_the_tokenizer_makes(make):
 
 def test_share_of_pair_rows(tokenizer, caplog):
     corpora = {"en": random_text(200), "de": random_text(200, seed=1)}
-    bitext = sized(*[(6, 6)] * 400)
+    pairs = sized(*[(6, 6)] * 400)
 
     def encode(**options):
-        rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=16, pairs=bitext, **options)
+        rows, counts = encode_pretraining(corpora, tokenizer, CONFIG, block_size=16, pairs=pairs, **options)
         assert counts["en+de"].rows == sum(len(parts) == 2 for parts in rows["parts"])
         assert counts["en+de"].tokens == 12 * counts["en+de"].rows
         return rows.to_list(), counts
@@ -255,11 +255,10 @@ def test_share_of_pair_rows(tokenizer, caplog):
 
 
 def test_ids_are_the_tokenizers(tokenizer):
-    sides = {"source": ["die katze, öffnen!", "datei"], "target": ["the cat opening", "file it"]}
-    dataset = Dataset.from_dict({**sides, "source_lang": ["de"] * 2, "target_lang": ["en"] * 2})
+    dataset = bitext(("die katze, öffnen!", "the cat opening"), ("datei", "file it"))
     encoded, counts = encode_sentence_pairs(dataset, tokenizer, min_tokens=1, max_tokens=60)
     for number, (row, text) in enumerate(zip(encoded, dataset, strict=True)):
-        ids = {f"{side}_ids": tokenizer(text[side]).input_ids[1:-1] for side in sides}
+        ids = {f"{side}_ids": tokenizer(text[side]).input_ids[1:-1] for side in ("source", "target")}
         languages = {"source_lang": "de", "target_lang": "en"}
         assert row == {**ids, "length": sum(map(len, ids.values())), **languages, "pair": number}
     assert counts == {"de": PairCounts(2, 0, 0)}

@@ -70,6 +70,7 @@ def test_finetuning(files, refused, tmp_path):
     ]
     of_words = [
         (("--languages", "de", "bn"), "no evaluation text in bn"),
+        (("--task", "questions", "--label_column", "a"), "label_column is of labelled texts"),
         (tagger[2:], "tagger_lstm_size needs head=tagger: add it"),
     ]
     refused(
@@ -92,6 +93,7 @@ def test_pretraining(files, refused):
         ((*derive, "--parallel", "de=x.tsv"), "parallel is for objective=xlm"),
         ((*derive, "--vocabulary", "train"), "have embeddings and new ones would not"),
         ((*derive, "--model_name_or_path", "new"), "--vocabulary train"),
+        ((*derive, "--layers", "9"), "layers=9"),
         ((*derive, "--eval_corpus", "fr=x.txt"), "x.txt"),
     ]
     grid = ("--train_data", str(files / "tagged.jsonl"), "--test_data", str(files / "tagged.jsonl"))
@@ -117,6 +119,8 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--method self_learning", "needs a seed dictionary"),
         ("--refine 2", "refine needs method=procrustes"),
         ("--spectral true", "spectral=True needs method=rcsls. Remove it for method=procrustes"),
+        ("--batch_size 0", "batch_size=0: must be at least 1"),
+        ("--test_dictionary some.txt", "the language is missing"),
         ("--layers -1 -1", "each layer once"),
         ("--device nonsense", "device=nonsense is not available"),
         ("--compare_with runs/fao", "compare_with"),

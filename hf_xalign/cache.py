@@ -9,7 +9,9 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import xxhash
 from filelock import FileLock, Timeout
@@ -74,12 +76,27 @@ def checksum(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
 
 
-def make_once(path: Path, make: Callable[[], None]) -> None:
+def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = None, **options: Any) -> Any:
+    """Call `Dataset.map`, whose file is cached with a checksum; rows in memory stay there."""
+    if not dataset.cache_files or options.get("num_proc"):
+        return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
+    from datasets.fingerprint import Hasher
+
+    named = {name: value for name, value in options.items() if name != "desc"}
+    key = new_fingerprint or Hasher.hash([dataset._fingerprint, function, named])
+    path = cache_dir("rows") / f"{key}.arrow"
+    run = partial(dataset.map, function, cache_file_name=str(path), new_fingerprint=key, **options)
+    make_once(path, partial(run, load_from_cache_file=False))
+    return run(load_from_cache_file=True)
+
+
+def make_once(path: Path, make: Callable[[], Any]) -> None:
     """Have `make` write a cache file, unless it is there and whole; other processes wait for it."""
     with FileLock(f"{path}.lock"):
         if not is_whole(path):
             make()
-            seal(path)
+            if path.exists():  # `datasets` writes no file without rows
+                seal(path)
 
 
 def seal(path: Path) -> None:

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from datasets import Dataset
 from safetensors import SafetensorError
 
-from hf_xalign.cache import disk_errors, hold_folder, is_whole, replacing, seal
+from hf_xalign.cache import disk_errors, hold_folder, is_whole, map_rows, replacing, seal
 from hf_xalign.errors import InputError
 
 
@@ -46,6 +47,25 @@ def test_a_damaged_file_is_no_file(tmp_path, caplog):
         assert not is_whole(path) and not path.exists() and "damaged, so it is made again" in caplog.text
         caplog.clear()
     assert not is_whole(path) and not caplog.text
+
+
+def test_damaged_rows_are_mapped_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path))
+    Dataset.from_dict({"n": [1, 2, 3]}).to_parquet(tmp_path / "n.parquet")
+    stored = Dataset.from_parquet(str(tmp_path / "n.parquet"), cache_dir=str(tmp_path))
+    calls = []
+
+    def double(row):
+        calls.append(row["n"])
+        return {"m": 2 * row["n"]}
+
+    for damage, expected in ((False, 3), (False, 0), (True, 3)):
+        calls.clear()
+        for path in (tmp_path / "rows").glob("*.arrow") if damage else ():
+            path.write_bytes(path.read_bytes().replace(b"\x04", b"\x05"))
+        # A function is known by its content, of which the list is a part.
+        assert map_rows(stored, double, new_fingerprint="doubled")["m"][:] == [2, 4, 6]
+        assert len(calls) == expected
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align the pairs and write one line for each, also for pairs without a link."""
-    from hf_xalign.cache import replacing
+    from hf_xalign.cache import map_rows, replacing
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
 
     text = load_sources([args.pairs], target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
     if args.format == "pharaoh":
-        text = text.map(_split_at_blanks, batched=True, desc="Splitting at blanks")
+        text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
     encoder: dict[str, Any] = {}
     if args.aligner == "encoder":
         from hf_xalign.cli.models import choose_device, load_encoder

@@ -12,6 +12,7 @@ from datasets import Dataset
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from hf_xalign.cache import map_rows
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -221,7 +222,8 @@ def encode_pairs(
         keep = [k for k, row_links in enumerate(links) if row_links]
         return {name: [values[k] for k in keep] for name, values in columns.items()}
 
-    encoded = dataset.map(
+    encoded = map_rows(
+        dataset,
         encode_batch,
         batched=True,
         with_indices=True,

@@ -11,6 +11,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.errors import InputError
@@ -98,7 +99,8 @@ def encode_sentence_pairs(
         lengths = {"length": [sum(pair) for pair in sizes], "shorter": [min(pair) for pair in sizes]}
         return {"source_ids": source, "target_ids": target, **lengths, "pair": rows}
 
-    encoded = dataset.select_columns(list(COLUMNS)).map(
+    encoded = map_rows(
+        dataset.select_columns(list(COLUMNS)),
         encode_batch,
         batched=True,
         with_indices=True,

@@ -11,6 +11,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
@@ -156,7 +157,9 @@ def load_text(
         evaluation = make_evaluation_links(test, train)
     text = train
     if subwords:
-        text = train.map(_subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords")
+        text = map_rows(
+            train, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords"
+        )
     encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
     linked = align_words(
         text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=seed, **encoder

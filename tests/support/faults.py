@@ -1,6 +1,8 @@
 """Recipes on tiny models in forked children, and what befalls them at the n-th operation on a file.
 
-    python -m support.faults kill|full FOLDER [--only METHOD ...] [--every K]
+    python -m support.faults kill|full|flip FOLDER [--only METHOD ...] [--every K]
+
+`flip` changes a byte in the n-th file of the last checkpoint and of the caches instead, and resumes or starts again.
 
 One process imports the libraries and forks a child for every run, so that a run takes about two seconds. The command
 prints a table of counts and fails if a run did.
@@ -14,6 +16,7 @@ import shutil
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -217,10 +220,39 @@ def attack(fault, method, main, words, resume, folder, every=1):
     return len(range(1, len(operations) + 1, every)), wrong
 
 
+def flip(method, main, words, resume, folder, every=1):
+    """Change a byte in each file of the last checkpoint and of the caches; return what [`attack`] does."""
+    folder = Path(folder) / "flip" / method
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ["HF_XALIGN_CACHE"] = str(folder / "cache")
+    run = folder / "run"
+    status, _, log = forked(main, placed(words, run), run)
+    assert status == 0, log
+    whole, last = result_of(run), max(run.rglob("checkpoint-*"))
+    caches = [path for path in (folder / "cache").rglob("*") if path.suffix in (".arrow", ".bin", ".json", ".xxh3")]
+    files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[::every]
+    wrong = []
+    for path in files:
+        content, before = path.read_bytes(), folder / "before"
+        middle = len(content) // 2
+        shutil.copytree(run, before)
+        changed = before / path.relative_to(run) if path.is_relative_to(run) else path
+        changed.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        (before / "seed-0" / "scores.json").unlink(missing_ok=True)
+        again_by = resume if path.is_relative_to(run) else ["--overwrite_output_dir", "true"]
+        status, _, log = forked(main, [*placed(words, before), *again_by], before)
+        if status or "damaged" not in log or result_of(before) != whole:
+            wrong.append(f"{method} {path.relative_to(folder)}: status {status}, {log.strip().splitlines()[-1:]}")
+        path.write_bytes(content)
+        shutil.rmtree(before)
+    return len(files), wrong
+
+
 def main():
     """Attack the runs, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("fault", choices=("kill", "full"))
+    parser.add_argument("fault", choices=("kill", "full", "flip"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=METHODS)
     parser.add_argument("--every", type=int, default=1)
@@ -228,7 +260,8 @@ def main():
     runs = recipes(prepare(args.folder.absolute()))
     failed = []
     for method in args.only:
-        count, wrong = attack(args.fault, method, *runs[method], args.folder.absolute(), args.every)
+        strike = flip if args.fault == "flip" else partial(attack, args.fault)
+        count, wrong = strike(method, *runs[method], args.folder.absolute(), args.every)
         print(f"{args.fault}  {method:10} {count:4} faults, {len(wrong)} wrong", flush=True)
         failed += wrong
     print("\n".join(failed))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.token_index import Pooling, TokenIndex, pad_rows, word_token_index
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
@@ -308,6 +309,11 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
             rows.update({name: [batch[name][k] for k in owner] for name in batch if name not in {*rows, "links"}})
         return rows
 
-    return dataset.map(
-        split, batched=True, with_indices=True, remove_columns=dataset.column_names, desc="Splitting pairs into links"
+    return map_rows(
+        dataset,
+        split,
+        batched=True,
+        with_indices=True,
+        remove_columns=dataset.column_names,
+        desc="Splitting pairs into links",
     )

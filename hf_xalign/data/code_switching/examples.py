@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
+from hf_xalign.cache import map_rows
 from hf_xalign.errors import InputError
 
 GROUP = "group"
@@ -66,7 +67,8 @@ def code_switch_pairs(
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
     joined = concatenate_datasets([dataset, original], axis=1)
-    return joined.map(
+    return map_rows(
+        joined,
         _switch_halves,
         batched=True,
         with_indices=True,
@@ -106,7 +108,8 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
         )
     # A map over the groups' first rows, so that the result is cached where the dataset is.
     heads = dataset.select(starts).with_format("arrow", columns=[GROUP])
-    return heads.map(
+    return map_rows(
+        heads,
         _gather,
         batched=True,
         with_indices=True,

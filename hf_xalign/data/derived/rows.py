@@ -9,6 +9,7 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.code_switching.examples import is_text
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
@@ -54,7 +55,8 @@ def derive(
     kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
     if left := [name for name in dataset.column_names if name not in {*kept, *TREE_COLUMNS}]:
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
-    return dataset.map(
+    return map_rows(
+        dataset,
         _derive_batch,
         batched=True,
         with_indices=True,
@@ -79,7 +81,8 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
     _check_columns(dataset, [column, *(TREE_COLUMNS if "syntax" in language.operations else ())])
     _check_text(dataset, [column])
     words, text = List(Value("string")), Value("string")
-    return dataset.map(
+    return map_rows(
+        dataset,
         _pair_batch,
         batched=True,
         with_indices=True,

@@ -12,6 +12,7 @@ from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.encoding import check_vocabulary, position_limit, special_frame, token_ids, word_tokenizer
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
@@ -172,7 +173,8 @@ def _monolingual(
                 numbers.append(number)
         return {"ids_0": pieces, "size_0": [len(piece) for piece in pieces], "number": numbers}
 
-    encoded = corpus.select_columns([column]).map(
+    encoded = map_rows(
+        corpus.select_columns([column]),
         encode,
         batched=True,
         with_indices=True,
@@ -210,7 +212,8 @@ def _bilingual(
             columns[f"size_{k}"] = [len(ids) for ids in columns[f"ids_{k}"]]
         return columns
 
-    encoded = pairs.select_columns(list(COLUMNS)).map(
+    encoded = map_rows(
+        pairs.select_columns(list(COLUMNS)),
         encode,
         batched=True,
         with_indices=True,
@@ -280,7 +283,8 @@ def _rows(encoded: Dataset, room: int, frame: Sequence[list[int]], languages: li
             "source_lang": ["+".join(languages)] * len(ids),
         }
 
-    return sentences.map(
+    return map_rows(
+        sentences,
         build,
         batched=True,
         with_indices=True,

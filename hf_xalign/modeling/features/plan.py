@@ -13,6 +13,7 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 from datasets import Dataset
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side
 
 Needed = Literal["all", "linked"]
@@ -85,7 +86,8 @@ class FeaturePlan:
         They are the rows of a sentence's words, [CLS] and [SEP] in the cache, -1 where one is not stored.
         """
         # map, unlike add_column, leaves the table on disk.
-        return self.dataset.map(
+        return map_rows(
+            self.dataset,
             partial(_row_columns, self.sentence, self.word_offsets, self.stored, self.row_offsets),
             batched=True,
             with_indices=True,

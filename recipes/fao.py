@@ -22,11 +22,21 @@ from hf_xalign.recipes.parts.common import DataArguments, run
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.config import parse
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.recipes.parts.run import AlignmentRun
     from hf_xalign.trainers import FAOConfig, FAOTrainer
 
-    align("fao", (DataArguments, FAOConfig), FAOTrainer, load_word_corpus, argv, __doc__)
+    data, args = parse((DataArguments, FAOConfig), argv, description=__doc__)
+    job = AlignmentRun("fao", FAOTrainer, data, args)
+    job.load(load_word_corpus)  # the encoder, the sentence pairs and the links of their words
+    if data.dry_run:
+        return job.estimate()
+    job.score("before")
+    job.prepare()  # the trainer
+    job.train()
+    job.score("after")
+    job.save()  # the record, pictures and the model card
 
 
 if __name__ == "__main__":

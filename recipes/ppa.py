@@ -17,11 +17,21 @@ from hf_xalign.recipes.parts.common import run
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.config import parse
+    from hf_xalign.recipes.parts.run import AlignmentRun
     from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentence_corpus
     from hf_xalign.trainers import PPAConfig, PPATrainer
 
-    align("ppa", (PPAArguments, PPAConfig), PPATrainer, load_sentence_corpus, argv, __doc__)
+    data, args = parse((PPAArguments, PPAConfig), argv, description=__doc__)
+    job = AlignmentRun("ppa", PPATrainer, data, args)
+    job.load(load_sentence_corpus)  # the encoder and the sentence pairs
+    if data.dry_run:
+        return job.estimate()
+    job.score("before")
+    job.prepare()  # the trainer
+    job.train()
+    job.score("after")
+    job.save()  # the record, pictures and the model card
 
 
 if __name__ == "__main__":

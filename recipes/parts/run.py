@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from peft import PeftModel
 from transformers import set_seed
 
 from hf_xalign.cache import hold_folder
-from hf_xalign.config import non_default_fields, parse
+from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
@@ -69,87 +70,119 @@ def print_corpus(record: dict[str, Any], corpus: Any) -> None:
     print("\n".join(corpus.describe()))
 
 
-def align(
-    method: str,
-    settings: tuple[type[TextArguments], type[AlignmentConfig]],
-    trainer_class: type[AlignmentTrainer],
-    load_corpus: Callable[..., Any],
-    argv: list[str] | None,
-    description: str | None,
-) -> None:
-    """Load an encoder and text, score, train, score again and save; with `dry_run` only estimate the time."""
-    data, args = parse(settings, argv, description=description)
-    folder = Path(args.output_dir)
-    checkpoint, record = start_run(method, data, args, trainer_class)
-    other = read_record(data.compare_with) if data.compare_with else {}
-    with phase(record, "loading and linking"):
-        corpus = load_corpus(data, args, resume=checkpoint)
-    record["languages"]["others"] = corpus.languages
-    record["data"], record["links"] = corpus.sources, corpus.link_counts
-    if args.process_index == 0:
-        print_corpus(record, corpus)
-    if other:
-        _check_comparable(record, other, data.compare_with)
-    if data.dry_run:
-        estimate(lambda part: replace(corpus, train=part).trainer(trainer_class, args), corpus.train, args)
-        return
+class AlignmentRun:
+    """A run of FAO, MAO or PPA: its settings, record, corpus and trainer. A recipe calls the steps in order.
 
-    def score(when: str) -> None:
-        with phase(record, "scoring"), args.main_process_first(desc="scoring"):
-            if args.should_save:
-                record["scores"][when] = corpus.score(args, when)
+    Args:
+        method: short name of the method.
+        trainer_class: its trainer.
+        data: arguments on model and text.
+        args: the method's config.
 
-    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
-        if args.should_save:
-            folder.mkdir(parents=True, exist_ok=True)
-            corpus.keep(folder)
-            pivot_before = corpus.pivot_vectors(args)
-    score("before")
-    with phase(record, "preparing"):
-        trainer = corpus.trainer(trainer_class, args)
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    encoder = sum(p.numel() for p in model.parameters())
-    if isinstance(model, PeftModel):
-        record["adapter"] = adapter_entry(model.active_peft_config)
-        encoder -= trained
-    record["trainable"] = {"parameters": trained, "share": trained / encoder}
-    if trainer.is_world_process_zero():
-        print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
-    with phase(record, "scoring"), args.main_process_first(desc="scoring"):
-        if args.should_save:
-            before = distances_before(trainer)
-    if trainer.random_start:
-        score("untrained")
-    with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.save_model()
-    # Training leaves its autocast around the model's forward, and scores are float32.
-    corpus.model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
-    score("after")
-    if args.should_save:
-        _fill_words(record["scores"], getattr(args, "pooling", ""))
+    Raises:
+        InputError: the output folder holds another run.
+    """
+
+    corpus: Any
+    trainer: AlignmentTrainer
+
+    def __init__(self, method: str, trainer_class: type[AlignmentTrainer], data: TextArguments, args: AlignmentConfig):
+        self.trainer_class, self.data, self.args = trainer_class, data, args
+        self.folder = Path(args.output_dir)
+        self.checkpoint, self.record = start_run(method, data, args, trainer_class)
+        self.other = read_record(data.compare_with) if data.compare_with else {}
+
+    @contextmanager
+    def _scoring(self) -> Iterator[None]:
+        with phase(self.record, "scoring"), self.args.main_process_first(desc="scoring"):
+            yield
+
+    def load(self, load_corpus: Callable[..., Any]) -> None:
+        """Load the encoder and the text, and link its words."""
+        with phase(self.record, "loading and linking"):
+            self.corpus = load_corpus(self.data, self.args, resume=self.checkpoint)
+        self.record["languages"]["others"] = self.corpus.languages
+        self.record["data"], self.record["links"] = self.corpus.sources, self.corpus.link_counts
+        if self.args.process_index == 0:
+            print_corpus(self.record, self.corpus)
+        if self.other:
+            _check_comparable(self.record, self.other, self.data.compare_with)
+
+    def estimate(self) -> None:
+        """Print what training would take."""
+        estimate(
+            lambda part: replace(self.corpus, train=part).trainer(self.trainer_class, self.args),
+            self.corpus.train,
+            self.args,
+        )
+
+    def score(self, when: str) -> None:
+        """Score the evaluation text `before` or `after` training."""
+        with self._scoring():
+            if self.args.should_save:
+                self.record["scores"][when] = self.corpus.score(self.args, when)
+
+    def prepare(self) -> None:
+        """Make the trainer, after a look at the untouched encoder."""
+        with self._scoring():
+            if self.args.should_save:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.corpus.keep(self.folder)
+                self.pivot_before = self.corpus.pivot_vectors(self.args)
+        with phase(self.record, "preparing"):
+            self.trainer = self.corpus.trainer(self.trainer_class, self.args)
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        encoder = sum(p.numel() for p in model.parameters())
+        if isinstance(model, PeftModel):
+            self.record["adapter"] = adapter_entry(model.active_peft_config)
+            encoder -= trained
+        self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
+        if self.trainer.is_world_process_zero():
+            print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
+        with self._scoring():
+            if self.args.should_save:
+                self.distances_before = distances_before(self.trainer)
+        if self.trainer.random_start:
+            self.score("untrained")
+
+    def train(self) -> None:
+        """Train from the start or from the checkpoint, and save the model."""
+        with phase(self.record, "training"):
+            self.trainer.train(resume_from_checkpoint=self.checkpoint)
+        self.trainer.save_model()
+        # Training leaves its autocast around the model's forward, and scores are float32.
+        self.corpus.model = self.trainer.accelerator.unwrap_model(self.trainer.model, keep_fp32_wrapper=False)
+
+    def save(self) -> None:
+        """Write record, pictures and model card, and push them if asked to."""
+        if self.args.should_save:
+            self._write(self.record)
+        if self.args.push_to_hub:
+            # Only now are there a record and a card.
+            self.trainer.push_to_hub()
+
+    def _write(self, record: dict[str, Any]) -> None:
+        _fill_words(record["scores"], getattr(self.args, "pooling", ""))
         with phase(record, "scoring"):
-            record["drift"] = vector_drift(pivot_before, corpus.pivot_vectors(args))
-        if other and not checkpoint:  # a resumed run knows the time of its last part only
+            record["drift"] = vector_drift(self.pivot_before, self.corpus.pivot_vectors(self.args))
+        if self.other and not self.checkpoint:  # a resumed run knows the time of its last part only
             own, others = (
-                sum(one["times"]["seconds"][part] for part in ("preparing", "training")) for one in (record, other)
+                sum(one["times"]["seconds"][part] for part in ("preparing", "training"))
+                for one in (record, self.other)
             )
             record["comparison"] = {
-                "method": other["method"],
+                "method": self.other["method"],
                 "seconds": others,
                 "own_seconds": own,
-                "same_hardware": record["hardware"] == other["hardware"],
+                "same_hardware": record["hardware"] == self.other["hardware"],
             }
-        write_record(folder, record)  # before pictures, which may fail where the scores did not
+        write_record(self.folder, record)  # before pictures, which may fail where the scores did not
         with phase(record, "scoring"):
-            drawn = draw_pictures(trainer, before, folder, data.model_name_or_path)
+            drawn = draw_pictures(self.trainer, self.distances_before, self.folder, self.data.model_name_or_path)
         named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
-        finish(record, folder, {"model": str(folder), **corpus.export(folder), **named})
-        track_record(args, record)
-    if args.push_to_hub:
-        # Only now are there a record and a card.
-        trainer.push_to_hub()
+        finish(record, self.folder, {"model": str(self.folder), **self.corpus.export(self.folder), **named})
+        track_record(self.args, record)
 
 
 def _fill_words(scores: dict[str, Any], pooling: str) -> None:

@@ -19,7 +19,7 @@ from datasets import Dataset
 from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, disk_errors, locked
+from hf_xalign.cache import cache_dir, disk_errors, is_whole, locked, replacing, seal
 from hf_xalign.data.batches.pairs import CachedVectors, LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.errors import InputError
@@ -145,6 +145,7 @@ def _write(
     if done:
         logger.info("resuming after %d cached sentences", done)
     _write_json(folder / "cache.json", identity)
+    seal(folder / "cache.json")
     _write_json(folder / _BLOCKS, blocks)
     block = max(1, _BLOCK // batch_size) * batch_size
     with (
@@ -225,13 +226,11 @@ def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
         if any((folder / name).exists() for name in ("vectors.bin", "vectors.part")):
             raise InputError(f"{folder}: holds vectors without the cache.json that says what they are of. {way_out}")
         return
-    try:
-        there = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError):
-        logger.warning("%s is damaged: the word vectors are computed again", path)
+    if not is_whole(path):
         for name in ("vectors.bin", "vectors.part", _BLOCKS):
             (folder / name).unlink(missing_ok=True)
         return
+    there = json.loads(path.read_text())
     differing = [name for name, value in identity.items() if there.get(name) != value]
     if not differing:
         return
@@ -280,11 +279,5 @@ def _sync(file: Any) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    part = path.with_suffix(".json.part")
-    try:
-        with open(part, "w") as file:
-            json.dump(value, file, indent=1)
-            _sync(file)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(value, indent=1))

@@ -1,4 +1,4 @@
-"""Package versions, git commit and hardware of a run, for its record.
+"""Package versions, git commit and hardware of a run, for its record; progress bars of its first process.
 
 `--help` imports this module, so torch is imported only inside functions.
 """
@@ -12,6 +12,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from tqdm.auto import tqdm
 
 from hf_xalign._version import __version__
 
@@ -47,6 +49,12 @@ def git_state() -> dict[str, Any] | None:
         logger.warning("the record has no commit: git could not read the checkout (%s)", error)
         return None
     return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+
+
+def progress(items: Any = None, *, desc: str | None, **options: Any) -> Any:
+    """Return a progress bar that only the first process shows, and none without a label."""
+    hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
+    return tqdm(items, desc=desc, disable=hidden, **options)
 
 
 def usable_cores() -> int:

@@ -177,11 +177,10 @@ def derive_labelled(source: str, path: Path, language: Any, words: str, labels: 
     from datasets import load_dataset
 
     from hf_xalign.data.derived.rows import derive
+    from hf_xalign.data.parallel import check_columns
 
     text = load_dataset("json", data_files=source, split="train")
-    for column in (words, labels):
-        if column not in text.column_names:
-            raise InputError(f"{source}: no column {column} (it has {', '.join(text.column_names)})")
+    check_columns(text, (words, labels), source, "Name them by words_column and label_column.")
     bio = any(label.startswith(("B-", "I-")) for row in text[labels][:] for label in row)
     moved: dict[str, Any] = {"spans": labels} if bio else {"labels": labels}
     path.parent.mkdir(parents=True, exist_ok=True)

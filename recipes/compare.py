@@ -22,7 +22,7 @@ from hf_xalign.recipes.parts.common import check_writable, option, run
 from hf_xalign.tables import table
 
 if TYPE_CHECKING:
-    from hf_xalign.statistics.comparison import Comparison, Difference
+    from hf_xalign.statistics.comparison import Comparison
 
 _BETTER, _WORSE, _MINUS = "*", "†", "−"
 _WIDTH = 119  # of the notes in a terminal
@@ -62,9 +62,10 @@ class CompareArguments:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.cache import replacing
+
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
+    from hf_xalign.record import write_text
 
     argv = sys.argv[1:] if argv is None else argv
     if argv and not argv[0].startswith("-"):
@@ -82,8 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     comparison = compare(args.folders, **settings)
     print(as_text(comparison))
     for path, write in files:
-        with replacing(path) as partial:
-            partial.write_text(write(comparison) + "\n", encoding="utf-8")
+        write_text(Path(path), write(comparison) + "\n")
     if files:
         print("\nsaved: " + ", ".join(path for path, _ in files))
 
@@ -122,7 +122,11 @@ def as_latex(comparison: Comparison) -> str:
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
     """Return the cells of both tables, with the head in the first row."""
-    marks = {(d.system, d.language): _mark(d, comparison.level) for d in comparison.differences}
+    marks = {
+        (one.system, one.language): f" {_BETTER if one.difference > 0 else _WORSE}"
+        for one in comparison.differences
+        if one.corrected is not None and one.corrected < comparison.level
+    }
     several = len(comparison.languages) > 1
     means = [["system", *comparison.languages, *["average"] * several]]
     for system in comparison.systems:
@@ -163,12 +167,6 @@ def _notes(comparison: Comparison) -> list[str]:
     else:
         notes.append("One seed only: p and intervals say nothing of how far the scores move with the seed.")
     return [_line(note) for note in notes]
-
-
-def _mark(difference: Difference, level: float) -> str:
-    if difference.corrected is None or difference.corrected >= level:
-        return ""
-    return f" {_BETTER if difference.difference > 0 else _WORSE}"
 
 
 def _spread(scores: np.ndarray) -> str:

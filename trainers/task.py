@@ -16,9 +16,9 @@ from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.models import freeze_encoder
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -79,7 +79,7 @@ class TaskTrainer(AlignmentTrainer):
             disable_dropout(model)
         freeze(model, embeddings=args.freeze_embeddings)
         if args.freeze_encoder:
-            freeze_encoder(model)
+            backbone_of(model).requires_grad_(False)
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         # The model is saved whole: no weight of the encoder's original checkpoint is added.

@@ -13,6 +13,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -189,12 +190,8 @@ def encode_pairs(
         >>> row["source_ids"], row["source_starts"], row["source_ends"], row["links"]
         ([1, 2], [0], [2], [[0, 0]])
     """
-    missing = [c for c in ("source_words", "target_words", "links", "source_lang") if c not in dataset.column_names]
-    if missing:
-        raise InputError(
-            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}). "
-            "Run hf_xalign.links.align_words on it first."
-        )
+    needed = ("source_words", "target_words", "links", "source_lang")
+    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     words_tokenizer = word_tokenizer(tokenizer)
     encode = _encode_subwords if subword_links else tokenize_words
 

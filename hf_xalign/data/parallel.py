@@ -29,10 +29,10 @@ import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
 from httpx2 import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
-from tqdm import tqdm
 
 from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
@@ -166,13 +166,16 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(list(parts))
 
 
+def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
+    """Refuse a dataset that lacks a column."""
+    if missing := [name for name in names if name not in dataset.column_names]:
+        there = ", ".join(dataset.column_names)
+        raise InputError(f"{what} has no column {', '.join(missing)} (there are {there}). {remedy}")
+
+
 def check_parallel(dataset: Dataset, name: str) -> None:
     """Refuse a dataset that lacks one of the columns or has no rows."""
-    if missing := [column for column in COLUMNS if column not in dataset.column_names]:
-        raise InputError(
-            f"{name} has no column {', '.join(missing)} (there are {', '.join(dataset.column_names)}). Load it by "
-            "hf_xalign.data.load_parallel, or rename its columns."
-        )
+    check_columns(dataset, COLUMNS, name, "Load it by hf_xalign.data.load_parallel, or rename its columns.")
     if not len(dataset):
         raise InputError(f"{name} has no rows")
     for column in ("source_lang", "target_lang"):
@@ -271,8 +274,7 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
 def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
     """Stream the pairs into an Arrow file that appears under `path` only when it is complete."""
     unfinished = path.with_name(f".{path.name}.partial")
-    hidden = int(os.environ.get("RANK", "0")) != 0
-    bar = tqdm(pairs, desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False, disable=hidden)
+    bar = progress(pairs, desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False)
     count = 0
     try:
         with bar, pyarrow.OSFile(str(unfinished), "wb") as file, pyarrow.ipc.new_stream(file, _SCHEMA) as writer:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from hf_xalign.errors import InputError
-from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
+from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, index_pairs
 from hf_xalign.search.ranking import nearest
 from hf_xalign.statistics.bootstrap import interval
 
@@ -75,7 +75,7 @@ def alignment_of_entries(
     """
     source_vectors, target_vectors = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source_vectors, target=target_vectors)
-    pairs = _checked_entries(entries, len(source_vectors), len(target_vectors))
+    pairs = index_pairs(entries, "entries", (len(source_vectors), len(target_vectors)))
     pool = np.unique(pairs[:, 1]) if candidates is None else _checked_pool(candidates, len(target_vectors))
     golds = np.minimum(np.searchsorted(pool, pairs[:, 1]), len(pool) - 1)
     for at in np.flatnonzero(pool[golds] != pairs[:, 1])[:1].tolist():
@@ -108,21 +108,6 @@ def alignment_of_model(
     """
     embeddings = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
     return alignment_of_entries(embeddings, embeddings, entries, candidates)
-
-
-def _checked_entries(entries: Tensor | ArrayLike, sources: int, targets: int) -> np.ndarray:
-    pairs = entries.cpu().numpy() if isinstance(entries, Tensor) else np.asarray(entries)
-    if pairs.size == 0:
-        raise InputError("embedding alignment: there are no entries")
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise InputError(f"entries: expected integers of shape (entries, 2), got {pairs.dtype} of {pairs.shape}")
-    for n, (side, size) in enumerate((("source", sources), ("target", targets))):
-        for at in np.flatnonzero((pairs[:, n] < 0) | (pairs[:, n] >= size))[:1].tolist():
-            raise InputError(
-                f"entry {at} ({pairs[at, 0]} -> {pairs[at, 1]}): there are {size} {side} embeddings. "
-                "Check that the dictionary was made for this vocabulary."
-            )
-    return pairs.astype(np.int64)
 
 
 def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int) -> np.ndarray:

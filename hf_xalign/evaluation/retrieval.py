@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.search.csls import Similarity, as_tensor, nearest_neighbours
+from hf_xalign.search.csls import Similarity, as_tensor, index_pairs, nearest_neighbours
 
 POOLS = ("linked", "all")
 
@@ -114,16 +114,10 @@ def flatten_rows(
     target, target_starts = _stack(target_vectors, "target_vectors", target_words, "target_words")
     flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
     for row, pairs in enumerate(links):
-        local = np.asarray(pairs)
-        if local.size == 0:
-            continue
-        if local.ndim != 2 or local.shape[1] != 2 or local.dtype.kind not in "iu":
-            raise InputError(f"row {row}: links have shape {local.shape}, expected whole numbers of shape (links, 2)")
         starts = [source_starts[row], target_starts[row]]
-        ends = [source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]]
-        for i, j in local[((local < 0) | (local >= ends)).any(1)].tolist():
-            raise InputError(f"row {row}: link {i}-{j} is out of range ({ends[0]} source, {ends[1]} target words)")
-        flat_links.append(local + starts)
+        sizes = source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]
+        if np.size(pairs):
+            flat_links.append(index_pairs(pairs, f"row {row}, links", sizes) + starts)
     return {
         "source_vectors": source,
         "target_vectors": target,
@@ -156,24 +150,13 @@ def _stack(
 
 
 def _checked_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
-    gold = torch.as_tensor(links).cpu()
-    if gold.numel() == 0:
-        raise InputError("no links: word retrieval needs at least one linked pair of words")
-    if gold.ndim != 2 or gold.shape[1] != 2 or gold.is_floating_point():
-        raise InputError(
-            f"links: expected integers of shape (links, 2), got {gold.dtype} of shape {tuple(gold.shape)}"
-        )
-    gold = gold.long()
-    for column, side, rows in zip(gold.T, ("source", "target"), (source_rows, target_rows)):
-        outside = (column < 0) | (column >= rows)
+    gold = torch.from_numpy(index_pairs(links, "links", (source_rows, target_rows)))
+    for column, side in zip(gold.T, ("source", "target")):
         _, group, count = column.unique(return_inverse=True, return_counts=True)
-        for at in (outside | (count[group] > 1)).nonzero().flatten().tolist():
-            wrong = f"link {at} ({'-'.join(map(str, gold[at].tolist()))})"
-            if outside[at]:
-                raise InputError(f"{wrong}: there are {rows} {side} words, so the {side} index is out of range")
+        for at in (count[group] > 1).nonzero().flatten().tolist():
             raise InputError(
-                f"{wrong}: the {side} word has {int(count[group][at])} links; word retrieval needs 1-to-1 links "
-                "(align_words with one_to_one=True)"
+                f"link {at} ({'-'.join(map(str, gold[at].tolist()))}): the {side} word has {int(count[group][at])} "
+                "links; word retrieval needs 1-to-1 links (align_words with one_to_one=True)"
             )
     return gold
 

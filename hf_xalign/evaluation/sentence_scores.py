@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.parallel import check_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import directions
 from hf_xalign.evaluation.scores import Scores
@@ -100,14 +100,7 @@ def score_sentences(
     Raises:
         InputError: a column is missing, a text is empty, there are no pairs, or an option or language is unknown.
     """
-    missing = [name for name in COLUMNS if name not in dataset.column_names]
-    if missing:
-        raise InputError(
-            f"the text to score has no column {missing[0]} (it has {', '.join(dataset.column_names)}). Load it with "
-            "hf_xalign.load_parallel."
-        )
-    if not len(dataset):
-        raise InputError("there are no sentence pairs to score")
+    check_parallel(dataset, "the text to score")
     for side in SIDES:
         empty = next((row for row, text in enumerate(dataset[side][:]) if not text), None)
         if empty is not None:

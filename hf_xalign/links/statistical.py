@@ -12,9 +12,9 @@ import numpy as np
 import thot
 from datasets import Dataset
 from thot import alignment as models
-from tqdm.auto import tqdm
 
 from hf_xalign.data.words import batch_words, lower_words
+from hf_xalign.environment import progress
 from hf_xalign.links.symmetrization import Symmetrization, heuristic
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def _train(
         model.start_training()
         if isinstance(model, models.EflomalAlignmentModel):
             rounds = model.scheduled_iterations  # which start_training has planned
-        for _ in tqdm(range(rounds), desc=desc, disable=desc is None or _hidden()):
+        for _ in progress(range(rounds), desc=desc):
             model.train()
         model.end_training()
     return model
@@ -120,7 +120,7 @@ def _one_thread() -> Iterator[None]:
 
 def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the (source words, target words) of each pair of parallel datasets, with a progress bar."""
-    with tqdm(total=sum(map(len, parts)), desc=desc, disable=_hidden()) as bar:
+    with progress(total=sum(map(len, parts)), desc=desc) as bar:
         for part in parts:
             for batch in part.with_format(None).iter(1000):
                 source, target = batch_words(batch)
@@ -128,8 +128,3 @@ def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Itera
                     source, target = lower_words(source), lower_words(target)
                 yield from zip(source, target, strict=True)
                 bar.update(len(source))
-
-
-def _hidden() -> bool:
-    """Hide progress bars on all processes but the first."""
-    return int(os.environ.get("RANK", "0")) != 0

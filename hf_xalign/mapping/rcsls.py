@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import get_args
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
@@ -129,10 +128,7 @@ def _descend(
     """Take subgradient steps from the Procrustes map and return the W (out, in) of the lowest loss."""
     weight = procrustes(x, y).source.weight[0]
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
-    quiet = int(os.environ.get("RANK", "0")) != 0
-    for epoch in tqdm(
-        range(epochs + 1), desc=f"RCSLS, layer {layer}", unit="epoch", disable=quiet, leave=False, delay=5
-    ):
+    for epoch in progress(range(epochs + 1), desc=f"RCSLS, layer {layer}", unit="epoch", leave=False, delay=5):
         if epoch:
             # Undoing a step keeps W, loss and gradient, so each epoch needs one search.
             moved = weight - rate * gradient

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors
 from hf_xalign.mapping.procrustes import procrustes
@@ -74,8 +73,7 @@ def refine(
 
         current = chosen = language_map
         best = -torch.inf
-        quiet = int(os.environ.get("RANK", "0")) != 0
-        for turn in tqdm(range(iterations + 1), desc="refinement", unit="turn", disable=quiet):
+        for turn in progress(range(iterations + 1), desc="refinement", unit="turn"):
             found = nearest_neighbours(mapped, goal)
             score = _mean_cosine(mapped, goal[found.source_to_target])
             logger.info("refinement: turn %d, mean cosine of induced pairs %.5f", turn, score)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
-from hf_xalign.search.csls import Neighbours, plain_float32
+from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
 
 logger = logging.getLogger(__name__)
 
@@ -91,27 +90,14 @@ def self_learning(
     if whiten:
         enough_words(min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1]), "words")
     target = target.to(source.device)
-    pairs = seed_pairs.to(source.device)
-    if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point() or not len(pairs):
-        raise InputError(
-            f"seed pairs: expected integers of shape (pairs, 2), got {pairs.dtype} of shape {tuple(pairs.shape)}"
-        )
-    pairs = pairs.long()
-    bad = ((pairs < 0) | (pairs >= pairs.new_tensor([len(source), len(target)]))).any(1).nonzero()
-    if len(bad):
-        row = int(bad[0, 0])
-        raise InputError(
-            f"seed pairs: row {row} is {pairs[row].tolist()}, but there are {len(source)} source and {len(target)} "
-            "target words"
-        )
+    pairs = torch.from_numpy(index_pairs(seed_pairs, "seed pairs", (len(source), len(target)))).to(source.device)
 
     x, z = (take_steps(side.double(), DEFAULT_STEPS)[0].float() for side in (source, target))
     matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
     x, z = x[:cutoff], z[:cutoff]
     generator = torch.Generator().manual_seed(seed)
     best, turns, stuck, finished = -math.inf, 0, 0, False
-    quiet = int(os.environ.get("RANK", "0")) != 0
-    with plain_float32(x.device), tqdm(total=max_iterations, desc="self-learning", unit="turn", disable=quiet) as bar:
+    with plain_float32(x.device), progress(total=max_iterations, desc="self-learning", unit="turn") as bar:
         while turns < max_iterations and not finished:
             # U and V of U S V^T = X^T Z, solved in float64.
             onto_x, _, onto_z = torch.linalg.svd(matched_x.double().T @ matched_z.double(), full_matrices=False)

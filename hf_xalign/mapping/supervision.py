@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
@@ -66,12 +67,8 @@ def linked_vectors(
     Raises:
         InputError: a column or all links are missing, there are several languages, or a link is outside its sentence.
     """
-    missing = [name for name in ("source_words", "target_words", "links") if name not in dataset.column_names]
-    if missing:
-        raise InputError(
-            f"the dataset has no column {', '.join(missing)} (it has {', '.join(dataset.column_names)}). Run "
-            "hf_xalign.links.align_words first."
-        )
+    needed = ("source_words", "target_words", "links")
+    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     lang: dict[str, str | None] = {}
     for side in SIDES:
         codes: list[Any] = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling, pad_rows, word_token_index
 from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
+from hf_xalign.environment import progress
 from hf_xalign.modeling.pooling import layer_index, pool_words
 
 
@@ -84,7 +83,7 @@ def hidden_batches(
     training = model.training
     model.eval()
     try:
-        bar = tqdm(starts, desc=desc, disable=desc is None or os.environ.get("RANK", "0") != "0")
+        bar = progress(starts, desc=desc)
         if pooled_threads and device.type == "cpu" and threads > 1:
             yield from _in_threads(forward, bar, threads)
         else:

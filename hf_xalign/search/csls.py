@@ -18,7 +18,6 @@ means instead, cos(x, y) / ((r(x) + r(y)) / 2), tile by tile.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
@@ -27,8 +26,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 
 Similarity = Literal["csls", "cosine"]
@@ -163,6 +162,21 @@ def check_shapes(**sides: Tensor) -> None:
             )
 
 
+def index_pairs(pairs: Tensor | ArrayLike, name: str, rows: tuple[int, int]) -> np.ndarray:
+    """Return pairs of source and target rows as int64 (n, 2); raise InputError unless all are in range of `rows`."""
+    found = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
+    if found.size == 0:
+        raise InputError(f"no {name}: at least one pair of a source and a target row is needed")
+    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
+        raise InputError(f"{name}: expected integers of shape (n, 2), got {found.dtype} of shape {found.shape}")
+    for at in np.flatnonzero(((found < 0) | (found >= rows)).any(1))[:1].tolist():
+        raise InputError(
+            f"{name}, row {at}: {found[at].tolist()} is out of range, there are {rows[0]} source and {rows[1]} target "
+            "rows. Check that the pairs belong to these vectors."
+        )
+    return found.astype(np.int64)
+
+
 @contextmanager
 def plain_float32(device: torch.device) -> Iterator[None]:
     """Compute float32 products in float32: no autocast, TF32 or bfloat16, whatever the surrounding code has set."""
@@ -208,8 +222,7 @@ def tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice
     """Yield tiles of left @ right.T, row by row and in one buffer, with the slices of rows and columns."""
     corners = [(i, j) for i in range(0, len(left), _TILE) for j in range(0, len(right), _TILE)]
     buffer = left.new_empty(min(_TILE, len(left)) * min(_TILE, len(right)))
-    quiet = int(os.environ.get("RANK", "0")) != 0
-    for i, j in tqdm(corners, desc=what, unit="tile", disable=quiet, leave=False, delay=5):
+    for i, j in progress(corners, desc=what, unit="tile", leave=False, delay=5):
         rows, columns = left[i : i + _TILE], right[j : j + _TILE]
         tile = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
         torch.mm(rows, columns.T, out=tile)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
+from hf_xalign.record import write_text
 
 # Kind of score -> its columns in the file.
 COLUMNS = {"counts": ("correct", "predicted", "gold"), "values": ("values",)}
@@ -96,8 +96,7 @@ class ExampleScores:
     def save(self, path: str | os.PathLike) -> None:
         """Write the scores as JSON, atomically; create the folder if missing."""
         content = {"kind": self.kind, **{name: self.columns[name].tolist() for name in COLUMNS[self.kind]}}
-        with replacing(path) as partial:
-            partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(content) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> ExampleScores:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from datasets import ClassLabel, Dataset
-from tqdm import tqdm
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby, parse_source
 from hf_xalign.data.readers import file_format, read_conll, read_jsonl
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.labels import LabelSet
 
@@ -123,8 +122,7 @@ def read_examples(
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
     unit, records, commit = read_records(source, split=split, revision=revision)
-    hidden = int(os.environ.get("RANK", "0")) != 0
-    bar = tqdm(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False, disable=hidden)
+    bar = progress(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False)
     default_labels = "upos" if file_format(Path(source)) == ".conllu" else "labels"
     rows: list[dict[str, Any]] = []
     for line, record in bar:

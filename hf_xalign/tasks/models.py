@@ -86,11 +86,6 @@ def check_mapped(name: str, adapter: str | None) -> None:
         raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
 
 
-def freeze_encoder(model: PreTrainedModel) -> None:
-    """Freeze the encoder, so that only the head is trained."""
-    backbone_of(model).requires_grad_(False)
-
-
 def _auto_class(task: Task, config: Any) -> Any:
     name = f"AutoModel{task.head}"
     if type(config) not in getattr(transformers, f"MODEL_{_MAPPINGS[task.head]}_MAPPING"):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.environment import progress
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.task import Task, TaskScores
 
@@ -32,8 +31,7 @@ def predict(
     device = next(model.parameters()).device
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     found: list[np.ndarray] = [np.empty(0)] * len(order)
-    hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
-    starts = tqdm(range(0, len(order), batch_size), desc=desc, leave=False, disable=hidden)
+    starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
     was_training = model.training
     model.eval()
     try:

@@ -9,25 +9,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hf_xalign.cache import inside, replacing
+from hf_xalign.cache import inside
 from hf_xalign.errors import InputError
+from hf_xalign.record import write_text
+from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
 SCORES = "scores.json"
 EXAMPLES = "examples"
 _RUN = "run.json"
-
-
-def seed_folder(output: str | os.PathLike, seed: int) -> Path:
-    """Return the folder of one seed."""
-    return Path(output) / f"seed-{seed}"
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -45,7 +41,7 @@ def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> N
             path.unlink(missing_ok=True)
     elif _agreeing(folder / _RUN, how) is not None:
         return
-    _write(folder / _RUN, how)
+    write_text(folder / _RUN, json.dumps(how, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,14 +52,9 @@ def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping
         examples.save(inside(folder / EXAMPLES, f"{language}.json"))
         languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
     content = {**how, "languages": languages}
-    _write(folder / SCORES, content)
+    write_text(folder / SCORES, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (folder / _RUN).unlink(missing_ok=True)
     return content
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with replacing(path) as partial:
-        partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -93,14 +84,10 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of the scores of several `scores.json`: mean, spread, minimum and maximum of each language."""
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
-    table = np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
-    rows = [*zip(languages, table.T, strict=True), *([("mean", table.mean(1))] if len(languages) > 1 else [])]
-    width = max(8, *(len(name) for name, _ in rows))
-    lines = [f"{'language':<{width}}  {metric:>9}" + ("      sd     min     max" if len(runs) > 1 else "")]
-    for name, scores in rows:
-        line = f"{name:<{width}}  {100 * scores.mean():>9.2f}"
-        if len(runs) > 1:
-            line += f"  {100 * scores.std(ddof=1):>6.2f}  {100 * scores.min():>6.2f}  {100 * scores.max():>6.2f}"
-        lines.append(line)
+    found = 100 * np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
+    rows = [("language", metric, *(("sd", "min", "max") if len(runs) > 1 else ()))]
+    for name, own in [*zip(languages, found.T), *([("mean", found.mean(1))] if len(languages) > 1 else [])]:
+        spread = (own.std(ddof=1), own.min(), own.max()) if len(runs) > 1 else ()
+        rows.append((name, *(f"{number:.2f}" for number in (own.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    return "\n".join([*lines, f"trained on {runs[0]['train_language']}; seeds {seeds}; in percent"])
+    return f"{table(rows, len(rows[0]) - 1)}\ntrained on {runs[0]['train_language']}; seeds {seeds}; in percent"

@@ -158,20 +158,15 @@ def load_tagger(
         raise adapter_alone(name_or_path)
     if isinstance(encoder, RotatedModel):
         check_mapped(name_or_path, adapter)
-    if layers is None:
-        layers = _layers_to_read(encoder, adapter)
+        layers = encoder.config.layers if layers is None else layers
+    elif layers is None:
+        layers = [-1] if adapter is not None else _LAST_FOUR[-encoder.config.num_hidden_layers - 1 :]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tagger = BiLSTMCRFForTokenClassification.from_encoder(
             encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
-
-
-def _layers_to_read(encoder: PreTrainedModel, adapter: str | None) -> Sequence[int]:
-    if isinstance(encoder, RotatedModel):
-        return encoder.config.layers
-    return [-1] if adapter is not None else _LAST_FOUR[-encoder.config.num_hidden_layers - 1 :]
 
 
 def _check_bio(examples: Examples) -> None:

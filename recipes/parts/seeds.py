@@ -28,7 +28,7 @@ def run_seeds(
 ) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
     from hf_xalign.config import non_default_fields, parse
-    from hf_xalign.tasks.results import begin, finished, format_scores, seed_folder
+    from hf_xalign.tasks.results import begin, finished, format_scores
 
     data, args = parse((arguments, config_class), argv, description=description)
     settle_cpu(args.device.type)
@@ -44,7 +44,7 @@ def run_seeds(
     settings = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
     runs = []
     for seed in data.seeds or [args.seed]:
-        folder = seed_folder(args.output_dir, seed)
+        folder = Path(args.output_dir) / f"seed-{seed}"
         how = {
             "task": data.task,
             "metric": task_data.task.metric,

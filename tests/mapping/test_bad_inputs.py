@@ -141,9 +141,9 @@ def test_self_learning_and_refinement():
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
-        ({"seed_pairs": ones(0, 2).long()}, r"seed pairs: expected integers.*\(0, 2\)"),
-        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1 is \[4, 300\], but there are 300 source"),
-        ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0 is \[-1, 0\]"),
+        ({"seed_pairs": ones(0, 2).long()}, "no seed pairs"),
+        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, there are 300 source"),
+        ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0: \[-1, 0\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
     start, two_layers = (
@@ -197,7 +197,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
     refused(
         ({"dataset": two}, "source_lang is bn, de: a map has one language pair"),
         ({"dataset": aligned.map(lambda row: {"links": []})}, "no linked words"),
-        ({"dataset": aligned.remove_columns("links")}, r"no column links \(it has .*align_words"),
+        ({"dataset": aligned.remove_columns("links")}, r"no column links \(there are .*align_words"),
         linking([0, 99]),
         call=partial(linked_vectors, encoder, tokenizer),
     )

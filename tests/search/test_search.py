@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
 from support.numeric import assert_rounding
 
+from hf_xalign import environment
 from hf_xalign.errors import InputError
 from hf_xalign.search import csls, ranking
 from hf_xalign.search.csls import nearest_neighbours
@@ -248,7 +249,7 @@ def test_reduced_precision_is_suspended_and_put_back():
 @pytest.fixture
 def progress(monkeypatch):
     calls = []
-    monkeypatch.setattr(csls, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
+    monkeypatch.setattr(environment, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
     return calls
 
 

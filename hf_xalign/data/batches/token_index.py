@@ -45,9 +45,13 @@ def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: P
         return TokenIndex(torch.from_numpy(offset + spans[:, 1] - 1))
     counts = (spans[:, 1] - spans[:, 0]).astype(np.int64)
     word = np.repeat(np.arange(len(spans), dtype=np.int64), counts)
-    within = np.arange(len(word), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-    index = offset[word] + spans[word, 0] + within
+    index = offset[word] + ranges(spans[:, 0], counts)
     return TokenIndex(torch.from_numpy(index), torch.from_numpy(word), torch.from_numpy(counts))
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Concatenate the ranges of `counts[k]` numbers from `starts[k]`, for all k."""
+    return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:

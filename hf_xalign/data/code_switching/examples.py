@@ -19,6 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 
 GROUP = "group"
@@ -93,8 +94,7 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     Raises:
         InputError: there is no column `group`, or a group's rows stand apart (gather before shuffling).
     """
-    if GROUP not in dataset.column_names:
-        raise InputError(f"no column {GROUP} (there are {', '.join(dataset.column_names)}). Keep it when tokenizing.")
+    check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
     columns = [name for name in dataset.column_names if name != GROUP]
     groups = np.asarray(dataset.with_format("numpy", columns=[GROUP])[:][GROUP])
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, dtype=np.int64)
@@ -195,10 +195,8 @@ def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[
     columns = [name for part in parts for name in part]
     if not all(parts) or len(set(columns)) < len(columns):
         raise InputError(f"first={parts[0]}, second={parts[1]}: name at least one column for each, and each once")
-    for name in [*columns, *([id_column] if id_column else [])]:
-        for what, data in (("translated", dataset), ("English", english)):
-            if name not in data.features:
-                raise InputError(f"the {what} set has no column {name} (it has {', '.join(data.column_names)})")
+    for what, data in (("translated", dataset), ("English", english)):
+        check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
     for part in parts:
         if not is_text(dataset.features[part[0]]):
             raise InputError(

@@ -19,13 +19,14 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hf_xalign.cache import replacing
 from hf_xalign.data.derived.transliteration import Alphabet, is_shared
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.errors import InputError
+from hf_xalign.record import write_text
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
@@ -137,8 +138,7 @@ class DerivedLanguage:
         about = {"format": _FORMAT, "version": _VERSION, **vars(self)}
         about["alphabet"] = self.alphabet and self.alphabet.characters
         about["word_order"] = self.word_order and self.word_order.to_json()
-        with replacing(path) as partial:
-            partial.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(about, ensure_ascii=False, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:

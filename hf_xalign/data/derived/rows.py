@@ -13,6 +13,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.code_switching.examples import is_text
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -206,12 +207,8 @@ def _is_list(feature: Any) -> bool:
 
 
 def _check_columns(dataset: Dataset, names: Sequence[str]) -> None:
-    if missing := [name for name in names if name not in dataset.column_names]:
-        trees = set(missing) & set(TREE_COLUMNS)
-        raise InputError(
-            f"no column {', '.join(missing)} (there are {', '.join(dataset.column_names)})"
-            + ("; syntax needs dependency trees: read them from CoNLL-U by load_treebank" if trees else "")
-        )
+    trees = "syntax needs dependency trees: read them from CoNLL-U by load_treebank."
+    check_columns(dataset, names, "the dataset", trees if set(names) & set(TREE_COLUMNS) else "")
 
 
 def _check_text(dataset: Dataset, names: Sequence[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.cache import replacing
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
+from hf_xalign.record import write_text
 
 ENTRIES_FILE = "token_entries.json"
 
@@ -107,12 +107,9 @@ class TokenEntries:
 
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
-        path = Path(folder) / ENTRIES_FILE
         content = {name: value for name, value in vars(self).items() if name != "ids"}
         content |= {"dropped": dict(self.dropped), "entries": self.ids.tolist()}
-        with replacing(path) as partial:
-            partial.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        return path
+        return write_text(Path(folder) / ENTRIES_FILE, json.dumps(content, ensure_ascii=False))
 
     @classmethod
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:

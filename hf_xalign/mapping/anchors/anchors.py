@@ -20,12 +20,12 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, locked
-from hf_xalign.data.batches.token_index import Pooling, word_token_index
+from hf_xalign.data.batches.token_index import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import (
     CountedText,
@@ -35,7 +35,6 @@ from hf_xalign.mapping.anchors.cover import (
     count_words,
     distinct_words,
     lower_word,
-    ranges,
     vocabulary_rows,
 )
 from hf_xalign.modeling.freezing import model_fingerprint
@@ -366,8 +365,7 @@ def find_occurrences(
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
     tokens, sizes, owners, words, spans = [], [], [], [], []
-    hidden = int(os.environ.get("RANK", "0")) != 0
-    for start in tqdm(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})", disable=hidden):
+    for start in progress(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})"):
         block = sentences[start : start + _BLOCK]
         ids, parts = word_spans(model, tokenizer, counted.split(block), max_length)
         tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))

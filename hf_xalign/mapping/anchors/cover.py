@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import os
 import unicodedata
 from array import array
 from collections.abc import Callable, Sequence
@@ -15,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 from datasets import Column
-from tqdm.auto import tqdm
 
 from hf_xalign.data.words import has_letter, split_words
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 
 # Sentences read at a time.
@@ -109,8 +108,7 @@ def count_words(
 
     seen: set[bytes] = set()
     rows, words, lengths = array("q"), array("i"), array("q")
-    hidden = int(os.environ.get("RANK", "0")) != 0
-    for start in tqdm(range(0, len(texts), _BLOCK), desc=f"Counting words ({lang})", disable=hidden):
+    for start in progress(range(0, len(texts), _BLOCK), desc=f"Counting words ({lang})"):
         block = texts[start : start + _BLOCK]
         split = []
         for row, text in enumerate(block, start=start):
@@ -207,8 +205,3 @@ def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
     rows = np.full(types + 1, -1)
     rows[chosen] = np.arange(len(chosen))
     return rows
-
-
-def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Concatenate the ranges of `counts[k]` numbers from `starts[k]`, for all k."""
-    return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 import xxhash
 from datasets import Dataset
-from tqdm.auto import tqdm
 from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.cache import cache_dir, disk_errors, is_whole, locked, replacing, seal
 from hf_xalign.data.batches.pairs import CachedVectors, LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features.plan import FeaturePlan, Needed, plan_features
 from hf_xalign.modeling.freezing import model_fingerprint
@@ -150,13 +150,7 @@ def _write(
     block = max(1, _BLOCK // batch_size) * batch_size
     with (
         open(part, "ab") as file,
-        tqdm(
-            total=len(plan),
-            initial=done,
-            desc="Caching word vectors",
-            unit="sentence",
-            disable=int(os.environ.get("RANK", "0")) != 0,
-        ) as bar,
+        progress(total=len(plan), initial=done, desc="Caching word vectors", unit="sentence") as bar,
     ):
         file.truncate(kept)
         for start in range(done, len(plan), block):

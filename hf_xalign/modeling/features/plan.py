@@ -15,6 +15,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import SIDES, LinkedTokens, Side
+from hf_xalign.data.batches.token_index import ranges
 
 Needed = Literal["all", "linked"]
 
@@ -74,7 +75,7 @@ class FeaturePlan:
             (tokens, lengths), (starts, counts), (ends, _) = (_flat(table[column]) for column in columns)
             for k, sentence_ids in zip(here, _parts(tokens, lengths), strict=True):
                 ids[k] = sentence_ids
-            spans[_ranges(begin[here], counts)] = np.stack([starts, ends], axis=1)
+            spans[ranges(begin[here], counts)] = np.stack([starts, ends], axis=1)
             last = begin[here] + counts
             spans[last] = [0, 1]
             spans[last + 1] = np.stack([lengths - 1, lengths], axis=1)
@@ -128,7 +129,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
             lists = table[column].combine_chunks()
             counts = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
             if whole:
-                stored[_ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
+                stored[ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
             else:
                 linked = lists.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
                 stored[np.repeat(first_words, counts) + linked] = True
@@ -166,7 +167,7 @@ def _row_columns(
     for side, sentence_of in sentence.items():
         numbers = sentence_of[pairs]
         first_words, counts = word_offsets[numbers], np.diff(word_offsets)[numbers]
-        here = stored[_ranges(first_words, counts)]
+        here = stored[ranges(first_words, counts)]
         # The rows of a sentence follow each other: a word's is the sentence's first plus the stored words before it.
         before = np.concatenate([[0], np.cumsum(here)])
         starts = _offsets(counts)[:-1]
@@ -188,11 +189,6 @@ def _flat(column: pyarrow.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The numbers `starts[k]`, `starts[k] + 1`, ... (`counts[k]` of them) of all k."""
-    return np.arange(counts.sum()) + np.repeat(starts - _offsets(counts)[:-1], counts)
 
 
 def _hash(array: np.ndarray) -> str:

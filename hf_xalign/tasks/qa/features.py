@@ -8,7 +8,6 @@ A long context gives several overlapping windows, so that an answer cut by one w
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,10 +142,14 @@ def encode_questions(
             ids = np.asarray(contexts["input_ids"][k], dtype=np.int64)
             offsets = np.asarray(contexts["offset_mapping"][k], dtype=np.int64).reshape(-1, 2)
             text = TokenText.of(batch["context"][k], offsets, (ids == mark) & (mark != tokenizer.unk_token_id))
-            answer = text.tokens_of(*_first_answer(batch["answers"][k])) if training else None
-            if training and answer is None:
-                lost += 1
-                continue
+            answer = None
+            if training:
+                first_answer, start = batch["answers"][k]["text"][0], batch["answers"][k]["answer_start"][0]
+                blanks = len(first_answer) - len(first_answer.lstrip())
+                answer = text.tokens_of(start + blanks, start + len(first_answer.rstrip()))
+                if answer is None:
+                    lost += 1
+                    continue
             cut += len(questions[k]) > max_question_tokens
             head = [*frame.before, *questions[k][:max_question_tokens], *frame.between]
             room = limit - len(head) - len(frame.after)
@@ -187,9 +190,3 @@ def encode_questions(
         if count:
             logger.warning("%s: %d questions are %s", examples.name, count, what)
     return windows
-
-
-def _first_answer(answers: Mapping[str, list]) -> tuple[int, int]:
-    """Return the characters `[start, end)` of the first answer without surrounding blanks."""
-    answer, start = answers["text"][0], answers["answer_start"][0]
-    return start + len(answer) - len(answer.lstrip()), start + len(answer.rstrip())

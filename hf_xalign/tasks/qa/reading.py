@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -24,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
-from tqdm import tqdm
 
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.data.readers import file_format, open_bytes
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples, read_records, text_of
 
@@ -110,11 +109,10 @@ def read_questions(
             raise InputError(
                 f"{source}: its name says contexts in {context_lang} and questions in {question_lang}, not {language}"
             )
-    hidden = int(os.environ.get("RANK", "0")) != 0
     rows: list[dict[str, Any]] = []
     places: dict[str, str] = {}
     others: Counter[str] = Counter()
-    for line, where, record in tqdm(records, desc=f"reading {source}", unit=" questions", leave=False, disable=hidden):
+    for line, where, record in progress(records, desc=f"reading {source}", unit=" questions", leave=False):
         if len(rows) == max_examples:
             break
         if type(_get(record, "id", where)) not in (str, int):

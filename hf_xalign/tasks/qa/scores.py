@@ -57,8 +57,11 @@ def score_answers(
             raise InputError(f"question {row}: {golds!r} is not a list of one or more right answers")
         ours = answer_tokens(prediction, language, rules)
         theirs = [answer_tokens(gold, language, rules) for gold in golds]
-        f1[row] = max(_overlap(ours, tokens) for tokens in theirs)
         exact[row] = ours in theirs
+        common = (sum((Counter(ours) & Counter(tokens)).values()) for tokens in theirs)
+        sizes = (max(1, len(ours) + len(tokens)) for tokens in theirs)
+        # Equal answers may both be empty.
+        f1[row] = exact[row] or max(2 * count / size for count, size in zip(common, sizes, strict=True))
     return AnswerScores(f1, exact)
 
 
@@ -76,9 +79,3 @@ def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[st
         found[code] = means | {"questions": int(own.sum())}
     overall = {name: float(np.mean([own[name] for own in found.values()])) for name in AnswerScores._fields}
     return overall | {"questions": len(codes), "languages": found}
-
-
-def _overlap(ours: list[str], theirs: list[str]) -> float:
-    if not ours and not theirs:
-        return 1.0
-    return 2 * sum((Counter(ours) & Counter(theirs)).values()) / (len(ours) + len(theirs))

@@ -1,9 +1,10 @@
-"""`hf-xalign evaluate`: score word and sentence retrieval of a model."""
+"""`hf-xalign evaluate`: score word and sentence retrieval of a model, and frozen probes."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.errors import InputError
@@ -11,16 +12,22 @@ from hf_xalign.errors import InputError
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from hf_xalign.evaluation.scores import Scores
+
 DESCRIPTION = """Score a model, and compare it with its base.
 
     hf-xalign evaluate runs/fao_embedded --base embedded
     hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
+    hf-xalign evaluate runs/fao_embedded --base embedded --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
 
 Words: share of linked words whose nearest word of the other language, by CSLS, is the linked one.
 Sentences: share of sentences whose nearest sentence, by cosine, is the translation.
 `to_pivot` and `from_pivot` are the two directions. `pool` is the number of candidates: scores with different pools
-are not comparable. By default the words are aligned as in the recipes; --links takes the links of a run,
-eval_links.jsonl in its folder."""
+are not comparable.
+Probes: a linear classifier on the frozen encoder's vectors learns labelled words (or texts) of the first file and is
+tested on the others: accuracy, or where words have the label O, the mean F1 of the other labels. It needs no pairs, so
+only probes are run unless --data or --links is there too.
+By default the words are aligned as in the recipes; --links takes those of a run, eval_links.jsonl in its folder."""
 
 _TASKS = ("words", "sentences")
 
@@ -39,9 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
     )
+    parser.add_argument(
+        "--probe",
+        nargs="+",
+        action="append",
+        metavar=("NAME", "LANG=FILE"),
+        help="labelled text (.jsonl, .conll or .conllu): a name, or name:column of the labels, the file to learn from "
+        "and those to test on; can be repeated",
+    )
     parser.add_argument("--split", default="test", help="split of embedded and Hub text")
     parser.add_argument("--target_lang", default="en", help="the pivot: language of the target side")
-    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of each source")
+    parser.add_argument(
+        "--max_pairs",
+        type=int,
+        metavar="N",
+        help="use the first N pairs of each source, or sentences to test a probe on",
+    )
     parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what to score")
     parser.add_argument("--layer", type=int, default=-1, help="layer to score: -1 is the last, 0 the embeddings")
     parser.add_argument("--batch_size", type=int, default=64, help="sentences per forward pass")
@@ -58,13 +78,16 @@ def run(args: argparse.Namespace) -> None:
     if args.links and args.data:
         raise InputError("--links already names the text: leave --data out")
     device = choose_device(args.device)
-    text = _read(args)
+    probes = [_read_probe(item, args.max_pairs) for item in args.probe or ()]
+    text = None if probes and not (args.data or args.links) else _read(args)
     names = {"before": args.base, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
-            scores[stage] = _score(model, tokenizer, text, args, name)
+            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name)
+            for probe in probes:
+                _probe(model, tokenizer, probe, args, scores[stage])
             del model
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
@@ -73,8 +96,6 @@ def run(args: argparse.Namespace) -> None:
         rows[0] = ("language", "metric", "score")
     print(table(rows, len(rows[0]) - 2))
     if args.json:
-        from pathlib import Path
-
         found = {"models": names, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(found), ensure_ascii=False, indent=2) + "\n")
 
@@ -109,3 +130,33 @@ def _score(model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, 
         for language, found in score_sentences(model, tokenizer, text, **options).items():
             scores.setdefault(language, {}).update(found)
     return scores
+
+
+def _read_probe(item: list[str], max_examples: int | None) -> tuple[str, Any, dict[str, Any]]:
+    """Return name, training examples and test examples by language of a probe."""
+    from hf_xalign.data.readers import file_format, read_jsonl
+    from hf_xalign.tasks.examples import by_language, read_examples
+
+    name, _, column = item[0].partition(":")
+    if not name.isidentifier() or len(item) < 3:
+        raise InputError(f"--probe {' '.join(item)}: give a name, a file to learn from, and files to test on")
+
+    def read(source: str, most: int | None = None) -> Any:
+        path = Path(source.partition("=")[2])
+        words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
+        return read_examples(source, "token" if words else "sequence", label_column=column or None, max_examples=most)
+
+    return name, read(item[1]), by_language(read(source, max_examples) for source in item[2:])
+
+
+def _probe(model: Any, tokenizer: Any, probe: tuple[str, Any, dict[str, Any]], args: Any, scores: Scores) -> None:
+    """Add the scores of a probe."""
+    from hf_xalign.evaluation.probes import probe_encoder
+
+    name, train, tests = probe
+    rows = {language: part.rows for language, part in tests.items()}
+    options = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Probing {name}"}
+    found = probe_encoder(model, tokenizer, (train.language, train.rows), rows, **options)
+    metric = "macro_f1" if "O" in train.label_names else "accuracy"
+    for language, own in found.items():
+        scores.setdefault(language, {})[f"probe_{name}"] = own[metric]

@@ -1,0 +1,131 @@
+"""Frozen probes: a linear classifier on an encoder's vectors, trained in one language and tested in others.
+
+Fine-tuning moves an encoder, and its zero-shot scores differ by points from seed to seed. A probe leaves the encoder
+as it is and has one solution, so it shows what alignment itself is worth (on probes: Hewitt and Liang 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.vectors import encode_pooled_sentences
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.word_vectors import extract_word_vectors
+
+_NO_SPAN = "O"
+Labelled = tuple[Tensor, Sequence[str]]
+"""Vectors, float (n, dim), and the label of each."""
+
+
+def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay: float = 1e-4) -> Scores:
+    """Train a softmax classifier on vectors, and test it on others.
+
+    Dimensions are standardised by the training vectors. The loss is the mean cross-entropy plus `weight_decay` times
+    the squared weights (without biases). It is convex: L-BFGS from zero finds its minimum, without a seed.
+
+    Args:
+        train: vectors and labels to learn from.
+        tests: vectors and labels to test on, by name. A label that training lacks counts as wrong.
+        weight_decay: weight of the squared weights.
+
+    Returns:
+        `{name: {"accuracy": share, "macro_f1": share}}`: the share of right labels, and the mean F1 of the labels that
+        occur in the test, `O` apart.
+
+    Raises:
+        InputError: there is nothing to learn from, or only one label.
+
+    Example:
+        >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
+        >>> labels = ["noun", "noun", "verb", "verb"]
+        >>> linear_probe((vectors, labels), {"de": (vectors.flip(0), labels[::-1])})
+        {'de': {'accuracy': 1.0, 'macro_f1': 1.0}}
+    """
+    names = sorted(set(train[1]))
+    if len(names) < 2:
+        raise InputError(f"a probe needs two labels to tell apart; there {'is ' + names[0] if names else 'are none'}")
+    number = {name: k for k, name in enumerate(names)}
+    vectors, gold = train[0].float(), torch.tensor([number[name] for name in train[1]])
+    mean, deviation = vectors.mean(0), vectors.std(0) + 1e-6
+    vectors = (vectors - mean) / deviation
+    weight = torch.zeros(len(names), vectors.shape[1], requires_grad=True)
+    bias = torch.zeros(len(names), requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=60, history_size=10, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = cross_entropy(vectors @ weight.T + bias, gold) + weight_decay * weight.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    scores: Scores = {}
+    for test, (rows, labels) in tests.items():
+        with torch.no_grad():
+            predicted = ((rows.float() - mean) / deviation @ weight.T + bias).argmax(1)
+        found = [names[k] for k in predicted.tolist()]
+        scores[test] = {
+            "accuracy": sum(map(str.__eq__, found, labels)) / max(len(labels), 1),
+            "macro_f1": _macro_f1(found, labels),
+        }
+    return scores
+
+
+def _macro_f1(found: Sequence[str], gold: Sequence[str]) -> float:
+    scores = []
+    for name in sorted(set(gold) - {_NO_SPAN}):
+        right = sum(one == other == name for one, other in zip(found, gold, strict=True))
+        scores.append(2 * right / (found.count(name) + gold.count(name)))
+    return sum(scores) / max(len(scores), 1)
+
+
+def probe_encoder(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: tuple[str, Dataset],
+    tests: Mapping[str, Dataset],
+    *,
+    layer: int = -1,
+    batch_size: int = 64,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+) -> Scores:
+    """Probe an encoder by labelled words or texts; see [`linear_probe`] for what is trained and returned.
+
+    Args:
+        model: the encoder, which is not changed.
+        tokenizer: its fast tokenizer.
+        train: language and rows to learn from, with the columns `tokens` and `labels` (a list of str each), or
+            `text_a` and `label` (str), as [`~hf_xalign.tasks.examples.read_examples`] returns them.
+        tests: rows to test on, by language.
+        layer: layer of the vectors: the mean of a word's subwords, or of a text's tokens.
+        batch_size: sentences per forward pass.
+        dtype: autocast dtype of the forward passes, or None.
+        desc: label of the progress bars, or None.
+    """
+
+    def encode(language: str, rows: Dataset) -> Labelled:
+        options: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "desc": desc and f"{desc}, {language}"}
+        with language_context(model, language):
+            if "tokens" not in rows.column_names:
+                texts = rows["text_a"][:]
+                found = encode_pooled_sentences(model, tokenizer, texts, (layer,), ("mean",), **options)
+                return found["mean"][:, 0], rows["label"][:]
+            words = extract_word_vectors(model, tokenizer, rows["tokens"][:], layers=(layer,), **options)
+        # Words that the tokenizer drops or cuts off have no vector.
+        labels = chain.from_iterable(rows["labels"][:])
+        kept = [label for label, there in zip(labels, words.present.tolist(), strict=True) if there]
+        return words.vectors[words.present, 0], kept
+
+    return linear_probe(encode(*train), {language: encode(language, rows) for language, rows in tests.items()})

@@ -1,0 +1,61 @@
+"""Frozen probes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from scipy.optimize import minimize
+from support.refusals import assert_refused
+from support.tiny import make_encoder, make_tokenizer
+
+from hf_xalign.cli.main import main
+from hf_xalign.evaluation.probes import linear_probe, probe_encoder
+
+
+@pytest.mark.numeric
+def test_a_probe_is_the_minimum_of_its_loss():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(60, 5)), generator.integers(0, 3, 60)
+    rows = (x - x.mean(0)) / (x.std(0, ddof=1) + 1e-6)
+
+    def loss(flat):
+        weight, bias = flat[:15].reshape(3, 5), flat[15:]
+        scores = rows @ weight.T + bias
+        return np.mean(np.log(np.exp(scores).sum(1)) - scores[range(60), y]) + 0.01 * np.square(weight).sum()
+
+    best = minimize(loss, np.zeros(18)).x
+    scores = rows @ best[:15].reshape(3, 5).T + best[15:]
+    close = np.sort(scores, 1)[:, -1] - np.sort(scores, 1)[:, -2] < 1e-3  # either label is right there
+    predicted = np.array(list("abc"))[scores.argmax(1)]
+    vectors, gold = torch.from_numpy(x)[~close], predicted[~close].tolist()
+    train = torch.from_numpy(x), np.array(list("abc"))[y].tolist()
+    assert linear_probe(train, {"same": (vectors, gold)}, weight_decay=0.01)["same"]["accuracy"] == 1.0
+
+
+def test_scores_of_a_probe():
+    vectors, labels = torch.eye(3), ["O", "B-x", "I-x"]
+    found = linear_probe((vectors, labels), {"de": (vectors[[0, 0, 1, 1, 2]], ["O", "B-x", "B-x", "new", "O"])})
+    # B-x: 1 of 2 found, of 2 predicted. new: never found. O is left out.
+    assert found == {"de": {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}}
+    assert_refused({"one label": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs two labels.*is O")})
+
+
+def test_words_and_texts_are_probed(tmp_path, capsys):
+    model, tokenizer = make_encoder(), make_tokenizer()
+    words = [["the", "cat", "sees", "the", "dog"], ["the", "big", "house"]] * 6
+    labels = [["D", "N", "V", "D", "N"], ["D", "A", "N"]] * 6
+    rows = Dataset.from_dict({"tokens": words, "labels": labels})
+    assert probe_encoder(model, tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"] == 1.0
+    texts = [{"text": " ".join(one), "label": str(len(one))} for one in words]
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    for name, lines in (("words", rows.to_list()), ("texts", texts)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    probes = [[name, *(f"{code}={tmp_path / name}.jsonl" for code in ("en", "de"))] for name in ("words", "texts")]
+    main(["evaluate", str(tmp_path / "model"), *(word for probe in probes for word in ("--probe", *probe))])
+    table = capsys.readouterr().out
+    assert table.count("de  ") == 2 and table.count("100.0") == 2 and "retrieval" not in table
+    assert main(["evaluate", "x", "--probe", "pos", "en=a"]) == 2
+    assert "--probe pos en=a: give a name, a file to learn from" in capsys.readouterr().err

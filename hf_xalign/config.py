@@ -56,18 +56,8 @@ def parse(
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
-    Args:
-        dataclass_types: config classes without a field name in common.
-        argv: arguments without the program's name; `sys.argv[1:]` by default.
-        description: text at the head of `--help`; its line breaks stay.
-        prog: name of the program in `--help`.
-
-    Returns:
-        One instance of each class, in order.
-
-    Raises:
-        InputError: a name is unknown, a value has the wrong type, a field is missing, a token is given, the file is
-            unreadable, or a class refuses its values.
+    The classes have no field name in common; one instance of each is returned, in order. `argv` are the arguments
+    without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
 
     Example:
         >>> @dataclasses.dataclass

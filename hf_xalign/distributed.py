@@ -17,11 +17,8 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
     Only this process's own rows carry a gradient. If every process computes the loss of *all* rows, that gradient is
     its share of the joint gradient, and DDP adds up the shares: see [`whole_loss`].
 
-    Args:
-        rows: (n, ...), any dtype. n may differ between processes, the other dimensions may not.
-
-    Returns:
-        (sum of all n, ...), on the same device; `rows` itself in a single process.
+    The `rows` are (n, ...) of any dtype; n may differ between processes, the other dimensions may not. The result is
+    (sum of all n, ...), and `rows` itself in a single process.
     """
     processes = process_count()
     if processes == 1:
@@ -41,9 +38,6 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
 def whole_loss(loss: torch.Tensor) -> torch.Tensor:
     """Scale a loss's gradient so that DDP's mean over processes gives the gradient of one process with all rows.
 
-    The value stays.
-
-    Args:
-        loss: scalar loss over rows from [`gather_rows`], equal on every process.
+    The value stays. The scalar loss is over rows from [`gather_rows`], equal on every process.
     """
     return loss + (process_count() - 1) * (loss - loss.detach())

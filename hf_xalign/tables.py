@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -69,17 +69,22 @@ def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     Shares are percentages with one decimal, and the change is after minus before. Counts have no change, and a missing
     value is `-`.
     """
-    stages = [record["scores"].get(stage) or {} for stage in score_columns(record)[2:-1]]
     rows = []
-    for language in dict.fromkeys(code for scores in stages for code in scores):
-        own = [scores.get(language, {}) for scores in stages]
-        for metric in dict.fromkeys(name for scores in own for name in scores):
-            values = [scores.get(metric) for scores in own]
-            missing = values[0] is None or values[-1] is None or is_count(metric)
-            change = None if missing else values[-1] - values[0]
-            shown = (_number(value, metric) for value in values)
-            rows.append((language, metric, *shown, _number(change, metric, sign="+")))
+    for language, metric, *values, change in score_values(record["scores"], score_columns(record)[2:-1]):
+        shown = (_number(value, metric) for value in values)
+        rows.append((language, metric, *shown, _number(change, metric, sign="+")))
     return rows
+
+
+def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield language, metric, the score at each stage, and the last one minus the first, all None where missing."""
+    found = [scores.get(stage) or {} for stage in stages]
+    for language in dict.fromkeys(code for stage in found for code in stage):
+        own = [stage.get(language, {}) for stage in found]
+        for metric in dict.fromkeys(name for values in own for name in values):
+            values = [one.get(metric) for one in own]
+            missing = len(values) < 2 or None in (values[0], values[-1]) or is_count(metric)
+            yield language, metric, *values, None if missing else values[-1] - values[0]
 
 
 def cost_lines(record: Mapping[str, Any]) -> list[str]:

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.parallel import source_entry
 from hf_xalign.recipes.parts.seeds import run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from hf_xalign.tasks import Examples, Task
-    from hf_xalign.trainers.continual import ContinualTrainer
-    from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.tasks import Task, load_task_model
+from hf_xalign.trainers import ContinualConfig, ContinualTrainer
 
 _PAIRS = "Sentence pairs"
 
@@ -43,52 +39,33 @@ class ContinualArguments(TaskArguments):
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
-        from hf_xalign.recipes.parts.parallel import source_entry
 
         return {"pairs": [source_entry(item, split=self.pairs_split, first=self.max_pairs) for item in self.pairs]}
 
-    def make_trainer(
-        self, args: ContinualConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
-    ) -> ContinualTrainer:
+    def build(self, args: ContinualConfig, task: Task, **given: Any) -> ContinualTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
-        from transformers import set_seed
-
         from hf_xalign.data.embedded.encoder import resolve_model
         from hf_xalign.errors import InputError
         from hf_xalign.modeling.checkpoint import load_encoder
-        from hf_xalign.pretrained import load_tokenizer
-        from hf_xalign.tasks import load_task_model
-        from hf_xalign.trainers.continual import ContinualTrainer
 
         if self.adapter is not None:
             raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
         name, _ = self.named(args.seed)
         with args.main_process_first(desc="making the embedded encoder"):
-            path, reference = resolve_model(name), resolve_model(self.reference)
+            reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
             pairs = _linked(tuple(self.pairs), self.pairs_split, self.max_pairs, self.target_lang, self.aligner)
-        set_seed(args.seed)
-        return ContinualTrainer(
-            load_task_model(name, task, revision=self.model_revision, seed=args.seed),
-            args,
-            task=task,
-            train_dataset=train,
-            pairs=pairs,
-            reference=load_encoder(reference),
-            eval_dataset=evaluation,
-            processing_class=load_tokenizer(path, revision=self.model_revision),
-        )
+        model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
+        return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.trainers.continual_config import ContinualConfig
-
     run_seeds(argv, ContinualArguments, ContinualConfig, description=__doc__)
 
 
 @cache
-def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_lang: str, aligner: str) -> Dataset:
+def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_lang: str, aligner: str) -> Any:
     """Return word-linked pairs, computed once for all seeds."""
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words

@@ -18,18 +18,14 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.seeds import run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from hf_xalign.tasks import Examples, Task
-    from hf_xalign.trainers.task import TaskTrainer
-    from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.tasks import TaggingTask, Task, TokenTask, load_tagger, load_task_model
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 
 _TAGGER = "Tagger"
 
@@ -62,7 +58,6 @@ class FinetuneArguments(TaskArguments):
         """Return the task for the chosen head."""
         from hf_xalign.config import non_default_fields
         from hf_xalign.errors import InputError
-        from hf_xalign.tasks import TaggingTask, TokenTask
 
         if args.head != "tagger":
             if given := [name for name in non_default_fields(self) if name.startswith("tagger_")]:
@@ -75,38 +70,19 @@ class FinetuneArguments(TaskArguments):
             task.labels, task.metric, task.on_empty_word, bio=bio, keep_vectors=self.tagger_keep_vectors
         )
 
-    def make_trainer(
-        self, args: TaskConfig, task: Task, train: Any, evaluation: dict[str, Examples] | None
-    ) -> TaskTrainer:
+    def build(self, args: TaskConfig, task: Task, **given: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
-        from transformers import set_seed
-
-        from hf_xalign.data.embedded.encoder import resolve_model
-        from hf_xalign.pretrained import load_tokenizer
-        from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
-        from hf_xalign.trainers.task import TaskTrainer
-
         name, adapter = self.named(args.seed)
-        with args.main_process_first(desc="making the embedded encoder"):
-            path = resolve_model(name)
-        set_seed(args.seed)
-        given: dict[str, Any] = {"adapter": adapter, "revision": self.model_revision, "seed": args.seed}
-        if isinstance(task, TaggingTask):
-            names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
-            given |= {name: getattr(self, f"tagger_{name}") for name in names}
-            model: PreTrainedModel = load_tagger(name, task, **given)
-        else:
-            model = load_task_model(name, task, **given)
-        tokenizer = load_tokenizer(path, revision=self.model_revision)
-        return TaskTrainer(
-            model, args, task=task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer
-        )
+        options: dict[str, Any] = {"adapter": adapter, "revision": self.model_revision, "seed": args.seed}
+        if not isinstance(task, TaggingTask):
+            return TaskTrainer(load_task_model(name, task, **options), args, task=task, **given)
+        names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
+        options |= {name: getattr(self, f"tagger_{name}") for name in names}
+        return TaskTrainer(load_tagger(name, task, **options), args, task=task, **given)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.trainers.task_config import TaskConfig
-
     run_seeds(argv, FinetuneArguments, TaskConfig, description=__doc__)
 
 

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> None:
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
     encoder: dict[str, Any] = {}
     if args.aligner == "encoder":
-        from hf_xalign.cli.models import choose_device, load_encoder
+        from hf_xalign.cli.models import load_encoder
+        from hf_xalign.modeling.loading import choose_device
 
         encoder["model"], encoder["tokenizer"] = load_encoder(args.model, choose_device(args.device))
     linked = align_words(

@@ -22,32 +22,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the page."""
+    """Write retrievals.json if asked for, and the page."""
+    from pathlib import Path
+
+    from hf_xalign.errors import InputError
+    from hf_xalign.record import read_record
     from hf_xalign.report import write_report
 
     if args.examples is not None:
-        _retrieve(args)
+        from hf_xalign.cli.models import load_encoder
+        from hf_xalign.links.frozen import read_links
+        from hf_xalign.modeling.loading import choose_device
+        from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
+
+        if args.examples < 1:
+            raise InputError(f"--examples {args.examples}: must be at least 1")
+        base = read_record(args.folder)["base_model"]["name"]
+        links = read_links(Path(args.folder) / "eval_links.jsonl")
+        device = choose_device(args.device)
+        found = []
+        for name in (base, args.folder):  # only one model in memory at a time
+            model, tokenizer = load_encoder(str(name), device)
+            found.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
+            del model
+        write_retrievals(args.folder, changed_retrievals(links, *found, examples=args.examples, seed=args.seed))
     print(f"saved: {write_report(args.folder, args.output)}")
-
-
-def _retrieve(args: argparse.Namespace) -> None:
-    """Write retrievals.json."""
-    from pathlib import Path
-
-    from hf_xalign.cli.models import choose_device, load_encoder
-    from hf_xalign.errors import InputError
-    from hf_xalign.links.frozen import read_links
-    from hf_xalign.record import read_record
-    from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
-
-    if args.examples < 1:
-        raise InputError(f"--examples {args.examples}: must be at least 1")
-    base = read_record(args.folder)["base_model"]["name"]
-    links = read_links(Path(args.folder) / "eval_links.jsonl")
-    device = choose_device(args.device)
-    found = []
-    for name in (base, args.folder):  # only one model in memory at a time
-        model, tokenizer = load_encoder(str(name), device)
-        found.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
-        del model
-    write_retrievals(args.folder, changed_retrievals(links, *found, examples=args.examples, seed=args.seed))

@@ -16,22 +16,9 @@ def alignment_error_rate(
 
         precision = |A ∩ P| / |A|,   recall = |A ∩ S| / |S|,   AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 
-    Args:
-        predictions: for each sentence pair its links [i, j]; a repeated link counts once.
-        sure: for each pair the links that must be found.
-        possible: for each pair the links that may be found. Sure links are always possible, and are the only possible
-            ones by default.
-
-    Returns:
-        `precision` (0 when nothing is predicted), `recall`, `alignment_error_rate` and `f1` (harmonic mean of
-        precision and recall), fractions from 0 to 1. Without `possible`, f1 = 1 - AER.
-
-    Raises:
-        InputError: unequal numbers of pairs, a link that is not two indices, or no sure link (recall is undefined).
-
-    Example:
-        >>> alignment_error_rate([[(0, 0), (1, 2)]], sure=[[(0, 0), (1, 1)]], possible=[[(1, 2)]])
-        {'precision': 1.0, 'recall': 0.5, 'alignment_error_rate': 0.25, 'f1': 0.66...}
+    Each argument has the links [i, j] of each sentence pair; a repeated link counts once. Sure links are always
+    possible, and are the only possible ones by default; then f1 = 1 - AER. Without predictions, precision is 0. No
+    sure link at all is an InputError, since recall is undefined.
     """
     for name, column in (("sure", sure), ("possible", possible)):
         if column is not None and len(column) != len(predictions):

@@ -22,10 +22,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.evaluation.vectors import language_rows, side_language
-from hf_xalign.modeling.languages import language_context
+from hf_xalign.evaluation.vectors import language_rows, side_vectors
 from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
-from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors
+from hf_xalign.modeling.word_vectors import WordVectors
 from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")
@@ -82,13 +81,10 @@ def word_distances(
     dataset: Dataset,
     *,
     layers: Sequence[int] = (-1,),
-    pooling: Pooling = "mean",
     pairs: int | None = 10_000,
     seed: int = 0,
-    batch_size: int = 64,
-    max_length: int | None = None,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
+    **options: Any,
 ) -> dict[str, dict[int, dict[str, Distances]]]:
     """Measure L2 and cosine distances of linked and random word pairs in an encoder.
 
@@ -97,8 +93,9 @@ def word_distances(
 
     The dataset has the columns `source_words`, `target_words`, `links` and `source_lang`; also `target_lang` for a
     model with one map or embedding per language. `pairs` and `seed` are those of [`draw_word_pairs`], for each
-    language. Other arguments are those of [`~hf_xalign.evaluation.scores.score_retrieval`]. Distances are float64
-    whatever the `dtype`.
+    language. `desc` labels the progress bar. Other options are `pooling` (of subwords, by default `mean`), and
+    `batch_size`, `max_length` and `dtype` as in [`~hf_xalign.evaluation.scores.score_retrieval`]. Distances are
+    float64 whatever the `dtype`.
 
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.
@@ -121,19 +118,9 @@ def word_distances(
         for side, words in (("source", (own_pairs.source,)), ("target", (own_pairs.linked, own_pairs.random))):
             # Only the sentences that a pair was drawn from are encoded.
             needed = np.unique(np.concatenate([part[:, 0] for part in words]))
+            label = desc and f"{desc}, {language}, {side}"
             chosen = rows.select(needed)
-            with language_context(model, side_language(chosen, side)):
-                vectors[side] = extract_word_vectors(
-                    model,
-                    tokenizer,
-                    chosen[f"{side}_words"][:],
-                    layers=layers,
-                    pooling=pooling,
-                    batch_size=batch_size,
-                    max_length=max_length,
-                    dtype=dtype,
-                    desc=desc and f"{desc}, {language}, {side}",
-                )
+            vectors[side] = side_vectors(model, tokenizer, chosen, side, layers=layers, desc=label, **options)
             places[side] = [_vector_rows(vectors[side], needed, part, f"{language}, {side}") for part in words]
         source, target = vectors["source"], vectors["target"]
         [own], [linked, random] = places["source"], places["target"]

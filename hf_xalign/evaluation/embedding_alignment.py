@@ -56,22 +56,10 @@ def alignment_of_entries(
     as missed. A source token that is also a candidate finds itself: with one embedding matrix for both sides, keep
     sources out of `candidates`.
 
-    Args:
-        source_vectors: (Vs, D) floats, embeddings of the entries' first column.
-        target_vectors: (Vt, D) floats, embeddings of the second column; the same matrix for one joint vocabulary.
-        entries: (e, 2) integers, row of `source_vectors` and row of `target_vectors`.
-        candidates: rows of `target_vectors` to search, which must include every counterpart; by default the
-            counterparts.
-        similarity: "cosine" as published, or "csls" against hubs, with the sources as the neighbourhood.
-        k: neighbourhood size of CSLS.
-
-    Returns:
-        `hits` and `nearest` follow the order in which `entries` first name each source token; `nearest` are rows of
-        `target_vectors`.
-
-    Raises:
-        InputError: no entries, an entry that points outside a matrix or to no candidate, or an error of
-            [`~hf_xalign.search.ranking.nearest`].
+    The `entries` (e, 2) are a row of `source_vectors` (Vs, D) and one of `target_vectors` (Vt, D). `candidates` are
+    rows of `target_vectors` to search, with every counterpart; by default the counterparts. `similarity` is "cosine"
+    as published, or "csls" against hubs, with the sources as the neighbourhood. `hits` and `nearest` follow the order
+    in which `entries` first name each source token.
     """
     source_vectors, target_vectors = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source_vectors, target=target_vectors)

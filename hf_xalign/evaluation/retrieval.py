@@ -98,10 +98,6 @@ def flatten_rows(
     """Flatten one row per sentence pair into the arguments of [`word_retrieval`].
 
     For each pair, vectors are (words, D) floats, links (links, 2) word indices within the pair. Any may be empty.
-
-    Raises:
-        InputError: columns of unequal length, or a pair whose links are out of range or whose words and vectors
-            differ in number.
     """
     columns = {"source_vectors": source_vectors, "target_vectors": target_vectors, "links": links}
     words = {"source_words": source_words, "target_words": target_words}

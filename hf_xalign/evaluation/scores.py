@@ -123,6 +123,17 @@ def _flat_links(
     return flat[source.present[flat[:, 0]] & target.present[flat[:, 1]]], words
 
 
+def named_scores(found: dict[str, float | int], name: str) -> dict[str, float]:
+    """Return a result of [`word_retrieval`] with words, under the names of [`score_retrieval`]."""
+    return {
+        name: found["mean"],
+        f"{name}_to_pivot": found["source_to_target"],
+        f"{name}_from_pivot": found["target_to_source"],
+        f"{name}_types": found["type_mean"],
+        "pool": (found["source_pool"] + found["target_pool"]) / 2,
+    }
+
+
 def _score(
     source: WordVectors,
     target: WordVectors,
@@ -134,13 +145,7 @@ def _score(
 ) -> dict[str, float]:
     typed: dict[str, Any] = {f"{side}_words": own for side, own in words.items()}
     found = word_retrieval(source.vectors[:, 0], target.vectors[:, 0], links, **typed, **search)
-    scores = {
-        name: found["mean"],
-        f"{name}_to_pivot": found["source_to_target"],
-        f"{name}_from_pivot": found["target_to_source"],
-        f"{name}_types": found["type_mean"],
-        "pool": (found["source_pool"] + found["target_pool"]) / 2,
-    }
+    scores = named_scores(found, name)
     if all_occurrences:
         source_row, target_row = (torch.cumsum(side.present, 0) - 1 for side in (source, target))
         found = word_retrieval(

@@ -96,9 +96,6 @@ def score_sentences(
         `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, by cosine),
         `sentence_p_to_pivot` and `sentence_p_from_pivot`; another similarity `s` gives `sentence_p_s` and so on:
         fractions from 0 to 1. `pool_sentences` is the number of candidates on each side.
-
-    Raises:
-        InputError: a column is missing, a text is empty, there are no pairs, or an option or language is unknown.
     """
     check_parallel(dataset, "the text to score")
     for side in SIDES:

@@ -53,9 +53,6 @@ def word_similarity(
 
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
     nearest words of the other *sentence*. Other arguments are those of [`encode_words`], for each side.
-
-    Raises:
-        InputError: a sentence without words, or an unknown measure, pooling, layer or language.
     """
     if measure not in MEASURES:
         raise InputError(f"measure={measure!r} is not known: use {' or '.join(MEASURES)}")

@@ -54,12 +54,8 @@ def transfer_gap(
     An item is whatever the score is a mean over: a test example (accuracy, answer F1), or a test set or seed where it
     is not (span F1). `bootstrap` resamples items in pairs for delta's 95% interval; 0 for none.
 
-    Returns:
-        `supervised`, `zero_shot` and `delta`, means over the items; `delta_low` and `delta_high` with a bootstrap;
-        `items`, their number.
-
-    Raises:
-        InputError: no items, unequal numbers of items, or a score that is not finite.
+    Returns `supervised`, `zero_shot` and `delta`, means over the items; `delta_low` and `delta_high` with a bootstrap;
+    `items`, their number.
     """
     sup, zs = (np.atleast_1d(np.asarray(scores, dtype=np.float64)) for scores in (supervised, zero_shot))
     _check_paired(sup, zs, "supervised", "zero-shot")
@@ -83,10 +79,6 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     independent, which runs that share a transformation or an objective are not.
 
     Both arguments are (n,), one number per run, on any scale.
-
-    Raises:
-        InputError: fewer than 3 runs, unequal numbers of values, a value that is not finite, or all values of one side
-            equal.
     """
     from scipy.stats import rankdata, spearmanr  # takes most of a second
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
+from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
 SENTENCE_POOLINGS = ("mean", "cls")
 
@@ -38,6 +38,14 @@ def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
 def side_language(rows: Dataset, side: str) -> str | None:
     """Return the language code of one side of single-language rows, or None without a language column."""
     return rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
+
+
+def side_vectors(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, side: str, **options: Any
+) -> WordVectors:
+    """Extract the word vectors of one side of single-language rows, in its language, see [`extract_word_vectors`]."""
+    with language_context(model, side_language(rows, side)):
+        return extract_word_vectors(model, tokenizer, rows[f"{side}_words"][:], **options)
 
 
 def encode_words(

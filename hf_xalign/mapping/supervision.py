@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
@@ -46,11 +45,8 @@ def linked_vectors(
     tokenizer: PreTrainedTokenizerBase,
     dataset: Dataset,
     *,
-    layers: Sequence[int] = (-1,),
-    pooling: Pooling = "mean",
-    batch_size: int = 64,
-    max_length: int | None = None,
     desc: str | None = None,
+    **options: Any,
 ) -> Matched:
     """Extract the contextual vectors of linked words (parallel supervision, ROTATE).
 
@@ -58,11 +54,9 @@ def linked_vectors(
         model: encoder; one with a map per language uses the map of each side's language.
         tokenizer: fast tokenizer of the encoder.
         dataset: word-aligned pairs of one language pair (columns of `align_words`).
-        layers: layer numbers; -1 is the last, 0 the embeddings.
-        pooling: subwords that make a word's vector.
-        batch_size: sentences per forward pass.
-        max_length: maximum number of tokens per sentence. Links of truncated words are left out.
         desc: label of the progress bar, or None.
+        options: `layers`, `pooling`, `batch_size` and `max_length` as in [`make_anchors`]. Links of truncated words
+            are left out.
 
     Raises:
         InputError: a column or all links are missing, there are several languages, or a link is outside its sentence.
@@ -81,17 +75,9 @@ def linked_vectors(
         rows = dataset[start : start + _PAIRS]
         found = {}
         for side in SIDES:
+            label = desc and f"{desc} ({side})"
             with language_context(model, lang[side]):
-                found[side] = extract_word_vectors(
-                    model,
-                    tokenizer,
-                    rows[f"{side}_words"],
-                    layers=layers,
-                    pooling=pooling,
-                    batch_size=batch_size,
-                    max_length=max_length,
-                    desc=desc and f"{desc} ({side})",
-                )
+                found[side] = extract_word_vectors(model, tokenizer, rows[f"{side}_words"], desc=label, **options)
         starts = np.stack([found[side].offsets[:-1].numpy() for side in SIDES], axis=1)
         counts = [len(links) for links in rows["links"]]
         if not sum(counts):

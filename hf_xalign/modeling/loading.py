@@ -86,6 +86,16 @@ def load(
     return model.eval()
 
 
+def choose_device(name: str | None) -> torch.device:
+    """Return the named device; by default the accelerator if there is one, else the CPU."""
+    if name is None:
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device={name} is not available ({str(error).splitlines()[0]})") from error
+
+
 def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
     """Load the tokenizer of anything that [`load`] takes."""
     return pretrained.load_tokenizer(embedded.resolve_model(str(name_or_path)))

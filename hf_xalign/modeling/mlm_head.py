@@ -47,14 +47,10 @@ class MaskedLMHead(nn.Module):
         so it adds up over micro-batches and processes. Under autocast the product with E is in its dtype, as in
         transformers; softmax and loss are in float32 at any rate.
 
-        Args:
-            hidden: float (B, T, d), the encoder's last layer.
-            positions: int64 (M,), indices of the hidden tokens into the flattened (B * T) tokens.
-            labels: int64 (M,), the tokens that were there.
-            embeddings: float (vocabulary, e), `encoder.get_input_embeddings().weight`.
-
-        Returns:
-            float32 scalar, which can be differentiated once; 0, with gradients of 0, where M is 0.
+        `hidden` is the encoder's last layer, float (B, T, d); `positions` int64 (M,) are indices of the hidden tokens
+        into its flattened tokens, `labels` int64 (M,) the tokens that were there, and `embeddings` float (vocabulary,
+        e) the input embeddings. The float32 scalar can be differentiated once; it is 0, with gradients of 0, for M =
+        0.
         """
         vectors = self.norm(self.activation(self.dense(hidden.flatten(0, 1).index_select(0, positions))))
         return tied_cross_entropy(vectors, embeddings, self.bias, labels)

@@ -15,9 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.vectors import language_rows, side_language
-from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.evaluation.vectors import language_rows, side_vectors
 from hf_xalign.record import write_text
 from hf_xalign.search.csls import nearest_neighbours
 
@@ -36,19 +34,9 @@ class Retrieved(NamedTuple):
 
 
 def retrieve_words(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    dataset: Dataset,
-    *,
-    layer: int = -1,
-    batch_size: int = 64,
-    desc: str | None = None,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dataset: Dataset, *, desc: str | None = None
 ) -> dict[str, Retrieved]:
-    """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it.
-
-    Raises:
-        InputError: a language has no link between words that have vectors.
-    """
+    """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it."""
     found = {}
     device = next(model.parameters()).device
     for language, numbers in language_rows(dataset).items():
@@ -58,15 +46,7 @@ def retrieve_words(
         words = np.concatenate(parts)
         kept, vectors = np.ones(len(words), dtype=bool), []
         for n, side in enumerate(SIDES):
-            with language_context(model, side_language(rows, side)):
-                encoded = extract_word_vectors(
-                    model,
-                    tokenizer,
-                    rows[f"{side}_words"][:],
-                    layers=(layer,),
-                    batch_size=batch_size,
-                    desc=desc and f"{desc} ({language}, {side})",
-                )
+            encoded = side_vectors(model, tokenizer, rows, side, desc=desc and f"{desc} ({language}, {side})")
             places = encoded.offsets[own] + torch.from_numpy(words[:, n])
             kept &= encoded.present[places].numpy()
             vectors.append(encoded.vectors[places, 0])
@@ -88,14 +68,10 @@ def changed_retrievals(
 ) -> dict[str, Any]:
     """Draw words whose retrieved word differs before and after training, at most `examples` for a language.
 
-    Returns:
-        Plain JSON: `seed` and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),
-        `other` (wrong in a different way) and `examples`. Each example has `source_words`, `word` (index of the
-        query), `target_words`, `linked`, and for `before` and `after` the `word`, `right`, and `elsewhere` (the word
-        is from another sentence).
-
-    Raises:
-        InputError: the tokenizers of both models differ, so that other words have vectors.
+    Returns plain JSON: `seed` and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),
+    `other` (wrong in a different way) and `examples`. Each example has `source_words`, `word` (index of the query),
+    `target_words`, `linked`, and for `before` and `after` the `word`, `right`, and `elsewhere` (the word is from
+    another sentence).
     """
     languages = {}
     for language, old in before.items():

@@ -28,10 +28,7 @@ class Neighbourhoods:
     bound, they are the neighbours and nothing is searched. At a learning rate of 1, this settles four of five queries
     of word vectors of multilingual-e5-small.
 
-    Args:
-        candidates: float (candidates, dim).
-        k: number of neighbours, at most the number of candidates.
-        chunk: number of scores in memory at once.
+    `candidates` are float (candidates, dim); `chunk` is the number of scores in memory at once.
     """
 
     def __init__(self, candidates: Tensor, k: int, chunk: int):

@@ -57,33 +57,11 @@ def nearest(
         CSLS(x, y) = 2 cos(x, y) - r(x) - r(y),
 
     r(x) the mean cosine of x and its k nearest candidates, r(y) that of y and its k nearest vectors of the query's
-    language, `neighbourhood`. r(x) does not change the order of one query's candidates, but is part of the score. The
-    cost under CSLS is one more product, of candidates and neighbourhood.
+    language, `neighbourhood` (m, D), by default the queries. r(x) does not change the order of one query's candidates,
+    but is part of the score. The cost under CSLS is one more product, of candidates and neighbourhood.
 
-    Scores are float32 whatever the input's type, outside autocast and without TF32. Of candidates with equal scores
-    the lowest index comes first; candidates that are equal after normalisation have equal scores, and equal queries
-    equal lists. *Different* vectors whose scores differ by less than float32 rounding (about 1e-6) may come in either
-    order.
-
-    Args:
-        queries: (q, D) vectors of any floating type. A zero vector stays zero: its cosine to everything is 0.
-        candidates: (c, D) vectors.
-        n: length of the lists; no more than there are candidates.
-        similarity: "csls" or "cosine".
-        k: neighbours in the means r of CSLS; no more than there are on the other side are used.
-        neighbourhood: (m, D) vectors of the query's language that r(y) is taken over; by default the queries. Lexicon
-            induction gives its whole source vocabulary. Cosine does not use it.
-        device: torch device of the search and of the result; by default the device of `queries`.
-
-    Raises:
-        InputError: a set is empty or not a matrix, dimensions differ, a row has NaN or infinity, or an option is out
-            of range.
-
-    Example:
-        >>> queries, candidates = torch.eye(2), torch.tensor([[0.1, 0.9], [0.8, 0.1], [0.5, 0.5]])
-        >>> nearest(queries, candidates, n=2, similarity="cosine").indices
-        tensor([[1, 2],
-                [0, 2]])
+    `queries` are (q, D) and `candidates` (c, D). Precision, ties and errors are those of
+    [`~hf_xalign.search.csls.nearest_neighbours`].
     """
     if similarity not in ("csls", "cosine"):
         raise InputError(f"similarity={similarity!r} is not known: use 'csls' or 'cosine'")

@@ -184,12 +184,7 @@ def load_system(
     languages: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
 ) -> System:
-    """Read one system's results, by default of all languages and seeds, under the folder's name.
-
-    Raises:
-        InputError: the folder, a seed or a language is missing or unfinished, seeds differ in their task, or the
-            examples do not add up to the reported score.
-    """
+    """Read one system's results, by default of all languages and seeds, under the folder's name."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder. Name the output folders of finetune runs.")

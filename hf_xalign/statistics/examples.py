@@ -35,9 +35,6 @@ class ExampleScores:
         F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy if predicted == gold == the number of
         items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole
         numbers.
-
-        Raises:
-            InputError: there are no examples, columns differ in length, or a count is impossible.
         """
         names = COLUMNS["counts"]
         columns = {name: _numbers(name, column, "biu") for name, column in zip(names, (correct, predicted, gold))}
@@ -56,11 +53,7 @@ class ExampleScores:
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> ExampleScores:
-        """Build scores whose total is their mean, e.g. the token F1 of each question, from (n,) finite numbers.
-
-        Raises:
-            InputError: there are no examples, or a value is not a finite number.
-        """
+        """Build scores whose total is their mean, e.g. the token F1 of each question, from (n,) finite numbers."""
         column = _numbers("values", values, "biuf").astype(np.float64)
         if not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])

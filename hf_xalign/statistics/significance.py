@@ -114,11 +114,7 @@ def resampled_differences(
     difference over several languages has its interval too. If seeds alone move the score, few of them say too little:
     95% intervals between equal systems then exclude 0 in 25%, 16% and 10% with 3, 5 and 10 seeds.
 
-    Returns:
-        (resamples,) float64: system minus baseline.
-
-    Raises:
-        InputError: seeds or examples do not match, or `resamples` is not positive.
+    Returns (resamples,) float64: system minus baseline.
     """
     check_same_test(scores, baseline)
     if resamples < 1:

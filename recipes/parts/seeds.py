@@ -7,13 +7,20 @@ import dataclasses
 import gc
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from datasets import concatenate_datasets
+
+from hf_xalign.config import non_default_fields, parse
 from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
-
-if TYPE_CHECKING:
-    from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
+from hf_xalign.record import phase
+from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
+from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
+from hf_xalign.trainers.shared.tracking import finish_run
+from hf_xalign.trainers.task_config import TaskConfig
 
 # Settings that change no score.
 _ELSEWHERE = {
@@ -27,8 +34,6 @@ def run_seeds(
     argv: list[str] | None, arguments: type[TaskArguments], config_class: type[TaskConfig], *, description: str | None
 ) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
-    from hf_xalign.config import non_default_fields, parse
-    from hf_xalign.tasks.results import begin, finished, format_scores
 
     data, args = parse((arguments, config_class), argv, description=description)
     settle_cpu(args.device.type)
@@ -69,11 +74,6 @@ def _run_seed(
     data: TaskArguments, args: TaskConfig, task_data: TaskData, folder: Path, how: dict[str, Any]
 ) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
-    from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
-    from hf_xalign.record import phase
-    from hf_xalign.tasks.results import write_scores
-    from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
-    from hf_xalign.trainers.shared.tracking import finish_run
 
     args = copy.copy(args)
     # The folder holds nothing but an interrupted run of the same settings.
@@ -121,9 +121,6 @@ def _weights(data: TaskArguments, seed: int) -> dict[str, str]:
 
 def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData) -> None:
     """Print how long the training of one seed would take, by a few of its batches."""
-    from datasets import concatenate_datasets
-
-    from hf_xalign.recipes.parts.run import estimate
 
     def make_trainer(rows: Any) -> Any:
         # As if it were all in one language: the time does not depend on it.

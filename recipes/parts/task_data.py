@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from transformers import set_seed
+
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.errors import InputError
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import option
-
-if TYPE_CHECKING:
-    from hf_xalign.tasks import Examples, Task
-    from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.tasks import (
+    Examples,
+    LabelSet,
+    QuestionTask,
+    SequenceTask,
+    Task,
+    TokenTask,
+    by_language,
+    read_examples,
+    read_questions,
+)
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 
 _DATA, _RUN = "Model and data", "Run"
 
@@ -71,8 +85,16 @@ class TaskArguments:
         adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
         return self.model_name_or_path.replace("{seed}", str(seed)), adapter
 
-    def make_trainer(self, args: Any, task: Task, train: Any, evaluation: dict[str, Examples] | None) -> Any:
+    def make_trainer(self, args: Any, task: Task, train: Any, evaluation: dict[str, Examples] | None) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model; `train` is text or encoded rows."""
+        with args.main_process_first(desc="making the embedded encoder"):
+            path = resolve_model(self.named(args.seed)[0])
+        set_seed(args.seed)
+        tokenizer = load_tokenizer(path, revision=self.model_revision)
+        return self.build(args, task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer)
+
+    def build(self, args: Any, task: Task, **given: Any) -> TaskTrainer:
+        """Return the recipe's trainer, made with the text and tokenizer in `given`."""
         raise NotImplementedError
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
@@ -111,14 +133,17 @@ class TaskData:
 
 def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels."""
-    from hf_xalign.errors import InputError
-    from hf_xalign.tasks import LabelSet, SequenceTask, TokenTask, by_language, read_examples
 
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     if data.task == "questions":
-        return _load_questions(data)
+        for name in ("text_columns", "label_column", "labels", "metric"):
+            if getattr(data, name):
+                raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
+        train, evaluation = _read(data, read_questions)
+        questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
+        return TaskData(questions, train, by_language(evaluation, data.languages))
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
     train, evaluation = _read(data, partial(read_examples, kind=data.task, **columns))
     if len(data.labels) == 1 and ".json" in data.labels[0]:
@@ -127,8 +152,7 @@ def load_task(data: TaskArguments) -> TaskData:
         labels = LabelSet.of({*data.labels}.union(*(part.label_names for part in train)))
     task: Task
     if data.task == "token":
-        metric = data.metric or ("span_f1" if labels.mark_spans else "accuracy")
-        task = TokenTask(labels, metric, data.on_empty_word)
+        task = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
     elif data.metric in (None, "accuracy"):
         task = SequenceTask(labels)
     else:
@@ -137,18 +161,6 @@ def load_task(data: TaskArguments) -> TaskData:
     for part in (*train, *sets.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
     return TaskData(task, train, sets)
-
-
-def _load_questions(data: TaskArguments) -> TaskData:
-    from hf_xalign.errors import InputError
-    from hf_xalign.tasks import QuestionTask, by_language, read_questions
-
-    for name in ("text_columns", "label_column", "labels", "metric"):
-        if getattr(data, name):
-            raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
-    train, evaluation = _read(data, read_questions)
-    task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-    return TaskData(task, train, by_language(evaluation, data.languages))
 
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], list[Examples]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hf_xalign.model_cards import write_card
+from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData
 from hf_xalign.record import FILENAME, finish_record, hub_id, read_record, start_record, write_record
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData
-    from hf_xalign.tasks import Examples, TaskScores
-    from hf_xalign.trainers.task import TaskTrainer
-    from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.statistics.bootstrap import score_interval
+from hf_xalign.tasks import Examples, TaskScores
+from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 
 # Settings of continual learning that the record keeps.
 _CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
@@ -61,9 +62,6 @@ def write_task_record(
     folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
 ) -> None:
     """Write `results.json` and the card of a trained and scored model, from the record of [`start_task_record`]."""
-    from hf_xalign.model_cards import write_card
-    from hf_xalign.modeling.xalign.tuner import backbone_of
-    from hf_xalign.statistics.bootstrap import score_interval
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     inputs = trainer.language_inputs

@@ -21,7 +21,7 @@ MISTAKES = [
     ("inspect no/where --source a --target b", "no/where has no tokenizer"),
     ("report nowhere", "no such file. Pass the folder"),
     ("evaluate m --links a --data b", "leave --data out"),
-    ("evaluate m --device tpu9", "--device tpu9: "),
+    ("evaluate m --device tpu9", "device=tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("distances --stagse raw=embedded", "--stagse"),
     ("demo --processes x", "--processes: invalid int value: 'x'"),

@@ -23,7 +23,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import Distances, word_distances
 from hf_xalign.hub.files import list_files
 from hf_xalign.record import to_plain
-from hf_xalign.tables import is_count
+from hf_xalign.tables import score_values
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 if TYPE_CHECKING:
@@ -167,14 +167,9 @@ def _live_run(args: TrainingArguments) -> Any:
 def _score_table(scores: Mapping[str, Any]) -> tuple[list[str | int], list[list[Any]]]:
     """Return columns and rows: language, metric, the score at each stage, and after minus before."""
     stages = [stage for stage in ("before", "untrained", "after") if scores.get(stage)]
-    rows: list[list[Any]] = []
-    for language in dict.fromkeys(code for stage in stages for code in scores[stage]):
-        own = {stage: scores[stage].get(language, {}) for stage in stages}
-        for metric in dict.fromkeys(name for found in own.values() for name in found):
-            values = {stage: found.get(metric) for stage, found in own.items()}
-            before, after = values.get("before"), values.get("after")
-            change = None if before is None or after is None or is_count(metric) else after - before
-            # W&B refuses a column with two types, such as counts and shares.
-            numbers = (None if value is None else float(value) for value in (*values.values(), change))
-            rows.append([language, metric, *numbers])
+    # W&B refuses a column with two types, such as counts and shares.
+    rows = [
+        [language, metric, *(None if value is None else float(value) for value in values)]
+        for language, metric, *values in score_values(scores, stages)
+    ]
     return ["language", "metric", *stages, "change"], rows

@@ -90,9 +90,6 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
 
     Groups may have any size, and their rows stand next to each other; examples that are not switched need a group
     number of their own. Gather each language before concatenating them, because their group numbers overlap.
-
-    Raises:
-        InputError: there is no column `group`, or a group's rows stand apart (gather before shuffling).
     """
     check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
     columns = [name for name in dataset.column_names if name != GROUP]

@@ -74,15 +74,9 @@ def encode_pretraining(
     format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. (The
     paper pads each half to 256 tokens; here padding comes only at the end.)
 
-    Args:
-        corpora: language code -> dataset with one sentence or paragraph a row, in a column `words` (lists of str) or
-            `text`; `words` wins.
-        tokenizer: the model's fast tokenizer.
-        config: the encoder's config.
-        block_size: largest number of tokens in a row, special ones included.
-        pairs: columns `source`, `target`, `source_lang`, `target_lang`; None for no TLM rows.
-        pair_share: TLM rows divided by MLM rows; 0.25 in the paper. More are sampled down; fewer are logged.
-        seed: seed of that sample.
+    Each of the `corpora` has one sentence or paragraph a row, in a column `words` (lists of str) or `text`.
+    `block_size` counts special tokens too. `pair_share` is TLM rows divided by MLM rows, 0.25 in the paper: more are
+    sampled down by `seed`, fewer are logged.
 
     Returns:
         The counts, and a dataset with the rows of each corpus, then those of pairs:
@@ -92,10 +86,6 @@ def encode_pretraining(
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
         - `example`: the row's number, from which masks are drawn.
 
-    Raises:
-        InputError: a corpus is empty or unknown to the tokenizer, or a column is missing or has an empty cell;
-            `block_size` does not fit the encoder or `pair_share` is not positive; the tokenizer lacks a mask token,
-            padding token or (for pairs) separator.
     """
     if not corpora:
         raise InputError("no text to train on. Name at least one corpus.")

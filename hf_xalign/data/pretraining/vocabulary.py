@@ -100,9 +100,8 @@ def cut_tokenizer(
     Keeps special tokens, pieces of one character of the texts (also after "▁"), and the pieces that the texts use most
     often. Text of a dropped piece is split into smaller ones. Scores, order and normalisation do not change.
 
-    Returns:
-        The tokenizer of at most `vocab_size` pieces, and int64 (pieces,), the old id of each piece:
-        `embeddings[old_ids]` are its embeddings.
+    Returns the tokenizer of at most `vocab_size` pieces, and int64 (pieces,), the old id of each piece:
+    `embeddings[old_ids]` are its embeddings.
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":

@@ -25,18 +25,9 @@ def cached_backward(
     each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
     backpropagated: the gradient of one large batch, at the cost of a second forward pass.
 
-    Args:
-        encode: returns the vectors of one chunk, of any shape. Called twice for each chunk.
-        chunks: inputs of `encode`.
-        loss: a scalar of the chunks' vectors, in their order; called once. It may gather the vectors of processes
-            ([`~hf_xalign.distributed.gather_rows`], with [`~hf_xalign.distributed.whole_loss`]). Parameters that it
-            uses itself get no gradient: they belong into `encode`.
-        backward: backpropagates a scalar, for example `accelerator.backward`, which scales it for fp16.
-        no_sync: DDP's `no_sync`. All passes but the last chunk's second run in it, so that the gradients are averaged
-            over processes once; the number of chunks may differ between processes.
-
-    Returns:
-        The loss, without a graph.
+    `encode` returns the vectors of one chunk; parameters that only `loss` uses get no gradient. `backward` may be
+    `accelerator.backward`, which scales for fp16. All passes but the last chunk's second run in DDP's `no_sync`, so
+    that gradients are averaged over processes once. Returns the loss, without a graph.
     """
     states, leaves = [], []
     with torch.no_grad(), no_sync():

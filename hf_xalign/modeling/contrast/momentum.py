@@ -36,12 +36,8 @@ class KeyQueue(nn.Module):
     Every process has its own, the same as all enqueue the same keys ([`~hf_xalign.distributed.gather_rows`]). The
     losses of a step refer to `keys`, so the step's backward passes come before its `enqueue`.
 
-    Args:
-        size: K.
-        dim: numbers of a key.
-        start: `empty`: a slot is a negative once it holds a key, so the loss rises from 0 while the queue fills.
-            `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace them.
-        seed: seed of the random start, the same on every process.
+    The start is `empty`: a slot is a negative once it holds a key, so the loss rises from 0 while the queue fills. Or
+    it is `random`, as MoCo and PPA: Gaussian vectors of length 1 until real keys replace them, equal on all processes.
     """
 
     keys: torch.Tensor
@@ -88,12 +84,10 @@ class MomentumEncoder(nn.Module):
     between them. What is frozen in the query encoder is shared and must stay frozen. Half-precision weights are copied
     in float32, because (1 - m) of a step is lost in the rounding of 8 or 11 bits.
 
-    Args:
-        encoder: the query encoder, before accelerate wraps it: a wrapped `forward` would be copied as it is, and go on
-            calling the query encoder. A head in it ([`~hf_xalign.modeling.checkpoint.HEAD_NAME`]) is left out.
-        head: the query encoder's projection, `(rows, hidden_size) -> (rows, size)`.
-        pooling: how sentences are pooled.
-        dropout: whether keys are computed with the encoder's dropout, as in MoCo's code. The papers do not say.
+    The query encoder is given before accelerate wraps it: a wrapped `forward` would be copied as it is, and go on
+    calling the query encoder. A head in it ([`~hf_xalign.modeling.checkpoint.HEAD_NAME`]) is left out; its projection
+    is `head`, `(rows, hidden_size) -> (rows, size)`. With `dropout` keys are computed with the encoder's dropout, as
+    in MoCo's code. The papers do not say.
     """
 
     def __init__(

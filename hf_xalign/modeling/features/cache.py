@@ -67,20 +67,10 @@ def cache_features(
     `blocks.json`, the checksums of its blocks. A damaged cache is made again from its first damaged block, with a
     warning.
 
-    Args:
-        model: the encoder.
-        dataset: a result of `encode_pairs`.
-        needed: for each side to cache, whether `all` words are stored, [CLS] and [SEP] included, or the `linked` ones.
-        layers: positions in `hidden_states`.
-        pooling: as in training.
-        pad_token_id: the padding token.
-        linked_tokens: what is linked, as for [`~hf_xalign.data.batches.pairs.PairCollator`]; says whether `linked`
-            includes [CLS] and [SEP].
-        dtype: of the stored numbers, float32 or bfloat16.
-        autocast: autocast dtype of the forward passes, or None.
-        batch_size: sentences a forward pass.
-        folder: where the cache is; default one in the user's cache, named by a hash of all that determines the
-            numbers.
+    The `dataset` is a result of `encode_pairs`. Of each side in `needed`, `all` words are stored, [CLS] and [SEP]
+    included, or the `linked` ones; `linked_tokens` says which tokens are linked. `layers` are positions in
+    `hidden_states`, `dtype` is that of the stored numbers (float32 or bfloat16) and `autocast` that of the forward
+    passes. The `folder` is by default one in the user's cache, named by a hash of all that determines the numbers.
 
     Returns:
         The vectors, and the dataset with a column `{side}_rows` for each side of `needed` (list of int64): the row of

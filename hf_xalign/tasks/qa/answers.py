@@ -46,8 +46,7 @@ def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarr
 
     `questions` (windows,) is the row of each window's question, and `spans` come from [`window_spans`].
 
-    Returns:
-        int64 (count, 2) characters `[start, end)`; -1 if no window of the question has a span.
+    Returns int64 (count, 2) characters `[start, end)`; -1 if no window of the question has a span.
     """
     starts, ends, scores = spans.T
     if np.isnan(scores).any():

@@ -13,12 +13,7 @@ from hf_xalign.tasks.qa.normalization import Rules, answer_tokens
 
 
 class AnswerScores(NamedTuple):
-    """Scores of each question, from 0 to 1.
-
-    Attributes:
-        f1: token F1, float64 (questions,).
-        exact_match: 1 if the answer equals a reference, else 0; float64 (questions,).
-    """
+    """Token F1, from 0 to 1, and exact match, 0 or 1, of each question, both float64 (questions,)."""
 
     f1: np.ndarray
     exact_match: np.ndarray
@@ -36,14 +31,8 @@ def score_answers(
     With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalisation removes all
     tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
 
-    Args:
-        predictions: one answer for each question, empty if there is none.
-        references: one or more right answers for each question.
-        languages: language of each answer (the context's, if the question's differs), or one for all.
-        rules: normalisation, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
-
-    Raises:
-        InputError: there are no answers, lengths differ, a question has no reference, or the rules are unknown.
+    A question has one answer, empty if there is none, and one or more references. `languages` has the language of each
+    answer (the context's, if the question's differs), or one for all; `rules` are those of [`answer_tokens`].
     """
     codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
     if not len(predictions) or not len(predictions) == len(references) == len(codes):

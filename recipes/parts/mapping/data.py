@@ -19,7 +19,7 @@ from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.scores import Scores, named_scores
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
@@ -27,6 +27,7 @@ from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -56,7 +57,7 @@ class MappingData:
 
 def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load the encoder, with its adapter if the name is an adapter's; of a task model, take the encoder."""
-    device = _device(args.device)
+    device = choose_device(args.device)
     name = data.model_name_or_path
     model = cast(Any, hf_xalign.load(name, revision=data.model_revision, dtype=torch.float32))
     inner: Any = model.get_base_model() if isinstance(model, PeftModel) else model
@@ -70,16 +71,6 @@ def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTr
     tokenizer = load_tokenizer(resolve_model(name), revision=data.model_revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
-
-
-def _device(name: str | None) -> torch.device:
-    """Return the named device, by default the accelerator or the CPU."""
-    if name is None:
-        return torch.accelerator.current_accelerator() or torch.device("cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device={name} is not available ({str(error).splitlines()[0]}).") from error
 
 
 def extract_vectors(linked: WordCorpus, sources: Sources, data: DataArguments, args: MappingArguments) -> MappingData:
@@ -167,7 +158,12 @@ def score(
         whole = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
             project = _projection(None if whole is None else whole.of([layer]), args)
-            found = _retrieval(words, k, project, f"retrieval_{args.pooling}")
+            sides = project(words.source[:, k], words.target[:, k])
+            links = torch.arange(len(sides[0])).unsqueeze(1).expand(-1, 2)
+            found = named_scores(
+                word_retrieval(*sides, links, source_words=words.source_words, target_words=words.target_words),
+                f"retrieval_{args.pooling}",
+            )
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
                 induced, bounds = _induction(corpus, language, k, project, args.seed)
@@ -176,19 +172,6 @@ def score(
             scores[language] |= {name + end: value for name, value in found.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
     return scores, intervals
-
-
-def _retrieval(words: Matched, layer: int, project: Projection, name: str) -> dict[str, float]:
-    source, target = project(words.source[:, layer], words.target[:, layer])
-    rows = torch.arange(len(source)).unsqueeze(1).expand(-1, 2)
-    found = word_retrieval(source, target, rows, source_words=words.source_words, target_words=words.target_words)
-    return {
-        name: found["mean"],
-        f"{name}_to_pivot": found["source_to_target"],
-        f"{name}_from_pivot": found["target_to_source"],
-        f"{name}_types": found["type_mean"],
-        "pool": (found["source_pool"] + found["target_pool"]) / 2,
-    }
 
 
 def _induction(

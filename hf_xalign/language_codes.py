@@ -16,16 +16,7 @@ _PATTERN = re.compile(LANGUAGE)
 def check_language(code: Any, where: str) -> str:
     """Return `code` if it is a language code: subtags of letters and digits joined by `-` or `_`, as in BCP 47.
 
-    Args:
-        code: value from a row, a config or the command line.
-        where: its place, for the message.
-
-    Raises:
-        InputError: it is none, or has more than 35 characters.
-
-    Example:
-        >>> check_language("zh-Hant", "pairs.jsonl, row 1: source_lang")
-        'zh-Hant'
+    Otherwise, or if it has more than 35 characters, raise an InputError with the place, `where`.
     """
     if isinstance(code, str) and len(code) <= _LONGEST and _PATTERN.fullmatch(code):
         return code

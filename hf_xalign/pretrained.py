@@ -9,22 +9,15 @@ from hf_xalign.errors import InputError
 
 
 def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options: Any) -> Any:
-    """Call `auto_class.from_pretrained` without remote code.
+    """Call `auto_class.from_pretrained` without remote code; its errors are those of transformers.
 
     Without `trust_remote_code=False`, transformers asks on the terminal, and a "y" runs code of the folder.
-
-    Raises:
-        OSError, ValueError: those of transformers, also for a folder that needs its own code.
     """
     return auto_class.from_pretrained(name_or_path, trust_remote_code=False, **options)
 
 
 def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = None) -> Any:
-    """Load a tokenizer from a folder or the Hub.
-
-    Raises:
-        InputError: the folder or repository has no usable tokenizer.
-    """
+    """Load a tokenizer from a folder or the Hub."""
     from httpx2 import TransportError
     from transformers import AutoTokenizer
 

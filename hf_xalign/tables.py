@@ -35,16 +35,7 @@ def cut(text: str, columns: int) -> str:
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     """Format rows in columns that stay aligned in every script.
 
-    Args:
-        rows: cells of each row; the first row is the head.
-        numbers: how many of the last columns are aligned to the right.
-
-    Example:
-        >>> print(table([("language", "score"), ("de", "1.5"), ("日本", "22.25")], numbers=1))
-        language  score
-        ---------------
-        de          1.5
-        日本      22.25
+    The first row is the head; the last `numbers` columns are aligned to the right.
     """
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     texts = len(widths) - numbers

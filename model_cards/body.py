@@ -50,6 +50,8 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
     metrics = {metric for _, metric, *_ in found}
     paper = record["paper"] or {}
     rows = [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in found]
+    sources = record["data"]["eval"]
+    domains = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
     return {
         "title": text(title(record)),
         "base": _base(record),
@@ -68,15 +70,21 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "directions": any(re.search("_(to|from)_pivot", metric) for metric in metrics),
         "word_view": any(metric.startswith("retrieval_words") for metric in metrics),
         "worse": _worse(record),
-        "intervals": _intervals(record),
+        "intervals": table(
+            ("language", "metric", "before", "after"),
+            [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in interval_rows(record)],
+            numbers=2,
+        ),
         "pictures": _pictures(pictures),
         "costs": [text(cost) for cost in cost_lines(record)],
         "compared": bool(record.get("comparison")),
-        "domains": "; ".join(text(domain) for domain in _domains(record["data"]["eval"])),
+        "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
         "objective": fence(record["objective"], "text") if record["objective"] else "",
         "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],
         "links": _links(record["links"]),
-        "settings": fence(_yaml(record["settings"]), "yaml") if record["settings"] else "",
+        "settings": fence(yaml.safe_dump(record["settings"], allow_unicode=True).rstrip(), "yaml")
+        if record["settings"]
+        else "",
         "command": fence(shlex.join(record["command"]), "bash"),
         "seed": record["seed"],
         "commit": git and code(git["commit"]) + (" with uncommitted changes" if git["dirty"] else ""),
@@ -101,15 +109,6 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
                 before = stages.get("before", {}).get(language, {}).get(metric)
                 rows.append((language, metric, interval(before), interval(bounds)))
     return rows
-
-
-def _intervals(record: Mapping[str, Any]) -> str:
-    """Return [`interval_rows`] as a table, empty without rows."""
-    rows = [
-        (code(language, table=True), code(metric, table=True), *rest)
-        for language, metric, *rest in interval_rows(record)
-    ]
-    return table(("language", "metric", "before", "after"), rows, numbers=2)
 
 
 def _base(record: Mapping[str, Any]) -> str:
@@ -226,11 +225,6 @@ def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _domains(sources: Iterable[Mapping[str, Any]]) -> list[str]:
-    known = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
-    return list(dict.fromkeys(domain for domain in known if domain))
-
-
 def _source(source: Mapping[str, Any]) -> str:
     details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
     shown = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
@@ -274,7 +268,3 @@ def _own_bibtex(record: Mapping[str, Any]) -> str:
         "version": record["versions"]["hf_xalign"],
     }
     return "@software{hf_xalign,\n" + ",\n".join(f"  {k} = {{{line(v)}}}" for k, v in fields.items()) + "\n}"
-
-
-def _yaml(settings: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(settings), sort_keys=True, allow_unicode=True).rstrip()

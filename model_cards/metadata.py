@@ -41,15 +41,17 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
     base = _base_on_hub(record)
     found = license_of(record)
     known = found is None or bool(_LICENSE.fullmatch(found))
+    own_kind = bool(record.get("task")) and needs_library(record)
+    texts = (_hub_name(source["hub_id"]) for kind in _LEARNT_FROM for source in record["data"].get(kind, []))
     return ModelCardData(
         language=_languages(record) or None,
         license=found if known else "other",
         license_name=None if known else slug(str(found)) or "unknown",
-        library_name="peft" if adapter else "hf_xalign" if maps or _own_kind(record) else "transformers",
+        library_name="peft" if adapter else "hf_xalign" if maps or own_kind else "transformers",
         pipeline_tag=_pipeline(record),
         base_model=base,
         base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
-        datasets=_datasets(record) or None,
+        datasets=sorted(filter(None, set(texts))) or None,
         tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         # Without results the Hub has no field for it.
@@ -70,6 +72,8 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
             source = _scored_on(record, language, metric)
             pair = language if task_model else f"{language}-{pivot}"
             zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
+            # A configuration is part of a dataset's name, as in `de=owner/name:config`.
+            config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
             layer = _LAYER.fullmatch(metric)
             results.append(
                 EvalResult(
@@ -77,7 +81,7 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                     task_name=task[0].upper() + task[1:],
                     dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
                     dataset_name=line(source["source"]),
-                    dataset_config=line(_config_of(source) or pair),
+                    dataset_config=line(config or pair),
                     dataset_split=line(source.get("split") or "test"),
                     dataset_revision=source.get("revision") and line(source["revision"]),
                     metric_type=line(hub_metric(metric) if task_model else layer[1] if layer else metric),
@@ -172,15 +176,6 @@ def _pipeline(record: Mapping[str, Any]) -> str:
     return PIPELINES[task["kind"]] if task else "feature-extraction"
 
 
-def _own_kind(record: Mapping[str, Any]) -> bool:
-    return bool(record.get("task")) and needs_library(record)
-
-
-def _datasets(record: Mapping[str, Any]) -> list[str]:
-    names = (_hub_name(source["hub_id"]) for kind in _LEARNT_FROM for source in record["data"].get(kind, []))
-    return sorted({name for name in names if name})
-
-
 def _hub_name(name: str | None) -> str | None:
     return name if name and _HUB_ID.fullmatch(name) else None
 
@@ -194,8 +189,3 @@ def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping
     sources = data.get("test_dictionary", []) if metric.startswith("bli_") else data["eval"]
     own = [source for source in sources if source.get("language") == language] or sources[:1]
     return own[0] if own else {"source": "evaluation data", "hub_id": None}
-
-
-def _config_of(source: Mapping[str, Any]) -> str | None:
-    """Return the configuration in a dataset's name, as in `de=owner/name:config`."""
-    return source["source"].partition(f"{source['hub_id']}:")[2] or None if source["hub_id"] else None

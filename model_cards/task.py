@@ -60,6 +60,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})
     # A zero-shot language is the best example of choosing a language.
     example = next(iter((*task["zero_shot"], *task["train_languages"])), "en")
+    known = task["maps"] or task["language_rows"]
     rows = [
         (
             code(language, table=True),
@@ -88,17 +89,12 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "needs_library": needs_library(record),
         "maps": ", ".join(map(code, task["maps"] or ())),
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
-        "example_lang": literal(_known(example, task["maps"] or task["language_rows"])),
+        "example_lang": literal(example if not known or example in known else next(iter(known))),
         "continual": task["continual"],
         "task_scores": table(("language", "training", "metric", "score", "95% interval"), rows, numbers=2),
         "headline": code(task["metric"]),
         "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),
     }
-
-
-def _known(language: str, known: Any) -> str:
-    """Return this language if the model knows it, else the first one that it knows."""
-    return language if not known or language in known else next(iter(known))
 
 
 def _past(made: Mapping[str, Any] | None) -> str:

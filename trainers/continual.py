@@ -177,7 +177,7 @@ class ContinualTrainer(TaskTrainer):
         self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sum the distances of linked words, and those of pivot words to f0."""
-        words = self._pooled(hidden_states, pairs, "token")
+        words = pool_layers([hidden_states[layer] for layer in self.layers], pairs, "token")
         own = {}
         if self._reference_row is not None:
             own["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
@@ -185,12 +185,9 @@ class ContinualTrainer(TaskTrainer):
             states = self._reference(
                 input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
             ).hidden_states
-            f0 = self._pooled(states, pairs, "kept")
+            f0 = pool_layers([states[layer] for layer in self.layers], pairs, "kept")
         source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
         return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
-
-    def _pooled(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-        return pool_layers([states[layer] for layer in self.layers], pairs, name)
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)

@@ -66,9 +66,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `hf-xalign` and return its exit status.
 
     Every error is one line: status 2 for bad input, 130 for Ctrl-C, 1 for other errors. `--debug` adds the traceback.
-
-    Args:
-        argv: words after `hf-xalign`; those of the command line by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = False

@@ -188,7 +188,12 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
     if not isinstance(source, (str, Path)):
         parts = [Path(part) for part in source]
     elif str(source).startswith(_EMBEDDED):
-        return [_embedded_file(str(source), split)]
+        language = str(source).removeprefix(_EMBEDDED)
+        if language not in ("bn", "de"):
+            raise InputError(f"there is no {source}; the package holds embedded:bn, embedded:de")
+        if split not in ("test", "train"):
+            raise InputError(f"{source} has no split {split!r}; its splits are test, train")
+        return [Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))]
     elif "," in str(source) and not os.path.exists(os.path.expanduser(source)):
         parts = [Path(part.strip()) for part in str(source).split(",")]
     else:
@@ -203,15 +208,6 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
                 return []
             raise InputError(f"{part}: no such file{nearby(part)}")
     return parts
-
-
-def _embedded_file(name: str, split: str) -> Path:
-    language = name.removeprefix(_EMBEDDED)
-    if language not in ("bn", "de"):
-        raise InputError(f"there is no {name}; the package holds embedded:bn, embedded:de")
-    if split not in ("test", "train"):
-        raise InputError(f"{name} has no split {split!r}; its splits are test, train")
-    return Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))
 
 
 def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:

@@ -17,13 +17,10 @@ from hf_xalign.statistics.bootstrap import interval
 
 
 class EmbeddingAlignment(NamedTuple):
-    """Result of [`alignment_of_entries`].
+    """Result of [`alignment_of_entries`]: `share` of the n source tokens that find a counterpart, from 0 to 1.
 
-    Attributes:
-        share: fraction of the source tokens that find a counterpart, from 0 to 1.
-        hits: bool CPU tensor (n,), one per source token. Its mean is `share`; a bootstrap resamples it.
-        nearest: int64 CPU tensor (n,), the candidate that each source token found.
-        candidates: number of candidates; the share falls as it grows.
+    `hits` is bool (n,), whose mean is the share, and `nearest` int64 (n,) the candidate that each source token found,
+    both on the CPU. The share falls as the number of `candidates` grows.
     """
 
     share: float

@@ -93,9 +93,9 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     for own, (title, one) in zip(axes, found.items(), strict=True):
         image = own.imshow(one.values, cmap="Blues", vmin=low, vmax=high, aspect="auto")
-        own.set_xticks(range(len(one.target_words)), [_literal(word) for word in one.target_words], rotation=60)
-        own.set_yticks(range(len(one.source_words)), [_literal(word) for word in one.source_words])
-        own.set_title(_literal(title), fontsize="medium")
+        own.set_xticks(range(len(one.target_words)), one.target_words, rotation=60, parse_math=False)
+        own.set_yticks(range(len(one.source_words)), one.source_words, parse_math=False)
+        own.set_title(title, fontsize="medium", parse_math=False)
         for row, best in enumerate(one.nearest()):
             for column, value in enumerate(one.values[row]):
                 if np.isfinite(value):
@@ -112,8 +112,3 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     if any("missing from font" in str(warning.message) for warning in caught):
         logger.warning("%s: the figure's font lacks letters of these words. Write HTML instead to see them.", path)
     return written
-
-
-def _literal(text: str) -> str:
-    """Escape dollar signs, which would start a formula."""
-    return text.replace("$", r"\$")

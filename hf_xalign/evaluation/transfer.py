@@ -18,10 +18,7 @@ MOST_EXACT = 12
 class TransferRun(NamedTuple):
     """Scores of one pre-training run (`mlm` on `trans o inv`), fractions from 0 to 1.
 
-    Attributes:
-        alignment: that of [`~hf_xalign.evaluation.embedding_alignment.alignment_of_model`].
-        supervised: SUP, trained and tested on the derived language.
-        zero_shot: ZS, trained on the natural language and tested on the derived one.
+    SUP was trained and tested on the derived language, ZS trained on the natural one and tested on the derived one.
     """
 
     objective: str

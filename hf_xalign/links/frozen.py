@@ -36,12 +36,7 @@ def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
-    """Read the file that [`write_links`] wrote.
-
-    Raises:
-        InputError: the file cannot be read, or a row is not JSON, lacks a column, or has a link that is out of range
-            or not 1-to-1. The message names file and row.
-    """
+    """Read the file that [`write_links`] wrote; an InputError names the row with a fault, such as a second link."""
     rows = []
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"

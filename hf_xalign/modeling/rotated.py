@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from peft import PeftModel, get_peft_model
@@ -34,11 +34,8 @@ _OWNER = "this encoder"
 class RotatedConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`RotatedModel`].
 
-    Args:
-        encoder_config: config of the encoder.
-        layers: mapped layers, as positions in `hidden_states` (0 = embeddings).
-        languages: languages with maps.
-        pivot: target language of the maps, whose text stays unmapped; or None.
+    The mapped `layers` are positions in `hidden_states` (0 = embeddings). The `pivot` is the target language of the
+    maps, whose text stays unmapped; or None.
     """
 
     model_type = "xalign-mapped"
@@ -123,7 +120,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         check_unmapped(encoder)
         pivot = common_pivot(maps, pivot)
         placed = [place(one, encoder, f"maps[{language!r}]") for language, one in maps.items()]
-        [layers, *others] = {tuple(one.layers): None for one in placed}
+        [layers, *others] = {tuple(own): None for own, _, _ in placed}
         if others:
             raise InputError(
                 f"maps of layers {list(layers)} and of layers {list(others[0])}: every language needs the same "
@@ -135,8 +132,8 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         config = RotatedConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
         model = cls(config, encoder)
         precision = torch.promote_types(encoder.dtype, torch.float32)
-        model.maps.weight = torch.stack([one.weight.to(encoder.device, precision) for one in placed])
-        model.maps.offset = torch.stack([one.offset.to(encoder.device, precision) for one in placed])
+        model.maps.weight = torch.stack([weight.to(encoder.device, precision) for _, weight, _ in placed])
+        model.maps.offset = torch.stack([offset.to(encoder.device, precision) for _, _, offset in placed])
         return model.train(encoder.training)
 
     @can_return_tuple
@@ -215,16 +212,8 @@ def check_unmapped(encoder: PreTrainedModel) -> None:
     refuse_language_embeddings(encoder, "a mapped encoder")
 
 
-class Placed(NamedTuple):
-    """Affine map W (layers, d, d), b (layers, d) at ascending positions in an encoder's `hidden_states`."""
-
-    layers: list[int]
-    weight: Tensor
-    offset: Tensor
-
-
-def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
-    """Find the encoder layers of a map."""
+def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[int], Tensor, Tensor]:
+    """Return the ascending positions of a map in `hidden_states`, with its W (layers, d, d) and b (layers, d)."""
     size = encoder.config.hidden_size
     shape = one.source.weight.shape
     found = (shape[2], shape[1] if one.target is None else one.target.weight.shape[2])
@@ -239,7 +228,7 @@ def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> Placed:
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     rows = sorted(range(len(index)), key=index.__getitem__)
-    return Placed([index[row] for row in rows], weight[rows], offset[rows])
+    return [index[row] for row in rows], weight[rows], offset[rows]
 
 
 def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
@@ -307,10 +296,10 @@ def map_adapter(
 
 
 def _last(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[Tensor, Tensor]:
-    placed = place(one, encoder, name)
-    if placed.layers[-1] != encoder.config.num_hidden_layers:
+    layers, weight, offset = place(one, encoder, name)
+    if layers[-1] != encoder.config.num_hidden_layers:
         raise InputError(f"{name} has layers {list(one.layers)}, but a head reads the last layer, -1.")
-    return placed.weight[-1], placed.offset[-1]
+    return weight[-1], offset[-1]
 
 
 AutoConfig.register(RotatedConfig.model_type, RotatedConfig)

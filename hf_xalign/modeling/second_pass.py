@@ -21,8 +21,7 @@ def second_pass(
     has its own seed, and the random state is restored afterwards. Without `dropout` it has none, and gradient
     checkpointing does not recompute it.
 
-    Yields:
-        A list that receives the hidden states of each pass: one (rows, width, dim) per layer, embeddings first.
+    Yields a list that receives the hidden states of each pass: one (rows, width, dim) per layer, embeddings first.
     """
     states: list[tuple[torch.Tensor, ...]] = []
 

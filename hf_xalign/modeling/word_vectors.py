@@ -51,9 +51,8 @@ def hidden_batches(
     than one batch on all of them, whose threads wait for each other at every operation. Not for a model with a module
     that acts in its hooks: these know one batch at a time.
 
-    Yields:
-        `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim) state
-        a layer, all on the model's device.
+    Yields `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim)
+    state a layer, all on the model's device.
     """
     device = next(model.parameters()).device
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")

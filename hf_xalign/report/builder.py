@@ -62,6 +62,7 @@ def render_report(folder: str | os.PathLike) -> str:
     log, log_source = _read_log(folder)
     distances = _read(folder / "distances.json", "cells")
     retrievals = _read(folder / "retrievals.json", "languages")
+    before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
     try:
         return render(
             "report.html",
@@ -83,7 +84,7 @@ def render_report(folder: str | os.PathLike) -> str:
             hardware=_hardware(record["hardware"]),
             seconds={k: f"{v:,.1f}" for k, v in record["times"]["seconds"].items()},
             drift={k: _figure(v) for k, v in record["drift"].items()},
-            losses=_losses(record.get("losses") or {}),
+            losses=[(code, _figure(value), _figure(after.get(code))) for code, value in before.items()],
         )
     except (KeyError, TypeError, ValueError, IndexError, UndefinedError) as error:
         raise InputError(
@@ -133,22 +134,17 @@ def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]
         own = []
         for _, metric, *cells in rows:
             before, after = (stage.get(language, {}).get(metric) for stage in stages)
-            count = is_count(metric)
+            count, moved = is_count(metric), cells[-1].strip("+-0.")
             own.append(
                 {
                     "metric": metric,
                     "cells": cells,
-                    "trend": "" if count else {"+": "better", "-": "worse"}.get(_trend(cells[-1]), ""),
+                    "trend": "" if count or not moved else {"+": "better", "-": "worse"}[cells[-1][0]],
                     "bars": "" if count else charts.bars(before, after),
                 }
             )
         found.append((language, own))
     return found
-
-
-def _trend(change: str) -> str:
-    """Return the sign of a change, or "" where it is shown as zero."""
-    return change[0] if change.strip("+-0.") else ""
 
 
 def _curves(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -195,11 +191,6 @@ def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
 
 def _figure(value: Any) -> str:
     return f"{value:.4f}" if _is_number(value) else "-"
-
-
-def _losses(losses: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    after = losses.get("after") or {}
-    return [(code, _figure(value), _figure(after.get(code))) for code, value in (losses.get("before") or {}).items()]
 
 
 def _hardware(machine: Mapping[str, Any]) -> str:

@@ -37,14 +37,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class System:
-    """Results of one system.
-
-    Attributes:
-        name: name in the tables.
-        metric: headline metric, e.g. `span_f1`.
-        seeds: training seeds, ascending.
-        examples: language -> example scores under each seed, in the order of the evaluation.
-    """
+    """Results of one system; `examples` has the example scores of each language under each of the ascending seeds."""
 
     name: str
     folder: Path
@@ -63,13 +56,9 @@ class System:
 class Difference:
     """Difference between a system and the baseline in one language, or on average over languages.
 
-    Attributes:
-        language: language code; None for the average over languages, which has no test.
-        examples: size of the test set; the total size for the average.
-        difference: mean over seeds, system minus baseline.
-        low: lower bound of the interval over examples and seeds; `high` is the upper one.
-        p: two-sided p of the test over examples.
-        corrected: p after Holm's correction over the languages of this system.
+    The average has the `language` None and no test. `examples` is the size of the test set, and `difference` the mean
+    over seeds of system minus baseline. `low` and `high` bound the interval over examples and seeds. `p` is two-sided,
+    of the test over examples; `corrected` is p after Holm's correction over the languages of this system.
     """
 
     system: str

@@ -73,11 +73,8 @@ def count_words(
 ) -> Counts:
     """Count the words of each sentence; a word is right if its label is.
 
-    Args:
-        predicted: predicted labels; None for a word without a prediction.
-        gold: reference labels.
-        outside: label of words that are not items (CONTINUAL's token-level micro F1 of NER). With None every word is
-            an item, and a word without a prediction is wrong, so F1 is accuracy.
+    A predicted label is None for a word without a prediction. `outside` is the label of words that are not items
+    (CONTINUAL's token-level micro F1 of NER). With None every word is an item, so F1 is accuracy.
     """
     _check_same(predicted, gold)
     rows = []

@@ -34,11 +34,7 @@ class HubTrainer(Trainer):
     push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Create the repository before training, if `push_to_hub=True`.
-
-        Raises:
-            InputError: the model is an adapter of a local base model.
-        """
+        """Create the repository before training, if `push_to_hub=True`; refuse an adapter of a local base model."""
         for config in getattr(self.model, "peft_config", {}).values():
             base = config.base_model_name_or_path
             if is_local(portable_name(base)):
@@ -65,8 +61,7 @@ class HubTrainer(Trainer):
         Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`; `kwargs` go to
         `create_model_card`, for a run without `results.json`.
 
-        Returns:
-            The commit on the main process, None on the others; a future if `blocking` is False.
+        Returns the commit on the main process, None on the others; a future if `blocking` is False.
         """
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)

@@ -43,24 +43,13 @@ def search_settings(
     model after training. Evaluations during training are reported to the study, whose pruner may stop the trial. A
     trial with a non-finite loss counts as failed. Each trial is a run of its own in the trackers.
 
-    Args:
-        trainer: trainer made with `model_init` and an evaluation set.
-        hp_space: returns a trial's settings by name. Default: transformers' space for Optuna.
-        compute_objective: returns a trial's value from the metrics of its evaluation. Default: the headline score.
-        n_trials: number of trials.
-        direction: required with `compute_objective`. Default: `minimize` if the headline is a loss, else `maximize`.
-        backend: must be `optuna`.
-        hp_name: returns the `run_name` of a trial.
-        seed: seed of the sampler.
-        study: Optuna study with its own storage, sampler or pruner; it replaces `direction` and `seed`.
-        options: passed to `Study.optimize`, such as `timeout`.
+    The trainer was made with `model_init` and an evaluation set. `hp_space` returns a trial's settings by name (by
+    default transformers' space for Optuna), and `hp_name` its `run_name`. `compute_objective` returns its value from
+    the metrics of its evaluation, by default the headline score; it needs a `direction`. `study` is an Optuna study
+    with its own storage, sampler or pruner, in place of `direction` and `seed`. `options` go to `Study.optimize`, such
+    as `timeout`.
 
-    Returns:
-        Number of the best trial, its value and its settings; `run_summary` is the study.
-
-    Raises:
-        InputError: Optuna is missing, several processes, no `model_init`, no evaluation set, another backend, an
-            unknown setting, no direction, or no completed trial.
+    Returns the number of the best trial, its value and its settings; `run_summary` is the study.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(

@@ -66,7 +66,9 @@ class LinkCollator:
             for row, pairs in zip(rows, links, strict=True):
                 used = np.unique(pairs[:, half])
                 if side == self.regularized_side and self.regularized_words == "all":
-                    used = np.union1d(used, all_words(row, side, self.linked_tokens))
+                    ends = np.asarray(row[f"{side}_ends"])
+                    specials = len(ends) + np.arange(_SPECIALS[self.linked_tokens])
+                    used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
                 sentences.append((row, side, used))
         return links, sentences
 
@@ -155,12 +157,6 @@ def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
     own = words if linked_tokens in ("words", "all") else words[:0]
     size = np.array([len(row["source_starts"]), len(row["target_starts"])])
     return np.concatenate([own, *(size[None] + special for special in range(_SPECIALS[linked_tokens]))])
-
-
-def all_words(row: dict[str, Any], side: Side, linked_tokens: LinkedTokens) -> np.ndarray:
-    """Return the ascending numbers of one side's words with a token, and of linked special tokens."""
-    ends = np.asarray(row[f"{side}_ends"])
-    return np.concatenate([np.flatnonzero(ends), len(ends) + np.arange(_SPECIALS[linked_tokens])])
 
 
 def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:

@@ -66,7 +66,7 @@ def derive(
         fn_kwargs={
             "language": language,
             "columns": columns,
-            "labels": dict.fromkeys(labels, _moved) | {name: _span_mover(dataset, name) for name in spans},
+            "labels": dict.fromkeys(labels, None) | {name: _span_mover(dataset, name) for name in spans},
         },
         desc=f"Deriving {language.code}",
     )
@@ -128,7 +128,7 @@ def _derive_batch(
     *,
     language: DerivedLanguage,
     columns: Sequence[str],
-    labels: Mapping[str, Callable[[list, list[int]], list]],
+    labels: Mapping[str, Callable[[list, list[int]], list] | None],
 ) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name in (*columns, *labels)}
     for i, row in enumerate(rows):
@@ -142,7 +142,7 @@ def _derive_batch(
                 count = "none" if values is None else len(values)
                 raise InputError(f"row {row}: {len(words)} words in {columns[0]}, but {count} values in {name}")
             try:
-                found[name].append(move(values, order))
+                found[name].append(move(values, order) if move else [values[k] for k in order])
             except InputError as error:
                 raise InputError(f"row {row}, {name}: {error}") from error
     return found
@@ -176,10 +176,6 @@ def _sentence(
         return words, order, [language.spell(words[k]) for k in order]
     except InputError as error:
         raise InputError(f"row {row}, {column}: {error}") from error
-
-
-def _moved(values: list, order: list[int]) -> list:
-    return [values[k] for k in order]
 
 
 def _moved_classes(values: list[int], order: list[int], *, names: list[str]) -> list[int]:

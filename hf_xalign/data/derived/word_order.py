@@ -35,10 +35,9 @@ _EXACT = 10  # members of a phrase up to which Z is summed exactly, over at most
 class WordOrder:
     """Counts of one relation standing before another, under heads of a category.
 
-    Attributes:
-        counts: `{category: {first relation: {second relation: count}}}`. Categories are NOUN (with PROPN) and VERB
-            (with AUX). Relations are those of Universal Dependencies without subtype, and `HEAD`. Pronouns
-            (`obj/PRON`) count separately, because many languages place them differently from nouns.
+    They are `{category: {first relation: {second relation: count}}}`. Categories are NOUN (with PROPN) and VERB (with
+    AUX). Relations are those of Universal Dependencies without subtype, and `HEAD`. Pronouns (`obj/PRON`) count
+    separately, because many languages place them differently from nouns.
     """
 
     counts: Mapping[str, Mapping[str, Mapping[str, int]]]

@@ -25,12 +25,9 @@ _CHUNK = 10_000  # words tokenized at once
 class TokenEntries:
     """Dictionary of tokens, drawn once for a run and saved with the model.
 
-    Attributes:
-        ids: int64 (n, 2), the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
-            entry, without repetition or entries of a token with itself.
-        origin: description of the source.
-        share: share of the available entries that was drawn with `seed`, in (0, 1].
-        dropped: count of unusable dictionary entries by reason.
+    `ids` int64 (n, 2) are the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
+    entry, without repetition or entries of a token with itself. `share`, in (0, 1], was drawn with `seed` from the
+    available entries; `dropped` counts unusable dictionary entries by reason.
     """
 
     ids: np.ndarray

@@ -48,9 +48,7 @@ class LinearChainCRF(nn.Module):
     A mask is True up to a sentence's length; anything beyond is ignored. A sentence without words has one empty
     sequence of tags, of probability 1.
 
-    Args:
-        num_tags: K.
-        constraint: forbidden sequences, in training and decoding; every tag must be reachable. None forbids nothing.
+    The `constraint` forbids sequences, in training and decoding; every tag must be reachable. None forbids nothing.
     """
 
     forbidden_start: Tensor | None

@@ -132,10 +132,8 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     ) -> BiLSTMCRFForTokenClassification:
         """Put a new tagger on an encoder or a mapped one, which is frozen and loses its pooler.
 
-        Args:
-            encoder: a trained module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`].
-            tags: their names, in the order of their ids.
-            settings: of [`BiLSTMCRFConfig`].
+        A trained module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`]. The tags are in the order
+        of their ids; `settings` are those of [`BiLSTMCRFConfig`].
         """
         check_bare(encoder, "a tagger")
         if len(set(tags)) < max(2, len(tags)):

@@ -19,9 +19,8 @@ def window_spans(
     The search over all spans of at most `max_answer_tokens` is exact. Of equal scores, the span that begins first
     wins, then the shorter one. All arguments are (windows, T).
 
-    Returns:
-        float64 (windows, 3): characters `[start, end)` of the context, -1 if the window has no span; and the score of
-        the first token plus that of the last, -inf if the window has no span.
+    Returns float64 (windows, 3): characters `[start, end)` of the context, -1 if the window has no span; and the score
+    of the first token plus that of the last, -inf if the window has no span.
     """
     if max_answer_tokens < 1:
         raise InputError(f"max_answer_tokens={max_answer_tokens} must be at least 1")

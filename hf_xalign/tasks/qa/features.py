@@ -36,13 +36,10 @@ _BOUNDARY = "▁"  # the word-boundary mark, which XLM-R puts before some words 
 class TokenText(NamedTuple):
     """Characters of each token of a context.
 
-    Attributes:
-        starts, ends: int32 (tokens,), `[start, end)` in the context without surrounding blanks; empty for a token
-            without visible characters.
-        opens: int32 (tokens,), `starts` if an answer may begin at the token, else -1. If several tokens share a
-            character (the bytes of a rare one), the first of them opens.
-        closes: int32 (tokens,), `ends` if an answer may end at the token, else -1. If several tokens share a
-            character, the last of them closes.
+    All are int32 (tokens,). `starts` and `ends` are `[start, end)` in the context without surrounding blanks; empty
+    for a token without visible characters. `opens` are the `starts` if an answer may begin at the token, else -1,
+    `closes` the `ends` if one may end there. If several tokens share a character (the bytes of a rare one), the first
+    of them opens and the last closes.
     """
 
     starts: np.ndarray

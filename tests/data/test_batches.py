@@ -23,7 +23,7 @@ from hf_xalign.data.batches.pairs import (
     link_rows,
 )
 from hf_xalign.data.batches.sampling import PairSampler
-from hf_xalign.data.batches.streams import PairedCollator, PairedRow, PairedSampler
+from hf_xalign.data.batches.streams import PairedCollator, PairedRow, PairedSampler, PairedStreams
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
 
@@ -494,6 +494,15 @@ def test_the_stream_runs_on_over_epochs_and_resumes():
     assert len(pairs) == 21 and pairs[:7] != pairs[7:14]
     assert all(sorted(pairs[start : start + 7]) == list(range(7)) for start in (0, 7, 14))
     assert drawn(paired, 2) == rows[20:]
+
+
+def test_a_new_sampler_is_at_epoch_0_and_tells_its_task_the_epoch():
+    paired = PairedSampler(PairSampler([1] * 10, ["de"] * 10, step_pairs=1, seed=0), stream(), share=0.7)
+    first = list(paired)
+    assert first == drawn(paired, 0)
+    assert [row for row, _ in first] != [row for row, _ in drawn(paired, 1)]
+    both = PairedStreams(*(Dataset.from_dict({name: range(10)}) for name in "nm"))
+    assert len(both) == 10 and both[3, (1, 0)] == PairedRow({"n": 3}, [{"m": 1}, {"m": 0}])
 
 
 def test_a_steps_pairs_are_of_like_length():

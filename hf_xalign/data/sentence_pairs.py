@@ -70,7 +70,6 @@ def encode_sentence_pairs(
     *,
     min_tokens: int = 10,
     max_tokens: int = 128,
-    num_proc: int | None = None,
 ) -> SentencePairs:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 
@@ -104,7 +103,6 @@ def encode_sentence_pairs(
         encode_batch,
         batched=True,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )

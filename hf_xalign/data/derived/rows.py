@@ -31,17 +31,10 @@ def derive(
 ) -> Dataset:
     """Rewrite text of the natural language in a derived one; labels move with their words.
 
-    Args:
-        dataset: any dataset. A language with `syntax` needs the columns `upos`, `heads` and `deprels` of the one text
-            column, see [`Tree`].
-        language: the derived language.
-        columns: one or several columns of text (words with blanks between them) or of word lists.
-        labels: columns with one value for each word of the one text column.
-        spans: columns with one BIO label a word, as strings or class labels, see [`move_spans`].
-
-    Returns:
-        The dataset with these columns rewritten. Other list columns are dropped, because their values may belong to
-        words that moved.
+    The `columns` are of text (words with blanks between them) or of word lists. `labels` have one value for each word
+    of the one text column, `spans` one BIO label a word, as strings or class labels, see [`move_spans`]. A
+    language with `syntax` needs the columns `upos`, `heads` and `deprels`, see [`Tree`]. Other list columns are
+    dropped, because their values may belong to words that moved.
     """
     columns, labels, spans = _names(columns), _names(labels), _names(spans)
     trees = "syntax" in language.operations

@@ -172,12 +172,7 @@ def _write(
 
 
 def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
-    """Return the blocks on disk that are as they were written, up to the first damaged one.
-
-    Args:
-        folder: the cache.
-        ends: int64 (sentences + 1,), the bytes of the file before each sentence.
-    """
+    """Return the whole blocks on disk, up to the first damaged one; `ends` are the bytes before each sentence."""
     whole: list[Block] = []
     try:
         file = next(path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists())

@@ -30,15 +30,11 @@ class FeaturePlan:
     Sentences are numbered by length, then by a hash of their content, so that neither the order of the dataset nor
     repeated pairs change the cache. The words of a sentence are followed by two more, its [CLS] and [SEP].
 
-    Attributes:
-        sentence: for each cached side int64 (pairs,), the sentence of each pair.
-        occurrence: int64 (sentences,), where each occurs first: a pair's number, plus the number of pairs where it is
-            on the second cached side.
-        word_offsets: int64 (sentences + 1,): sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
-        stored: bool (words,), whether a word has a row in the cache.
-        row_offsets: int64 (sentences + 1,): as `word_offsets`, of the rows.
-        text: hash of all sentences.
-        words: hash of `stored`.
+    For each cached side `sentence` int64 (pairs,) is the sentence of each pair. `occurrence` int64 (sentences,) is
+    where each occurs first: a pair's number, plus the number of pairs where it is on the second cached side. Sentence
+    `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`, and so its rows in `row_offsets`, both int64.
+    `stored` bool (words,) tells whether a word has a row. `text` is a hash of all sentences and `words` one of
+    `stored`.
     """
 
     dataset: Dataset

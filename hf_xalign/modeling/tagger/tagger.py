@@ -37,17 +37,10 @@ Transitions = Literal["contextual", "shared"]
 class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`.
 
-    Args:
-        encoder_config: the encoder's own config.
-        layers: positions in its `hidden_states` (0 = embeddings, negative ones from the last).
-        layer_mix: combine a word's layer vectors by `sum`, or `concat` them.
-        pooling: which subwords make a word's vector.
-        lstm_size: units of each direction.
-        lstm_layers: layers of the BiLSTM.
-        dropout: on the LSTM's input and output.
-        transitions: `contextual` adds scores for each word, a linear map of its LSTM output, to scores shared by all
-            words; `shared` uses only the latter.
-        bio: allow `I-X` only after `B-X` or `I-X`, in training and decoding.
+    `layers` are positions in the encoder's `hidden_states` (0 = embeddings, negative ones from the last), and
+    `layer_mix` combines a word's vectors of them by `sum` or `concat`. `lstm_size` are the units of each direction;
+    `dropout` is on the LSTM's input and output. `contextual` transitions add scores for each word, a linear map of its
+    LSTM output, to those shared by all words. `bio` allows `I-X` only after `B-X` or `I-X`, in training and decoding.
     """
 
     model_type = "xalign-bilstm-crf"

@@ -111,9 +111,9 @@ def flatten_rows(
     flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
     for row, pairs in enumerate(links):
         starts = [source_starts[row], target_starts[row]]
-        sizes = source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]
+        counts = source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]
         if np.size(pairs):
-            flat_links.append(index_pairs(pairs, f"row {row}, links", sizes) + starts)
+            flat_links.append(index_pairs(pairs, f"row {row}, links", counts) + starts)
     return {
         "source_vectors": source,
         "target_vectors": target,

@@ -161,8 +161,8 @@ def align_words(
         members[pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0])].append(pair)
     groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
-    options_of_rows = {"keep_unlinked": keep_unlinked, "lowercase": lowercase, "blanks": kind == "pharaoh"}
-    link_rows = partial(_link_rows, filters=filters, **options_of_rows)
+    link_rows = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
+    link_rows = partial(link_rows, blanks=kind == "pharaoh")
     make_once(path, lambda: _link_groups(dataset, groups, make_linker, link_rows, path))
     linked = Dataset.from_file(str(path))
     for name, counts in link_statistics(linked, dataset).items():

@@ -69,7 +69,8 @@ def test_python_runs_or_imports_what_exists(name, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install .[docs]")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    # -P: a checkout without an editable install is only a part of the package.
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
     assert (done.returncode, done.stderr) == (0, b"")
     pages = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*.html"))

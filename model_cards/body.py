@@ -146,7 +146,7 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     """Return the files of the maps, and the values of the snippet that uses them."""
     maps = record.get("maps")
     if not maps or not maps["files"]:
-        return {"maps": ""}
+        return {"maps": "", "mapped_encoder": False}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
@@ -154,6 +154,8 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     return {
         "maps": ", ".join(code(name) for name in maps["files"].values()),
         "maps_on_hub": repo_id is not None,
+        "mapped_encoder": maps.get("encoder", False),
+        "map_from": literal(language if to_pivot else record["languages"]["pivot"]),
         "several_layers": len(layers) > 1,
         "map_file": literal(file),
         "map_lang": literal(language),

@@ -9,7 +9,11 @@ Parts of speech on the embedded encoder, with files of your own (JSON Lines, CoN
 module of MAO or a rotation to its encoder. `{seed}` in either stands for the seed of the run, so that seeds of the
 alignment and of the task go together. Several `--train_data` give translate-train.
 
-`--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels.
+`--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:
+
+    python recipes/mapping.py --config recipes/configs/mapping_rotate_embedded.yaml
+    accelerate launch recipes/finetune.py --config recipes/configs/finetune_rotate_embedded.yaml \
+        --model_name_or_path runs/mapping_rotate_embedded --train_data en=train.jsonl --eval_data de=test.jsonl
 
 Writes `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `recipes/compare.py` reads. `--save_models`
 keeps the model with its card. A finished seed is not run again. Prints a table over languages.

@@ -70,7 +70,7 @@ class SideMap:
         if "unit" in self.steps:
             raise InputError(
                 "this map divides vectors by their length, so it is not affine and cannot go inside a model. Learn it "
-                "with steps=() or steps=('centre',)."
+                "with steps=() or steps=('centre',), or replace these divisions by LanguageMap.linear (--linear true)."
             )
         # In float64: means are long and their difference is short.
         offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
@@ -78,6 +78,22 @@ class SideMap:
         for mean in self.means:
             offset = offset - torch.einsum("loi,li->lo", self.weight.double(), mean.double())
         return self.weight, offset.to(self.weight)
+
+    def linear(self, vectors: Tensor) -> SideMap:
+        """Return this map with each division by a vector's length replaced by one by the mean length of `vectors`."""
+        vectors, scale, means = vectors.double(), torch.ones(()).double(), iter(self.means)
+        shift = vectors.new_zeros(vectors.shape[1:])
+        for step in self.steps:
+            if step == "unit":
+                length = torch.linalg.vector_norm(vectors * scale - shift, dim=-1).mean(0).unsqueeze(-1)
+                scale, shift = scale / length, shift / length
+            else:
+                shift = shift + next(means).double()
+        weight = self.weight.double()
+        offset = -torch.einsum("loi,li->lo", weight, shift)
+        if self.offset is not None:
+            offset = offset + self.offset.double()
+        return SideMap((weight * scale.unsqueeze(-1)).to(self.weight), offset.to(self.weight))
 
     @cached_property
     def inverted(self) -> Tensor:
@@ -202,6 +218,34 @@ class LanguageMap:
         back = self.target.inverted
         offset = torch.einsum("lio,lo->li", back, offset.double() - shift.double())
         return (back @ weight.double()).to(weight), offset.to(weight)
+
+    def linear(self, source: Tensor, target: Tensor) -> LanguageMap:
+        """Return an affine map for the inside of a model, in place of one that divides by lengths (VecMap, RCSLS).
+
+        Each division by a vector's own length becomes one by the mean length of the given vectors. Then the source
+        is scaled so that both languages have the same mean length where they are compared, because a map learnt for
+        cosines leaves that open. Lost is what sets a vector of another length apart: the order of its neighbours
+        changes, the more the more lengths vary.
+
+        Args:
+            source: float (n, layers, dim), vectors of the source language, as the map was learnt on.
+            target: float (m, layers, dim), vectors of the target language.
+
+        Example:
+            >>> one = LanguageMap(SideMap(torch.eye(2)[None], None, ("unit",)))
+            >>> one.linear(torch.tensor([[[0.0, 2.0]]]), torch.tensor([[[3.0, 0.0]]])).affine()[0].tolist()
+            [[[1.5, 0.0], [0.0, 1.5]]]
+        """
+        source_side = self.source.linear(source)
+        target_side = None if self.target is None else self.target.linear(target)
+        lengths = [
+            torch.linalg.vector_norm(vectors if side is None else side(vectors), dim=-1).mean(0)
+            for side, vectors in ((source_side, source), (target_side, target))
+        ]
+        ratio = (lengths[1] / lengths[0]).to(source_side.weight).unsqueeze(-1)
+        assert source_side.offset is not None
+        source_side = SideMap(source_side.weight * ratio.unsqueeze(-1), source_side.offset * ratio)
+        return replace(self, source=source_side, target=target_side, method=f"{self.method}, linear")
 
     def of(self, layers: Iterable[int]) -> LanguageMap:
         """Return the map of some layers.

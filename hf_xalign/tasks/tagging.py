@@ -13,10 +13,11 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
+from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.tagger.crf import NO_TAG
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.modeling.xalign.insertion import with_alignment
+from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import adapter_alone, check_mapped
@@ -146,8 +147,8 @@ def load_tagger(
         adapter: folder or Hub id of a trained module to insert, frozen, between encoder and tagger.
         revision: branch, tag or commit of a Hub model.
         seed: seed of the tagger's initial weights.
-        layers: layers that the tagger reads. By default those with maps, the last one with an adapter, else the last
-            four.
+        layers: layers that the tagger reads, all of them mapped if there are maps. By default those with maps, the
+            last one with an adapter, else the last four.
         settings: other fields of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
 
     Raises:
@@ -158,7 +159,9 @@ def load_tagger(
         raise adapter_alone(name_or_path)
     if isinstance(encoder, RotatedModel):
         check_mapped(name_or_path, adapter)
-        layers = encoder.config.layers if layers is None else layers
+        layers = _changed_layers(layers, encoder, encoder.config.layers, name_or_path)
+    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
+        layers = _changed_layers(layers, encoder, [encoder.config.num_hidden_layers], adapter)
     elif layers is None:
         layers = [-1] if adapter is not None else _LAST_FOUR[-encoder.config.num_hidden_layers - 1 :]
     with torch.random.fork_rng():
@@ -167,6 +170,20 @@ def load_tagger(
             encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
+
+
+def _changed_layers(
+    layers: Sequence[int] | None, encoder: PreTrainedModel, changed: Sequence[int], name: str
+) -> Sequence[int]:
+    """Return the layers to read, by default all that maps or a module change; refuse others, of another space."""
+    count = encoder.config.num_hidden_layers
+    if layers is not None and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
+        raise InputError(
+            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
+            f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
+            f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
+        )
+    return changed if layers is None else layers
 
 
 def _check_bio(examples: Examples) -> None:

@@ -172,3 +172,38 @@ def test_checked_vectors_get_three_dimensions():
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         largest = torch.full((2, 3, 4), torch.finfo(dtype).max, dtype=dtype)
         assert check_vectors(largest, "some") is largest
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("steps", STEPS, ids=" ".join)
+def test_linear(steps):
+    """Each length is the mean length, and both languages are equally long where they are compared."""
+    vectors = {"source": normal(7, 2, 4, seed=9), "target": 3 * normal(6, 2, 4, seed=8)}
+    one = LanguageMap(side(steps), side(steps, False, seed=5), "m", (0, 3))
+    found, expected = one.linear(**vectors), {}
+    for name, given in vectors.items():
+        expected[name], part = torch.zeros_like(given), getattr(one, name)
+        for layer in range(2):
+            rows, means = list(given[:, layer]), list(part.means)
+            for step in part.steps:
+                mean = means.pop(0)[layer] if step == "centre" else sum(row.norm() for row in rows) / len(rows)
+                rows = [row - mean if step == "centre" else row / mean for row in rows]
+            offset = 0 if part.offset is None else part.offset[layer]
+            expected[name][:, layer] = torch.stack([part.weight[layer] @ row + offset for row in rows])
+    lengths = {name: rows.norm(dim=-1).mean(0).unsqueeze(-1) for name, rows in expected.items()}
+    close(found.project(vectors["source"]), lengths["target"] / lengths["source"] * expected["source"], sides=4)
+    close(found.project(vectors["target"], "target"), expected["target"], sides=4)
+    weight, offset = found.affine()
+    by_matrix = torch.stack([vectors["source"][:, k] @ weight[k].T + offset[k] for k in range(2)], 1)
+    close(by_matrix, found.apply(vectors["source"]), sides=8)
+
+
+def test_linear_keeps_the_order_of_vectors_of_one_length():
+    """Nothing is lost where all lengths are equal."""
+    one = LanguageMap(side(("unit", "centre"), seed=1), side(("unit", "centre"), seed=3), "m", (0, 3))
+    source, target = (4 * torch.nn.functional.normalize(normal(9, 2, 4, seed=k), dim=-1) for k in (6, 7))
+    found = one.linear(source, target)
+    for name, vectors in (("source", source), ("target", target)):
+        exact, linear = one.project(vectors, name), found.project(vectors, name)
+        cosine = torch.cosine_similarity(exact, linear, dim=-1)
+        assert (1 - cosine).abs().max() < 1e-12

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 from support.families import save_base
 from support.labelled import squad, squad_rows, write_json, write_lines
-from support.recipe import output_of, task_command
+from support.recipe import command, output_of, task_command
 
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.recipes import continual
+from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import main
 from hf_xalign.recipes.parts import seeds
 from hf_xalign.record import read_record
@@ -127,6 +127,18 @@ def test_tagger(files, tmp_path):
     assert type(model) is BiLSTMCRFForTokenClassification and model.config.bio and model.config.lstm_size == 8
     record = read_record(folder)
     assert (record["task"]["head"], record["task"]["frozen"]) == ("tagger", "encoder")
+
+
+def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
+    """ROTATE's FineTuneAlign in two commands."""
+    fao.main(
+        command(files, "--preset", "rotate_src2tgt", "--layers", "-2", "-1", "--max_steps", "1", out=tmp_path / "fao")
+    )
+    options = ("--model_name_or_path", str(tmp_path / "fao"), "--head", "tagger", "--tagger_lstm_size", "8")
+    options += ("--tagger_layers", "-2", "-1", "--save_models", "true")
+    main(task_command(files, *options, evaluation=("de=de.jsonl",), out=tmp_path / "tagger"))
+    assert hf_xalign.load(tmp_path / "tagger" / "seed-42").layer_numbers == [1, 2]
+    assert read_record(tmp_path / "tagger" / "seed-42")["task"]["encoder"]["preset"] == "rotate_src2tgt"
 
 
 def test_questions(files, tmp_path):

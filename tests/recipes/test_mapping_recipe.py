@@ -7,7 +7,7 @@ import torch
 from huggingface_hub import ModelCard
 from peft import get_peft_model
 from support.numeric import assert_rounding
-from support.recipe import on_files, output_of, record_of
+from support.recipe import on_files, output_of, record_of, task_command
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
 
@@ -18,6 +18,7 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, LanguageMap, SideMap
 from hf_xalign.mapping.supervision import Matched
 from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData, score
@@ -74,22 +75,76 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
     assert "95% intervals" in card and "lexicon induction" in card
     # Where lengths are divided by, no adapter can be the map.
     alone = method != "procrustes"
-    assert ("adapter  none: " in printed) == alone
+    assert ("model    none: " in printed) == alone
     assert (record["adapter"] is None) == alone == (not list(tmp_path.glob("adapter*")))
 
 
-def test_several_layers_from_the_pivot(files, tmp_path):
-    record, _ = run(files, tmp_path, "--direction", "from_pivot", "--layers", "-2", "-1", "--pooling", "last")
-    assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"}
-    assert LanguageMap.load(tmp_path / "maps" / "en-de.safetensors").layers == (-2, -1)
-    assert record["adapter"]["languages"] == ["en"] and record["adapter"]["pivot"] == "de"
-    base, links = hf_xalign.load(files / "base"), read_links(tmp_path / "eval_links.jsonl")
-    expected = {}
-    for layer in (-2, -1):
-        found = score_retrieval(base, make_tokenizer(), links, poolings=("last",), layer=layer)["de"]
+ROTATED = ("--direction", "from_pivot", "--layers", "-2", "-1")
+
+
+@pytest.mark.parametrize(("supervision", "centre"), [("parallel", "true"), ("dictionary", "false")])
+def test_rotate_in_two_commands(files, tmp_path, supervision, centre):
+    """Maps of two layers from English to German; a tagger on mapped English labels German, which stays unmapped."""
+    maps = tmp_path / "maps"
+    options = ("--supervision", supervision, "--centre", centre, "--dictionary", f"de={files / 'dict.txt'}")
+    record, printed = run(files, maps, *ROTATED, *options)
+    assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"} and record["adapter"] is None
+    assert f"mapped encoder: {maps}" in " ".join(printed.split())
+    one, base = LanguageMap.load(maps / "maps/en-de.safetensors"), hf_xalign.load(files / "base")
+    assert one.layers == (-2, -1) and bool(one.source.means) == (centre == "true")
+    links, expected = read_links(maps / "eval_links.jsonl"), {}
+    for layer in one.layers:
+        found = score_retrieval(base, make_tokenizer(), links, poolings=("mean",), layer=layer)["de"]
         expected |= {f"{name}, layer {layer}": value for name, value in found.items()}
     assert record["scores"]["before"] == {"de": expected}
     assert record["scores"]["after"]["de"].keys() == expected.keys()
+    words = ["--head", "tagger", "--tagger_lstm_size", "8", "--save_models", "true", "--model_name_or_path", str(maps)]
+    finetune.main(task_command(files, *words, evaluation=("de=de.jsonl", "en=en.jsonl"), out=tmp_path / "tagger"))
+    model = hf_xalign.load(tmp_path / "tagger" / "seed-42").backbone.double()
+    assert model.config.languages == ["en"] and model.config.pivot == "de"
+    inputs = {"input_ids": torch.tensor([[2, 5, 6, 3]]), "output_hidden_states": True}
+    with torch.no_grad():
+        plain = base.double()(**inputs).hidden_states
+        mapped, unmapped = (model(**inputs, language=code).hidden_states for code in ("en", "de"))
+    weight, offset = (part.double() for part in one.affine())
+    for k, layer in enumerate((1, 2)):
+        assert torch.equal(unmapped[layer], plain[layer])
+        for state, found in zip(plain[layer][0], mapped[layer][0], strict=True):
+            by_loop = [sum(w * e for w, e in zip(row, state)) + b for row, b in zip(weight[k], offset[k])]
+            assert (found - torch.stack(by_loop)).abs().max() < 1e-12 * (1 + state.norm())
+    assert torch.equal(mapped[0], plain[0])
+
+
+def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_path):
+    adapter = str(mapping_run.folder)  # of the last layer
+    run(files, tmp_path / "both", "--layers", "-2", "-1")
+    run(files, tmp_path / "one", *ROTATED[:2], "--layers", "1")
+    both, base = str(tmp_path / "both"), str(files / "base")
+    rows = [
+        ((base, "--adapter", adapter, "--tagger_layers", "-2", "-1"), r"changes only the layers \[2\] of 2, so that"),
+        ((both, "--tagger_layers", "0", "-1"), r"changes only the layers \[1, 2\].* --layers 0 -1"),
+        ((both, "--adapter", adapter), "has maps already"),
+        ((base, "--adapter", both), "adapter_config.json"),
+        ((adapter,), "is an adapter. Give it by adapter="),
+        ((str(tmp_path / "one"), "--head", "linear"), r"maps of layers \[1\], but not of the last one"),
+    ]
+    for k, ((model, *options), message) in enumerate(rows):
+        words = ["--model_name_or_path", model, "--head", "tagger", *options]
+        with pytest.raises(InputError, match=message):
+            finetune.main(task_command(files, *words, evaluation=("de=de.jsonl",), out=tmp_path / f"out{k}"))
+
+
+@pytest.mark.parametrize("method", ["vecmap", "rcsls"])
+def test_linear_maps_under_a_classifier(files, tmp_path, method):
+    """MAO's align-matrix: the classifier learns on English, and other languages come to it through their map."""
+    settings = ("--whiten", "false") if method == "vecmap" else ("--spectral", "true")
+    record, printed = run(files, tmp_path / "maps", "--method", method, *settings, "--linear", "true")
+    assert "model    none" not in printed and record["adapter"]["languages"] == ["de"]
+    assert "replaced by their means" in record["objective"]
+    words = ["--task", "sequence", "--text_columns", "premise", "hypothesis", "--adapter", str(tmp_path / "maps")]
+    texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl", "de=texts.jsonl")}
+    printed = output_of(finetune.main, task_command(files, *words, **texts, out=tmp_path / "task"))
+    assert "accuracy" in printed and (tmp_path / "task/seed-42/scores.json").exists()
 
 
 def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch):
@@ -126,7 +181,7 @@ def test_on_an_adapter(files, tmp_path):
     get_peft_model(base, XAlignConfig(init="random", languages=["de"], pivot="en")).save_pretrained(mao)
     make_tokenizer().save_pretrained(mao)
     record, printed = run(files, tmp_path / "out", "--model_name_or_path", str(mao))
-    assert "adapter  none: " in printed and record["adapter"] is None and record["maps"]["files"]
+    assert "model    none: " in printed and record["adapter"] is None and record["maps"]["files"]
     links = read_links(tmp_path / "out" / "eval_links.jsonl")
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     french = [word for name in ("train", "eval") for word in (f"--{name}_data", f"fr={files / 'french.tsv'}")]

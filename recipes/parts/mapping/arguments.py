@@ -19,6 +19,7 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "spectral": ("rcsls",),
     "rcsls_epochs": ("rcsls",),
     "rcsls_learning_rate": ("rcsls",),
+    "linear": ("rcsls", "vecmap", "self_learning"),
     "refine": ("procrustes",),
 }
 _LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 1, "batch_size": 1, "seed": 0}
@@ -100,6 +101,9 @@ class MappingArguments:
     spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False)
     rcsls_epochs: int = option("Map", "rcsls: gradient steps over all pairs.", 10)
     rcsls_learning_rate: float = option("Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0)
+    linear: bool = option(
+        "Map", "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.", False
+    )
     refine: int = option("Map", "procrustes on dictionaries: rounds of MUSE's refinement.", 0)
     direction: Literal["to_pivot", "from_pivot"] = option(
         "Map", "Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).", "to_pivot"
@@ -165,10 +169,11 @@ class MappingArguments:
             + ("whiten and re-weight" if self.whiten else "rotate"),
         }
         if self.method == "vecmap" and not self.whiten:
-            return "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
+            formulas["vecmap"] = "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
         affine = "; applied as e -> W (e - mean_s) + mean_t"
         centred = {"procrustes": affine, "least_squares": affine, "rcsls": ", centred and unit again"}
         refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
+        refined += "; then lengths of vectors replaced by their means" if self.linear else ""
         return formulas[self.method] + (centred.get(self.method, "") if self.centre else "") + refined
 
     def paper(self) -> dict[str, str]:

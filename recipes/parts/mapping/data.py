@@ -140,6 +140,8 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
         found = self_learning(
             all_source[:, 0], all_target[:, 0], seeds, whiten=args.whiten, seed=args.seed, layers=layers
         )
+    if args.linear:
+        found = found.linear(all_source, all_target)
     return LanguageMap(found.source, found.target, found.method, layers, source_lang, target_lang), coverage
 
 

@@ -12,7 +12,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
-from hf_xalign.modeling.rotated import map_adapter
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 from hf_xalign.recipes.parts.common import adapter_entry, check_writable
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources
@@ -63,7 +64,8 @@ def save(
 ) -> None:
     """Replace an earlier run by the evaluation links, the maps, card and record, and print the scores.
 
-    An adapter is saved for affine maps of the last layer on an encoder without adapters.
+    Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last layer
+    alone, else as an encoder with mapped layers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_run(folder)
@@ -82,19 +84,31 @@ def save(
     for language, found in used.items():
         print(f"learnt   {language}: from {found['used']} of {found['entries']} dictionary entries")
     try:
-        adapter = map_adapter(linked.model, {str(one.source_lang): one for one in maps.values()})
-        config = adapter.active_peft_config
-        config.revision = record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
-        adapter.save_pretrained(str(folder))
-        record["adapter"] = adapter_entry(config)
-        saved = {"adapter": str(folder), **saved}
+        saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
     except InputError as error:
-        print(f"adapter  none: {error}")
+        print(f"model    none: {error}")
     finish(record, folder, {**saved, **linked.export(folder)})
     if rows := interval_rows(record):
         print("\n95% intervals by the bootstrap over source words, before and after")
         for language, metric, before, after in rows:
             print(f"{language}  {metric}: {before}, {after}")
+
+
+def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, record: dict[str, Any]) -> dict[str, str]:
+    """Save the maps inside a model; its name on the summary, and its folder."""
+    if any(
+        layer_index(one.layers, encoder.config.num_hidden_layers) != [encoder.config.num_hidden_layers]
+        for one in maps.values()
+    ):
+        RotatedModel.from_maps(encoder, maps).save_pretrained(folder)
+        record["maps"]["encoder"] = True
+        return {"mapped encoder": str(folder)}
+    adapter = map_adapter(encoder, maps)
+    config = adapter.active_peft_config
+    config.revision = record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
+    adapter.save_pretrained(str(folder))
+    record["adapter"] = adapter_entry(config)
+    return {"adapter": str(folder)}
 
 
 def _maps_in(folder: Path) -> list[Path]:

@@ -90,6 +90,7 @@ def test_rotate_in_two_commands(files, tmp_path, supervision, centre):
     record, printed = run(files, maps, *ROTATED, *options)
     assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"} and record["adapter"] is None
     assert f"mapped encoder: {maps}" in " ".join(printed.split())
+    assert "come out mapped" in (card := (maps / "README.md").read_text()) and 'set_language(model, "en")' in card
     one, base = LanguageMap.load(maps / "maps/en-de.safetensors"), hf_xalign.load(files / "base")
     assert one.layers == (-2, -1) and bool(one.source.means) == (centre == "true")
     links, expected = read_links(maps / "eval_links.jsonl"), {}

@@ -157,13 +157,15 @@ def load_tagger(
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
         raise adapter_alone(name_or_path)
+    count = encoder.config.num_hidden_layers
     if isinstance(encoder, RotatedModel):
         check_mapped(name_or_path, adapter)
-        layers = _changed_layers(layers, encoder, encoder.config.layers, name_or_path)
-    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
-        layers = _changed_layers(layers, encoder, [encoder.config.num_hidden_layers], adapter)
+        layers = encoder.config.layers if layers is None else layers
+        _check_layers(layers, count, encoder.config.layers, name_or_path)
     elif layers is None:
-        layers = [-1] if adapter is not None else _LAST_FOUR[-encoder.config.num_hidden_layers - 1 :]
+        layers = [-1] if adapter is not None else _LAST_FOUR[-count - 1 :]
+    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
+        _check_layers(layers, count, [count], adapter)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tagger = BiLSTMCRFForTokenClassification.from_encoder(
@@ -172,18 +174,14 @@ def load_tagger(
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
 
 
-def _changed_layers(
-    layers: Sequence[int] | None, encoder: PreTrainedModel, changed: Sequence[int], name: str
-) -> Sequence[int]:
-    """Return the layers to read, by default all that maps or a module change; refuse others, of another space."""
-    count = encoder.config.num_hidden_layers
-    if layers is not None and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
+def _check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name: str) -> None:
+    """Refuse to read layers in another space than those that maps or a module change."""
+    if plain := sorted(set(layer_index(layers, count)) - set(changed)):
         raise InputError(
             f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
             f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
             f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
         )
-    return changed if layers is None else layers
 
 
 def _check_bio(examples: Examples) -> None:

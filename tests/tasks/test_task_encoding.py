@@ -246,7 +246,7 @@ def test_predictions_are_the_best_sequences(bases):
 def test_what_is_read_and_what_is_trained(bases):
     layers = {kind: list(make(bases, kind).config.layers) for kind in ("raw", "mapped", "linear")}
     assert layers == {"raw": [-3, -2, -1], "mapped": [1, 2], "linear": [-1]}  # of two layers and the embeddings
-    one, other = (make(bases, "linear", layers=[-2, -1], seed=3) for _ in range(2))
+    one, other = (make(bases, "mapped", layers=[-2, -1], seed=3) for _ in range(2))
     assert list(one.config.layers) == [-2, -1]
     trained = {name.split(".")[0] for name, p in one.named_parameters() if p.requires_grad}
     assert trained == {"lstm", "classifier", "pairs", "crf"}

@@ -62,7 +62,6 @@ class CompareArguments:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
     from hf_xalign.record import write_text

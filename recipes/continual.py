@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from hf_xalign.recipes.parts.common import option, run
-from hf_xalign.recipes.parts.parallel import source_entry
-from hf_xalign.recipes.parts.seeds import run_seeds
+from hf_xalign.recipes.parts.common import PairColumns, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
-from hf_xalign.tasks import Task, load_task_model
-from hf_xalign.trainers import ContinualConfig, ContinualTrainer
+
+if TYPE_CHECKING:
+    from hf_xalign.tasks import Task
+    from hf_xalign.trainers import ContinualConfig, ContinualTrainer
 
 _PAIRS = "Sentence pairs"
 
 
 @dataclass
-class ContinualArguments(TaskArguments):
+class ContinualArguments(TaskArguments, PairColumns):
     """Encoder, task, and sentence pairs that keep the languages aligned."""
 
     method: ClassVar[str] = "continual"
@@ -33,12 +33,12 @@ class ContinualArguments(TaskArguments):
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use the first n pairs of each source.", None)
-    target_lang: str = option(_PAIRS, "Pivot language, the target column.", "en")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
+        from hf_xalign.recipes.parts.parallel import source_entry
 
         return {"pairs": [source_entry(item, split=self.pairs_split, first=self.max_pairs) for item in self.pairs]}
 
@@ -47,6 +47,8 @@ class ContinualArguments(TaskArguments):
         from hf_xalign.data.embedded.encoder import resolve_model
         from hf_xalign.errors import InputError
         from hf_xalign.modeling.checkpoint import load_encoder
+        from hf_xalign.tasks import load_task_model
+        from hf_xalign.trainers import ContinualTrainer
 
         if self.adapter is not None:
             raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
@@ -54,23 +56,29 @@ class ContinualArguments(TaskArguments):
         with args.main_process_first(desc="making the embedded encoder"):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
-            pairs = _linked(tuple(self.pairs), self.pairs_split, self.max_pairs, self.target_lang, self.aligner)
+            columns = tuple(self.columns().items())
+            pairs = _linked(tuple(self.pairs), self.pairs_split, self.max_pairs, columns, self.aligner)
         model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
         return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.recipes.parts.seeds import run_seeds
+    from hf_xalign.trainers import ContinualConfig
+
     run_seeds(argv, ContinualArguments, ContinualConfig, description=__doc__)
 
 
 @cache
-def _linked(items: tuple[str, ...], split: str, max_pairs: int | None, target_lang: str, aligner: str) -> Any:
+def _linked(
+    items: tuple[str, ...], split: str, max_pairs: int | None, columns: tuple[tuple[str, Any], ...], aligner: str
+) -> Any:
     """Return word-linked pairs, computed once for all seeds."""
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
 
-    found = load_sources(items, target_lang=target_lang, split=split, max_pairs=max_pairs)
+    found = load_sources(items, split=split, max_pairs=max_pairs, **dict(columns))
     return align_words(found, aligner)
 
 

@@ -22,14 +22,14 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.recipes.parts.common import option, run
-from hf_xalign.recipes.parts.seeds import run_seeds
 from hf_xalign.recipes.parts.task_data import TaskArguments
-from hf_xalign.tasks import TaggingTask, Task, TokenTask, load_tagger, load_task_model
-from hf_xalign.trainers.task import TaskTrainer
-from hf_xalign.trainers.task_config import TaskConfig
+
+if TYPE_CHECKING:
+    from hf_xalign.tasks import Task
+    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 _TAGGER = "Tagger"
 
@@ -62,6 +62,7 @@ class FinetuneArguments(TaskArguments):
         """Return the task for the chosen head."""
         from hf_xalign.config import non_default_fields
         from hf_xalign.errors import InputError
+        from hf_xalign.tasks import TaggingTask, TokenTask
 
         if args.head != "tagger":
             if given := [name for name in non_default_fields(self) if name.startswith("tagger_")]:
@@ -76,6 +77,9 @@ class FinetuneArguments(TaskArguments):
 
     def build(self, args: TaskConfig, task: Task, **given: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
+        from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
+        from hf_xalign.trainers import TaskTrainer
+
         name, adapter = self.named(args.seed)
         options: dict[str, Any] = {"adapter": adapter, "revision": self.model_revision, "seed": args.seed}
         if not isinstance(task, TaggingTask):
@@ -87,6 +91,9 @@ class FinetuneArguments(TaskArguments):
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.recipes.parts.seeds import run_seeds
+    from hf_xalign.trainers import TaskConfig
+
     run_seeds(argv, FinetuneArguments, TaskConfig, description=__doc__)
 
 

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
         paper=args.paper(),
     )
     with phase(record, "loading and linking"):
-        sources = read_sources(args)
+        sources = read_sources(args, data.dataset_revision)
         # Check before word alignment if the arguments name the languages; otherwise the rows name them.
         named = [parse_source(item)[1] for item in data.train_data]
         if None not in named:

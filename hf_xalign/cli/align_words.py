@@ -7,12 +7,14 @@ import json
 import sys
 from typing import Any
 
+from hf_xalign.cli import pairs
+
 DESCRIPTION = """Align the words of sentence pairs.
 
     hf-xalign align-words de=pairs.tsv --output links.pharaoh
     hf-xalign align-words de=text.de,text.en --format jsonl --output links.jsonl
 
-PAIRS is LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
+PAIRS is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
 embedded:de.
 
 Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the source word first. It splits words at
@@ -23,8 +25,7 @@ blanks only, so tokenize the text first. The rows of jsonl hold their words, and
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the text, the aligner and the output."""
     parser.add_argument("pairs", metavar="PAIRS", help="the sentence pairs, see above")
-    parser.add_argument("--target_lang", default="en", help="language of the target side")
-    parser.add_argument("--split", default="train", help="split of embedded and Hub text")
+    pairs.add_options(parser, "train")
     parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs")
     parser.add_argument(
         "--aligner",
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
 
-    text = load_sources([args.pairs], target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
+    text = load_sources([args.pairs], split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
     if args.format == "pharaoh":
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
     encoder: dict[str, Any] = {}

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_xalign.cli import pairs
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         nargs="+",
         metavar="PAIRS",
-        help="parallel text: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX; .gz too), LANG=FILE1,FILE2 or a Hub "
-        "dataset (default: embedded:de embedded:bn)",
+        help="parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
+        "or a Hub dataset (default: embedded:de embedded:bn)",
     )
     parser.add_argument(
         "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
@@ -51,11 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="append",
         metavar=("NAME", "LANG=FILE"),
-        help="labelled text (.jsonl, .conll or .conllu): a name, or name:column of the labels, the file to learn from "
-        "and those to test on; can be repeated",
+        help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U): a name, or name:column of the labels, the file "
+        "to learn from and those to test on; can be repeated",
     )
-    parser.add_argument("--split", default="test", help="split of embedded and Hub text")
-    parser.add_argument("--target_lang", default="en", help="the pivot: language of the target side")
+    pairs.add_options(parser, "test")
     parser.add_argument(
         "--max_pairs",
         type=int,
@@ -109,12 +109,12 @@ def _read(args: argparse.Namespace) -> Dataset:
     if args.links:
         return read_links(args.links)
     items = args.data or ["embedded:de", "embedded:bn"]
-    text = load_sources(items, target_lang=args.target_lang, split=args.split, max_pairs=args.max_pairs)
+    text = load_sources(items, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
     if "words" not in args.tasks:
         return text
     # As in the recipes, the aligner also learns from the embedded train split, so that the links are equal.
     inside = [item for item in items if item.startswith("embedded:")]
-    train = load_sources(inside, target_lang=args.target_lang, split="train") if inside else None
+    train = load_sources(inside, split="train", **pairs.columns(args)) if inside else None
     return make_evaluation_links(text, train)
 
 

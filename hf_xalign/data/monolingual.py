@@ -37,18 +37,20 @@ def load_monolingual(
     text_column: str = "text",
     max_sentences: int | None = None,
     words: bool = False,
+    revision: str | None = None,
 ) -> Dataset:
     """Load sentences of one language as a dataset with the column `text`; empty sentences stay.
 
     `source` is a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
-    owner/name or owner/name:config (its split `train`). `words` also takes a column of word lists, and calls it so.
+    owner/name or owner/name:config (its split `train`, at `revision`). `words` also takes a column of word
+    lists, and calls it so.
     """
     path = Path(source).expanduser()
     check_regular(path)
     if path.is_file():
         found = _read(path)
     elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
-        found = load_hub(str(source), "train", None)
+        found = load_hub(str(source), "train", revision)
     else:
         raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
     column = "text" if file_format(path) == ".txt" else text_column

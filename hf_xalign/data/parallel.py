@@ -3,7 +3,7 @@
 A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
 
     embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
-    pairs.jsonl                    one file: .tsv, .jsonl, .tmx (each also .gz) or .parquet
+    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 
@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
@@ -48,6 +48,7 @@ _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
+PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 _EMBEDDED = "embedded:"
 
@@ -67,17 +68,14 @@ def load_sources(
     split: str = "train",
     max_pairs: int | None = None,
     on_empty: OnEmpty = "error",
+    **options: Any,
 ) -> Dataset:
-    """Load several sources into one corpus; `max_pairs` limits each of them."""
+    """Load several sources into one corpus; `max_pairs` limits each of them, `options` are [`load_parallel`]'s."""
     if not items:
         raise InputError("no parallel text is named. Write for example embedded:de, or de=PATH for your own file.")
+    common: dict[str, Any] = {"target_lang": target_lang, "split": split, "max_pairs": max_pairs, "on_empty": on_empty}
     return concatenate(
-        [
-            load_parallel(
-                source, source_lang=lang, target_lang=target_lang, split=split, max_pairs=max_pairs, on_empty=on_empty
-            )
-            for source, lang in map(parse_source, items)
-        ]
+        [load_parallel(source, source_lang=lang, **common, **options) for source, lang in map(parse_source, items)]
     )
 
 
@@ -105,8 +103,9 @@ def load_parallel(
         target_lang: language of the target side, the pivot.
         split: split of an embedded or Hub dataset. A file has no splits and is read whole.
         source_column: name of the source's text column. By default the column named after the language, at the top
-            level or in a `translation` dict, then `source`. A TSV file needs a header line for this.
-        target_column: name of the target's text column; needed if `source_column` is given.
+            level or in a `translation` dict, then `source`. TSV and CSV files need a header line for this.
+        target_column: name of the target's text column; needed if `source_column` is given. Embedded and line-aligned
+            text has no named columns, and ignores both.
         max_pairs: keep only this many pairs from the start.
         on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
         revision: branch, tag or commit of a Hub dataset.
@@ -130,9 +129,11 @@ def load_parallel(
     for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
         if code is not None:
             check_language(code, field)
-    columns = Columns(source_lang, target_lang, source_column, target_column)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     files = _find_files(source, split)
+    if len(files) == 2 or name.startswith(_EMBEDDED):
+        source_column = target_column = None
+    columns = Columns(source_lang, target_lang, source_column, target_column)
     info = datasets.DatasetInfo()
     names = (str(files[0]), str(files[-1])) if files else (name, name)
     if len(files) == 2:
@@ -227,7 +228,10 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     repository, config = match.groups()
     try:
         # `load_dataset` in steps, because only the builder knows the commit.
-        builder = datasets.load_dataset_builder(repository, config, revision=revision)
+        # The Hub's own conversion to Parquet has a folder for each configuration, and does not know their names.
+        converted = revision == PARQUET and config is not None
+        where: dict[str, Any] = {"data_dir": config} if converted else {}
+        builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
         found = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
@@ -239,6 +243,13 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         ) from error
     except ValueError as error:  # unknown configuration or split; the text lists those there are
         raise InputError(f"{name}: {error}") from error
+    except RuntimeError as error:
+        if "scripts are no longer supported" not in str(error):
+            raise
+        raise InputError(
+            f"{name}: a dataset that is read by a script of its own, which `datasets` no longer runs. Read the Hub's "
+            f"conversion to Parquet, where there is one, by --dataset_revision {PARQUET}"
+        ) from error
     # The field in which `datasets` keeps download addresses when it verifies them.
     found.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
     return found

@@ -1,17 +1,18 @@
 """Read sentence pairs, labelled sentences and plain lines from files, one row at a time.
 
-Readers of pairs yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line). Whatever
+Readers of rows yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line). Whatever
 bytes a file holds, a reader yields rows or raises an InputError that names the file and the row.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 import json
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,7 @@ Rows = Iterator[tuple[int, Record | None]]
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
 # Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
 _SUSPICIOUS, _DENSEST = 16 << 20, 1000
-FORMATS = (".tsv", ".jsonl", ".parquet", ".tmx")
+FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _DOCUMENT = "-DOCSTART-"
@@ -100,6 +101,84 @@ def read_jsonl(path: str | Path) -> Rows:
         if not isinstance(record, dict):
             raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
         yield row, record
+
+
+def load_json(path: str | Path) -> Any:
+    """Return the content of a JSON file."""
+    try:
+        with open_bytes(path) as stream:
+            content = json.loads(stream.read().decode("utf-8-sig"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
+    except UnicodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}, line {error.lineno}: not JSON ({error.msg}). Name a file with one record a line .jsonl."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: JSON that Python cannot hold ({error})") from error
+    return content
+
+
+def read_json(path: str | Path) -> Rows:
+    """Yield `(row, record)` of a list of objects, or of the lists in an object, whose names are the column `list`.
+
+    JSON Lines under this suffix, as `datasets` and pandas write them, are read too.
+    """
+    start = [line for _, line in itertools.islice(read_lines(path), 2)]
+    if len(start) == 2 and start[0].startswith("{") and start[0].endswith("}") and start[1]:
+        yield from read_jsonl(path)
+        return
+    content = load_json(path)
+    lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
+    row = 0
+    for name, records in lists.items():
+        for record in records if isinstance(records, list) else ():
+            row += 1
+            if not isinstance(record, dict):
+                raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
+            yield row, record if name is None else {"list": name, **record}
+    if not row:
+        raise InputError(f"{path}: no rows. JSON is read as a list of objects, or as an object of such lists.")
+
+
+def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield `(row, cells)` of a TSV file, which has no quoting, or of a CSV file; an empty line has no cells.
+
+    CSV has double quotes, and commas or, if its first line has more of them, semicolons.
+    """
+    lines = read_lines(path)
+    if file_format(Path(path)) != ".csv":
+        yield from ((row, line.split("\t") if line.strip() else []) for row, line in lines)
+        return
+    first = next(lines, (1, ""))
+    text = (f"{line}\n" for _, line in itertools.chain([first], lines))
+    reader = csv.reader(text, delimiter=";" if first[1].count(";") > first[1].count(",") else ",", strict=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
+
+
+def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
+    """Yield `(row, record)` of a TSV or CSV file; the first line names the columns, unless `names` does."""
+    header = list(names)
+    for row, cells in read_cells(path):
+        if not header:
+            header = cells
+            if twice := [name for name in header if header.count(name) > 1]:
+                raise InputError(
+                    f"{path}: the column {twice[0]!r} is there {header.count(twice[0])} times. Rename one."
+                )
+        elif not cells:
+            yield row, None
+        elif len(cells) != len(header):
+            wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
+            kind = "columns" if file_format(Path(path)) == ".csv" else "tab-separated columns"
+            raise InputError(f"{path}, row {row}: {len(cells)} {kind}, expected {wanted}")
+        else:
+            yield row, dict(zip(header, cells, strict=True))
 
 
 def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict[str, list[str]]]]:
@@ -168,7 +247,7 @@ class Columns:
         there = ", ".join(map(repr, columns)) or "none"
         return InputError(
             f"{where}: no columns {wanted}; the columns there are: {there}. "
-            "Rename them in the file, or name them to load_parallel by source_column and target_column."
+            "Name the columns by source_column and target_column."
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
@@ -209,10 +288,17 @@ def _text(value: Any, column: str, where: str) -> str:
 def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
     match file_format(path):
-        case ".tsv":
-            return _tsv(path, columns)
+        case ".tsv" | ".csv":
+            first = next(read_cells(path), (1, []))[1]
+            if any(source in first and target in first for source, target in columns.pairs()):
+                return read_table(path)
+            if columns.source:
+                raise columns.missing(first, f"{path}, row 1 (the header)")
+            return read_table(path, ("source", "target"))
         case ".jsonl":
             return read_jsonl(path)
+        case ".json":
+            return read_json(path)
         case ".parquet":
             return _parquet(path, columns)
         case ".tmx":
@@ -236,24 +322,6 @@ def read_aligned(source: Path, target: Path) -> Rows:
                 "Line-aligned files need one line a pair."
             )
         yield row, {"source": left[1], "target": right[1]}
-
-
-def _tsv(path: Path, columns: Columns) -> Rows:
-    """Yield tab-separated rows without quoting; a first line with the names of both text columns is a header."""
-    header: list[str] | None = None
-    for row, line in read_lines(path):
-        cells = line.split("\t")
-        if row == 1 and any(source in cells and target in cells for source, target in columns.pairs()):
-            header = cells
-        elif row == 1 and columns.source:
-            raise columns.missing(cells, f"{path}, row 1 (the header)")
-        elif not line.strip():
-            yield row, None
-        elif len(cells) != len(header or ("source", "target")):
-            wanted = f"{len(header)} as in the header" if header else "2 (or a header that names the columns)"
-            raise InputError(f"{path}, row {row}: {len(cells)} tab-separated columns, expected {wanted}")
-        else:
-            yield row, dict(zip(header or ("source", "target"), cells, strict=True))
 
 
 def _parquet(path: Path, columns: Columns) -> Rows:

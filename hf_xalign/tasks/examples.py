@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import logging
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +17,15 @@ from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby, parse_source
-from hf_xalign.data.readers import file_format, read_conll, read_jsonl
+from hf_xalign.data.readers import file_format
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.labels import LabelSet, mark_spans
+from hf_xalign.tasks.layouts import SUFFIXES, name_columns, read_rows
+
+logger = logging.getLogger(__name__)
 
 Records = Iterator[tuple[int, dict[str, Any]]]
-
-_SUFFIXES = (".jsonl", ".conll", ".conllu")
 Kind = Literal["token", "sequence"]
 
 _PAIR = ("text_a", "text_b")
@@ -92,11 +95,13 @@ def read_examples(
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
-    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too.
+    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too. IOB1 becomes IOB2.
 
     Args:
-        item: `de=PATH` or `de=owner/name:config`: a .jsonl, .conll or .conllu file (each also .gz; for the columns of
-            both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset, whose classes are named.
+        item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
+            for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset, whose
+            classes are named. `PATH` may be a pattern, `snips/*/train_*.json`, for several files. The data sets of
+            [`~hf_xalign.tasks.layouts.LAYOUTS`] need no column names; a TSV or CSV file needs a header.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
             or `text` by default).
@@ -122,18 +127,29 @@ def read_examples(
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
     unit, records, commit = read_records(source, split=split, revision=revision)
-    bar = progress(islice(records, max_examples), desc=f"reading {source}", unit=" examples", leave=False)
     default_labels = "upos" if file_format(Path(source)) == ".conllu" else "labels"
     rows: list[dict[str, Any]] = []
-    for line, record in bar:
+    others: Counter[str] = Counter()
+    for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
+        if len(rows) == max_examples:
+            break
         where = f"{source}, {unit} {line}"
-        if kind == "token":
-            row = _words(record, text_columns, label_column or default_labels, where)
+        record, left_out = name_columns(record, language, where)
+        if left_out:
+            others[left_out] += 1
+        elif kind == "token":
+            rows.append({**_words(record, text_columns, label_column or default_labels, where), "line": line})
         else:
-            row = _texts(record, text_columns, label_column or "label", where)
-        rows.append({**row, "line": line})
+            rows.append({**_texts(record, text_columns, label_column or "label", where), "line": line})
+    skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
     if not rows:
-        raise InputError(f"{source}: no examples in it")
+        raise InputError(f"{source}: no examples in it{skipped and f' in {language}; there are {skipped}'}")
+    if skipped:
+        logger.info("%s: skipped examples (%s)", source, skipped)
+    if kind == "token" and mark_spans({name for row in rows for name in row["labels"]}):
+        begun = sum(_begin_spans(row["labels"]) for row in rows)
+        if begun:
+            logger.info("%s: %s spans began with I-, as in IOB1, and begin with B- now", source, f"{begun:,}")
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
         digest.update(json.dumps(row).encode())
@@ -144,14 +160,12 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
     path = Path(source).expanduser()
     check_regular(path)
-    kind = file_format(path)
     if path.is_file():
-        if kind == ".jsonl":
-            return "line", ((line, dict(row)) for line, row in read_jsonl(path) if row is not None), None
-        if kind in _SUFFIXES:
-            return "line", read_conll(path, universal=kind == ".conllu"), None
-        raise InputError(f"{source}: labelled text is read from {', '.join(_SUFFIXES)} (each also .gz), not {kind!r}")
-    if kind not in (*_SUFFIXES, ".json") and HUB_ID.fullmatch(source):
+        return "line", ((line, dict(row)) for line, row in read_rows(path) if row is not None), None
+    if files := sorted(map(Path, glob.glob(str(path)))):
+        found = (dict(row) for file in files for _, row in read_rows(file) if row is not None)
+        return "example", enumerate(found, 1), None
+    if file_format(path) not in SUFFIXES and HUB_ID.fullmatch(source):
         found = load_hub(source, split, revision)
         return "row", _hub_records(found), hub_commit(found)
     raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
@@ -195,7 +209,14 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
-    words, labels = (_list(record, name, where) for name in (column, label_column))
+    words, labels = (_get(record, name, where) for name in (column, label_column))
+    if isinstance(words, str) and isinstance(labels, str):
+        words, labels = words.split(), labels.split()
+    for name, found in ((column, words), (label_column, labels)):
+        if not isinstance(found, list):
+            raise InputError(
+                f"{where}: column {name!r} holds {type(found).__name__}, not a list with one entry for each word"
+            )
     if len(words) != len(labels):
         raise InputError(
             f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}. "
@@ -229,13 +250,13 @@ def _get(record: dict[str, Any], column: str, where: str) -> Any:
     return record[column]
 
 
-def _list(record: dict[str, Any], column: str, where: str) -> list[Any]:
-    found = _get(record, column, where)
-    if not isinstance(found, list):
-        raise InputError(
-            f"{where}: column {column!r} holds {type(found).__name__}, not a list with one entry for each word"
-        )
-    return found
+def _begin_spans(labels: list[str]) -> int:
+    """Begin every span by B-, and return how many did not."""
+    begun = 0
+    for place, label in enumerate(labels):
+        if label.startswith("I-") and (not place or labels[place - 1][2:] != label[2:]):
+            labels[place], begun = f"B-{label[2:]}", begun + 1
+    return begun
 
 
 def text_of(value: Any, column: str, where: str) -> str:

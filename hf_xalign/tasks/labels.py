@@ -39,7 +39,7 @@ class LabelSet:
             InputError: there are fewer than two labels.
         """
         found = set(names)
-        if _mark_spans(found):
+        if mark_spans(found):
             kinds = sorted({name[2:] for name in found if name != OUTSIDE})
             ordered = [OUTSIDE, *(f"{part}-{kind}" for kind in kinds for part in "BI")]
         else:
@@ -74,7 +74,7 @@ class LabelSet:
             raise InputError(f"labels={source}: expected a list of labels, each a string")
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is in it twice")
-        rest = sorted(set(cls.of(content).names) - set(content)) if _mark_spans(set(content)) else []
+        rest = sorted(set(cls.of(content).names) - set(content)) if mark_spans(set(content)) else []
         return cls._checked([*content, *rest], f"labels={source}")
 
     @classmethod
@@ -91,7 +91,7 @@ class LabelSet:
     @cached_property
     def mark_spans(self) -> bool:
         """Return whether they are BIO labels."""
-        return _mark_spans(set(self.names))
+        return mark_spans(set(self.names))
 
     def describe(self) -> str:
         """Return the labels in one line for messages."""
@@ -103,6 +103,7 @@ class LabelSet:
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
 
 
-def _mark_spans(names: set[str]) -> bool:
+def mark_spans(names: set[str]) -> bool:
+    """Return whether all labels are O, B-... or I-..., and not only O."""
     inside = names - {OUTSIDE}
     return bool(inside) and all(len(name) > 2 and name[:2] in ("B-", "I-") for name in inside)

@@ -27,18 +27,33 @@ def option(group: str, help: str, default: Any = MISSING) -> Any:
 
 
 @dataclass
-class ParallelText:
+class PairColumns:
+    """Pivot and columns of sentence pairs."""
+
+    target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
+    source_column: str | None = option(_DATA, "Column of source text. Default: LANG, else source.", None)
+    target_column: str | None = option(_DATA, "Column of target text. Default: target_lang, else target.", None)
+    dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these fields."""
+        columns = {"source_column": self.source_column, "target_column": self.target_column}
+        return {"target_lang": self.target_lang, "revision": self.dataset_revision, **columns}
+
+
+@dataclass
+class ParallelText(PairColumns):
     """Parallel text of a run."""
 
     train_data: list[str] = option(
         _DATA,
-        "Parallel text: embedded:de, LANG=FILE (TSV, JSONL, Parquet, TMX), LANG=FILE1,FILE2, LANG=HUB_ID[:CONFIG].",
+        "Parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX), LANG=FILE1,FILE2, "
+        "LANG=HUB_ID[:CONFIG].",
         ["embedded:de", "embedded:bn"],
     )
     eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["embedded:de", "embedded:bn"])
     train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
-    target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
     max_train_pairs: int | None = option(_DATA, "Use the first n pairs of each training source.", None)
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")

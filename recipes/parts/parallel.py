@@ -130,9 +130,7 @@ def load_parts(
     """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each."""
     parts, entries = [], []
     for item in items:
-        part = load_sources(
-            [item], target_lang=data.target_lang, split=split, max_pairs=max_pairs, on_empty=data.on_empty
-        )
+        part = load_sources([item], split=split, max_pairs=max_pairs, on_empty=data.on_empty, **data.columns())
         entries.append(source_entry(item, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
         parts.append(part)
     return concatenate(parts), entries

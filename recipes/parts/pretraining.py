@@ -101,7 +101,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
             if found:
                 found[derived.code] = derive(found[languages[0]], derived, _column(found[languages[0]]))
     if data.parallel:
-        pairs = load_sources(data.parallel, target_lang=data.target_lang)
+        pairs = load_sources(data.parallel, **data.columns())
     model = _encoder(data, tokenizer, old_ids, args.seed)
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)
@@ -126,7 +126,8 @@ def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str
         return language, found.select(range(min(len(found), limit or len(found))))
     if "syntax" in data.derive:
         raise InputError(f"corpus {item}: derive syntax needs trees, from a file that ends in .conllu")
-    return language, load_monolingual(source, text_column=data.text_column, max_sentences=limit, words=True)
+    options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
+    return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 
 
 def _column(corpus: Dataset) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import option
+from hf_xalign.recipes.parts.common import PairColumns, option
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 
 NEW = "new"
@@ -15,7 +15,7 @@ _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 
 @dataclass
-class PretrainingArguments:
+class PretrainingArguments(PairColumns):
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(
@@ -49,7 +49,6 @@ class PretrainingArguments:
     dictionary: str | None = option(_DICTIONARY, "LANG=FILE in MUSE's format; derive has its own.", None)
     test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", None)
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
-    target_lang: str = option(_TEXT, "The pivot language.", "en")
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
     def check(self, args: AlignMLMConfig) -> None:

@@ -34,7 +34,6 @@ def run_seeds(
     argv: list[str] | None, arguments: type[TaskArguments], config_class: type[TaskConfig], *, description: str | None
 ) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
-
     data, args = parse((arguments, config_class), argv, description=description)
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):
@@ -74,7 +73,6 @@ def _run_seed(
     data: TaskArguments, args: TaskConfig, task_data: TaskData, folder: Path, how: dict[str, Any]
 ) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
-
     args = copy.copy(args)
     # The folder holds nothing but an interrupted run of the same settings.
     resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)

@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from transformers import set_seed
-
-from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import option
-from hf_xalign.tasks import (
-    Examples,
-    LabelSet,
-    QuestionTask,
-    SequenceTask,
-    Task,
-    TokenTask,
-    by_language,
-    read_examples,
-    read_questions,
-)
-from hf_xalign.trainers.task import TaskTrainer
-from hf_xalign.trainers.task_config import TaskConfig
+
+if TYPE_CHECKING:
+    from hf_xalign.tasks import Examples, Task
+    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 _DATA, _RUN = "Model and data", "Run"
 
@@ -48,17 +35,25 @@ class TaskArguments:
     )
     train_data: list[str] = option(
         _DATA,
-        "Labelled text, one or several: LANG=FILE (.jsonl, .conll, .conllu) or LANG=HUB_ID[:CONFIG].",
+        "Labelled text, one or several: LANG=FILE (JSON, JSONL, TSV, CSV, CoNLL, CoNLL-U) or LANG=HUB_ID[:CONFIG].",
         [],
     )
-    eval_data: list[str] = option(_DATA, "Text to score, one of each language.", [])
+    eval_data: list[str] = option(
+        _DATA, "Text to score, one of each language; questions also LANG+LANG=SOURCE,SOURCE (question, context).", []
+    )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
     train_split: str = option(_DATA, "Split of Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
+    dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
     text_columns: list[str] = option(
-        _DATA, "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text).", []
+        _DATA,
+        "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text). Known "
+        "data sets need none.",
+        [],
     )
-    label_column: str | None = option(_DATA, "Default: labels of words (upos in CoNLL-U), label of texts.", None)
+    label_column: str | None = option(
+        _DATA, "Default: labels of words (upos in CoNLL-U), label of texts. CoNLL's columns have numbers.", None
+    )
     labels: list[str] = option(
         _DATA, "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.", []
     )
@@ -87,6 +82,11 @@ class TaskArguments:
 
     def make_trainer(self, args: Any, task: Task, train: Any, evaluation: dict[str, Examples] | None) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model; `train` is text or encoded rows."""
+        from transformers import set_seed
+
+        from hf_xalign.data.embedded.encoder import resolve_model
+        from hf_xalign.pretrained import load_tokenizer
+
         with args.main_process_first(desc="making the embedded encoder"):
             path = resolve_model(self.named(args.seed)[0])
         set_seed(args.seed)
@@ -133,6 +133,8 @@ class TaskData:
 
 def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels."""
+    from hf_xalign.tasks import LabelSet, QuestionTask, SequenceTask, TokenTask, by_language, read_examples
+    from hf_xalign.tasks.qa.crossing import read_crossed
 
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
@@ -141,7 +143,7 @@ def load_task(data: TaskArguments) -> TaskData:
         for name in ("text_columns", "label_column", "labels", "metric"):
             if getattr(data, name):
                 raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
-        train, evaluation = _read(data, read_questions)
+        train, evaluation = _read(data, read_crossed)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
         return TaskData(questions, train, by_language(evaluation, data.languages))
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
@@ -165,6 +167,7 @@ def load_task(data: TaskArguments) -> TaskData:
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], list[Examples]]:
     """Read training and evaluation text."""
+    read = partial(read, revision=data.dataset_revision)
     return (
         [read(item, split=data.train_split, max_examples=data.max_train_examples) for item in data.train_data],
         [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data],

@@ -162,7 +162,9 @@ def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
     assert [[tuple(link) for link in links] for links in read["links"][:]] == written and any(written)
     capsys.readouterr()
 
-    assert main(["align-words", f"de={pairs}", "--format", "jsonl"]) == 0
+    pairs.write_text("\n".join(["xx\tyy", *rows]) + "\n", "utf-8")
+    columns = ["--source_column", "xx", "--target_column", "yy"]
+    assert main(["align-words", f"de={pairs}", *columns, "--format", "jsonl"]) == 0
     kept = tmp_path / "links.jsonl"
     kept.write_text(capsys.readouterr().out, "utf-8")
     wanted = align_words(text, keep_unlinked=True)
@@ -171,7 +173,10 @@ def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
 
     # By an encoder, with several links a word.
     words = ["--aligner", "encoder", "--model", str(models / "base"), "--device", "cpu", "--symmetrization", "union"]
-    assert main(["align-words", f"de={pairs}", *words, "--several", "--format", "jsonl", "--output", str(kept)]) == 0
+    assert (
+        main(["align-words", f"de={pairs}", *columns, *words, "--several", "--format", "jsonl", "--output", str(kept)])
+        == 0
+    )
     options = {"one_to_one": False, "keep_unlinked": True, "model": base[0], "tokenizer": base[1]}
     wanted = align_words(text, "encoder", "union", **options)
     assert [json.loads(line)["links"] for line in kept.read_text("utf-8").splitlines()] == wanted["links"][:]

@@ -82,6 +82,12 @@ FILES = {
     r"p\.tsv, row 2: empty source side.*on_empty='drop'": ("p.tsv", "a\tb\n \tc\n"),
     r"p\.tsv: no sentence pairs": ("p.tsv", ""),
     r"p\.tsv, row 2: 3 tab-separated columns, expected 2": ("p.tsv", "a\tb\na\tb\tc\n"),
+    r"p\.csv, row 2: 1 columns, expected 2 \(or a header": ("p.csv", "a,b\nc\n"),
+    r"p\.csv, row 2: not CSV \(unexpected end of data": ("p.csv", 'a,b\n"c,d\n'),
+    r"p\.csv: the column 'x' is there 2 times": ("p.csv", "de,en,x,x\n"),
+    r"p\.json: no rows. JSON is read as a list": ("p.json", '{"a": 1}'),
+    r"p\.json, row 2: int, not a JSON object": ("p.json", '[{"de": "a", "en": "b"}, 1]'),
+    r"p\.json, line 2: not JSON": ("p.json", "[\n1"),
     r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
     r"p\.jsonl, row 2: JSON that Python cannot hold \(Exc": ("p.jsonl", PAIR + '{"n": ' + "1" * 5000),
     r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
@@ -98,7 +104,7 @@ FILES = {
     r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
     r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx([("de", "<hi>" * 3000 + "</hi>" * 3000)])),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
-    r"p\.docx: cannot tell its format.*\.tsv, \.jsonl, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
+    r"p\.docx: cannot tell its format.*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
 
 
@@ -153,6 +159,9 @@ def test_parallel_sources(monkeypatch):
     for message, found in {
         "owner/name: no columns 'de' and 'en'.*'german', 'audio'": Dataset.from_dict({"german": [], "audio": []}),
         "owner/name: no such file, and no such dataset": datasets.exceptions.DatasetNotFoundError("gone"),
+        "owner/name: .*a script of its own.*--dataset_revision refs/convert/parquet": RuntimeError(
+            "Dataset scripts are no longer supported, but found name.py"
+        ),
         'owner/name: Unknown split "dev"': ValueError('Unknown split "dev". Should be one of [train].'),
     }.items():
         put_on_hub(monkeypatch, found)

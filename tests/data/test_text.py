@@ -57,6 +57,11 @@ def files(folder, suffix):
     for name, text in {
         "plain.tsv": "".join(f"{s}\t{t}\n" for s, t in PAIRS),
         "header.tsv": "id\ten\tde\n" + "".join(f"7\t{t}\t{s}\n" for s, t in PAIRS),
+        "plain.csv": "".join(f'"{s}",{t}\r\n' for s, t in PAIRS),
+        "header.csv": "id;en;de\n" + "".join(f'7;{t};"{s}"\n' for s, t in PAIRS),
+        "list.json": json.dumps([{"de": s, "en": t} for s, t in PAIRS], indent=1),
+        "inside.json": json.dumps({"version": 1, "data": [{"source": s, "target": t} for s, t in PAIRS]}),
+        "lines.json": records(lambda s, t: {"de": s, "en": t}),
         "m.tmx": tmx(*units, [("en", PAIRS[2][1]), ("de", PAIRS[2][0])]),
         "p.jsonl": records(lambda s, t: {"source": s, "target": t, "source_lang": "de", "target_lang": "en"}),
         "codes.jsonl": records(lambda s, t: {"source": "wiki", "target": "x", "de": s, "en": t}),
@@ -87,6 +92,7 @@ def test_details_of_content(tmp_path, caplog):
         ("n.jsonl", '{"source": "a", "target": "b", "x": "eins", "y": "one"}\n', named, [("eins", "one")]),
         ("p.tsv", f"\ufeff  {decomposed} \t Open \n", {}, [(unicodedata.normalize("NFC", decomposed), "Open")]),
         ("m.tmx", tmx([("de-AT", "x"), ("de", seg), ("en", "Click!")]), {}, [("Klick hier, jetzt!", "Click!")]),
+        ("q.csv", 'y,x\n"one, ""1""\nmore","eins"\n', named, [("eins", 'one, "1"\nmore')]),
         ("e.tsv", "a\tb\n\n\tc\nd\te\n", {"on_empty": "drop"}, [("a", "b"), ("d", "e")]),
     ):
         with caplog.at_level("INFO"):
@@ -112,6 +118,8 @@ def test_sources_concatenate_and_max_pairs_counts_for_each(tmp_path):
     loaded = load_sources(["embedded:de", str(path), "bn=embedded:bn"], max_pairs=2)
     assert loaded["source_lang"] == ["de", "de", "es", "bn", "bn"]
     assert len(concatenate([loaded, loaded])) == 10
+    columns = {"source_column": "source", "target_column": "target"}  # files have columns, embedded text has none
+    assert len(load_sources(["embedded:de", str(path)], max_pairs=2, **columns)) == 3
 
 
 def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monkeypatch):
@@ -144,6 +152,8 @@ def test_datasets_of_the_hub(monkeypatch):
     assert rows(loaded) == EXPECTED
     assert calls == [("owner/name", "de-en", "abc", "validation")]
     assert hub_commit(loaded) == COMMIT
+    load_parallel("owner/name:de-en", source_lang="de", revision=parallel.PARQUET)  # the configuration is a folder
+    assert calls[-1] == ("owner/name", "de-en", parallel.PARQUET, "train")
     assert hub_commit(load_parallel("embedded:de", split="test")) is None
 
     columns = {"german": [s for s, _ in PAIRS], "english": [t for _, t in PAIRS], "audio": [[0]] * 3}

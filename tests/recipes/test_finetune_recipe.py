@@ -5,20 +5,24 @@ import shutil
 from functools import partial
 
 import pytest
+from datasets import Dataset
 from support.families import save_base
 from support.labelled import squad, squad_rows, write_json, write_lines
 from support.recipe import command, output_of, task_command
+from support.tiny import SENTENCES
 
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
-from hf_xalign.recipes.finetune import main
+from hf_xalign.recipes.finetune import FinetuneArguments, main
 from hf_xalign.recipes.parts import seeds
+from hf_xalign.recipes.parts.task_data import load_task
 from hf_xalign.record import read_record
 from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tasks import examples
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
@@ -149,10 +153,11 @@ def test_questions(files, tmp_path):
     )
     options = ["--task", "questions", "--num_train_epochs", "30", "--max_length", "24"]
     options += ["--max_question_tokens", "8", "--overlap", "4", "--save_models", "true"]
-    data = {"train": (f"en={train}",), "evaluation": (f"en={train}", f"de={rows}")}
+    data = {"train": (f"en={train}",), "evaluation": (f"en={train}", f"de={rows}", f"en+de={train},{rows}")}
     main(task_command(files, *options, **data, out=tmp_path))
     found = scores_of(tmp_path, 42)
-    assert found["metric"] == "qa_f1" and found["languages"]["en"] == found["languages"]["de"]
+    assert found["metric"] == "qa_f1" and list(found["languages"]) == ["en", "de", "en+de"]
+    assert found["languages"]["en"] == found["languages"]["de"]
     assert found["languages"]["en"]["score"] > 0.9  # the questions of training
 
 
@@ -166,15 +171,36 @@ def test_encoder_of_each_seed_and_label_file(files, tmp_path):
     assert one["settings"] == other["settings"] and one["inputs"]["model"] != other["inputs"]["model"]
 
 
+def test_commit_of_hub_datasets(monkeypatch):
+    rows, asked = Dataset.from_list([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]), []
+    monkeypatch.setattr(examples, "load_hub", lambda *given: asked.append(given) or rows)
+    hub = {"train_data": ["en=owner/name:en"], "eval_data": ["de=owner/name:de"]}
+    load_task(FinetuneArguments("sequence", **hub, dataset_revision="abc"))
+    assert asked == [("owner/name:en", "train", "abc"), ("owner/name:de", "test", "abc")]
+
+
 def test_continual(files, tmp_path):
-    options = ["--pairs", f"de={files / 'pairs.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("yy,xx\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8")
+    options = [
+        "--pairs",
+        f"de={pairs}",
+        "--source_column",
+        "xx",
+        "--target_column",
+        "yy",
+        "--reference",
+        str(files / "base"),
+        "--max_length",
+        "32",
+    ]
     options += ["--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"]
     words = task_command(files, *options, out=tmp_path)
     assert "trained on en; seeds 0, 1" in output_of(continual.main, words)
     record, found = read_record(tmp_path / "seed-1"), scores_of(tmp_path)
     assert (record["method"], record["task"]["continual"]["alpha"]) == ("continual", 0.125)
     assert "L_task + 0.125 (" in (tmp_path / "seed-1" / "README.md").read_text()
-    assert record["data"]["pairs"][0]["source"] == f"de={files / 'pairs.tsv'}"
+    assert record["data"]["pairs"][0]["source"] == f"de={pairs}"
     assert list(found["languages"]) == ["de", "hi"] and found["settings"]["preset"] == "continual"
     with pytest.raises(InputError, match="adapter: continual alignment trains the encoder itself"):
         continual.main([*words, "--seeds", "2", "--adapter", "somewhere"])

@@ -14,6 +14,7 @@ from hf_xalign.recipes.parts import use_all_cores
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 RECIPE = """
 import os, sys
+from hf_xalign.recipes import continual, fao, finetune, mao, ppa
 from hf_xalign.recipes.parts.common import run
 
 def main():

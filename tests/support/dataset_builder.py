@@ -11,11 +11,11 @@ def put_on_hub(monkeypatch, found):
     """The calls that will be made: (name, configuration, revision, split) each; an exception is raised instead."""
     calls = []
 
-    def load_dataset_builder(name, config, *, revision):
+    def load_dataset_builder(name, config, *, revision, data_dir=None):
         def download_and_prepare():
             if isinstance(found, Exception):
                 raise found
-            calls.append((name, config, revision))
+            calls.append((name, data_dir or config, revision))
 
         def as_dataset(split):
             calls[-1] += (split,)  # it was prepared

@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
-from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages, read_crossed
 from hf_xalign.tasks.qa.reading import read_questions
 
 CONLLU = (
@@ -159,6 +159,9 @@ def test_questions_of_one_language_on_contexts_of_the_other(tmp_path):
         assert row == {**own, "question": question, "question_lang": "en"}
     assert found.fingerprint not in (german.fingerprint, english.fingerprint)
     assert cross_lingual(german, english).fingerprint != found.fingerprint
+    named = read_crossed(f"en+de={tmp_path / 'en.json'},{tmp_path / 'de.json'}")
+    assert named.rows.to_list() == found.rows.to_list() and named.language == found.language
+    assert read_crossed(f"de={tmp_path / 'de.json'}").fingerprint == german.fingerprint
 
 
 def many(language, count=200):
@@ -243,7 +246,7 @@ def test_labelled_text(tmp_path):
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),
             ("name its language", partial(load, before=""), token, "a.conllu", "1\ta\n"),
             (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
-            ("labelled text is read from", load, token, "de.csv", "a,b\n"),
+            ("labelled text is read from .*, not '.docx'", load, token, "de.docx", "a,b\n"),
             ("line 1: column 'text_b' is empty", load, sequence, "a.jsonl", texts[:1]),
             (r"line 1: column 'label' has the label 0\.5", load, sequence, "a.jsonl", texts[1:]),
             ("no evaluation text in bn, hi; there is text in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import datasets
 import numpy as np
@@ -12,10 +14,22 @@ from hf_xalign.data.code_switching.examples import GROUP, code_switch_pairs
 from hf_xalign.data.pretraining.masking import example_draws
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.qa.reading import COLUMNS, pair_code
+from hf_xalign.tasks.qa.reading import COLUMNS, pair_code, read_questions
 
 _QUESTION = ("question", "question_lang")
 _CONTEXT = ("context", "context_lang", "answers")
+_CROSSED = re.compile(r"([A-Za-z-]+)\+([A-Za-z-]+)=([^,]+),([^,]+)")
+
+
+def read_crossed(item: str, **options: Any) -> Examples:
+    """Read questions of one source about the contexts of another, matched by id: `en+de=xquad.en.json,xquad.de.json`.
+
+    Any other item is read by [`~hf_xalign.tasks.qa.reading.read_questions`], with the same options.
+    """
+    if match := _CROSSED.fullmatch(item):
+        asked, there = f"{match[1]}={match[3]}", f"{match[2]}={match[4]}"
+        return cross_lingual(read_questions(asked, **options), read_questions(there, **options))
+    return read_questions(item, **options)
 
 
 def cross_lingual(questions: Examples, contexts: Examples) -> Examples:

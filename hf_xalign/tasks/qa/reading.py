@@ -26,7 +26,7 @@ from datasets import Dataset, Features, List, Value
 
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
 from hf_xalign.data.parallel import parse_source
-from hf_xalign.data.readers import file_format, open_bytes
+from hf_xalign.data.readers import file_format, load_json
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples, read_records, text_of
@@ -157,18 +157,8 @@ def pair_code(question_lang: str, context_lang: str) -> str:
 
 def _nested(path: Path) -> Records:
     """Yield the questions of SQuAD's JSON; a place is a path such as `data[0].paragraphs[3].qas[1]`."""
-    try:
-        with open_bytes(path) as stream:
-            content = json.loads(stream.read().decode("utf-8-sig"))
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
-    except UnicodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}). Name a file with one question a line .jsonl."
-        ) from error
     number = 0
-    for article_at, article in _children(content, "data", str(path), ", "):
+    for article_at, article in _children(load_json(path), "data", str(path), ", "):
         for paragraph_at, paragraph in _children(article, "paragraphs", article_at):
             context = _get(paragraph, "context", paragraph_at)
             for where, question in _children(paragraph, "qas", paragraph_at):

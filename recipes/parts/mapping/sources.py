@@ -50,8 +50,8 @@ class Sources:
         return list(chain(*(part["text"][:] for part in self.texts.get(language, [])), rows[:]))
 
 
-def read_sources(args: MappingArguments) -> Sources:
-    """Read the dictionaries and texts that the arguments name."""
+def read_sources(args: MappingArguments, revision: str | None = None) -> Sources:
+    """Read the dictionaries and texts that the arguments name; `revision` is that of texts from the Hub."""
     about: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
@@ -62,7 +62,7 @@ def read_sources(args: MappingArguments) -> Sources:
             about[name].append(_about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
     for item, source, language in _items(args.text, "text"):
-        part = load_monolingual(source)
+        part = load_monolingual(source, revision=revision)
         texts.setdefault(language, []).append(part)
         about["text"].append(_about(item, source, part, sentences=len(part)))
     return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, about)

@@ -1,0 +1,144 @@
+"""Columns of published data sets, under the names that examples have.
+
+Each layout of `LAYOUTS` says which column has which role, so a file or Hub dataset with these columns needs no
+`text_columns` and `label_column`. Columns that already have a role's name are left as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hf_xalign.data.readers import Rows, file_format, read_cells, read_conll, read_json, read_jsonl, read_table
+from hf_xalign.errors import InputError
+from hf_xalign.tasks.labels import OUTSIDE
+
+# Files with one word a line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
+WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
+SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
+_FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
+_BIO = re.compile(r"O|[BI]-.+")
+_PREFIX = re.compile(r"([a-z][a-z-]*):.")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of a data set by role, and what its values need.
+
+    Attributes:
+        columns: `{role: column}`; a record that has all these columns has this layout. Roles are `tokens` and `labels`
+            of words; `text_a`, `text_b`, `text` and `label` of texts; `language` of a file with several.
+        make: makes further columns of a record, whose place is for messages.
+        labels: `{label: label}`, other spellings of labels; the label None leaves a record out.
+    """
+
+    columns: Mapping[str, str]
+    make: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return words and BIO labels of Facebook's spans of characters, `start:end:label,start:end:label`."""
+    try:
+        found = json.loads(record["tokenization"])
+        words = [(token["start"], token["start"] + token["length"]) for token in found["tokenSpans"]]
+        spans = [span.split(":", 2) for span in record["spans"].split(",") if span]
+        labels = _bio(words, [(int(start), int(end), kind) for start, end, kind in spans])
+        return {"tokens": found["tokens"], "labels": labels}
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{where}: not the columns intent, start:end:label of each slot, text, locale, and JSON with tokens and "
+            f"tokenSpans ({error})"
+        ) from error
+
+
+def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return text, words and BIO labels of SNIPS' pieces of text with and without an `entity`."""
+    try:
+        texts = [piece["text"] for piece in record["data"]]
+        text, ends = "".join(texts), [sum(map(len, texts[: k + 1])) for k in range(len(texts))]
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{where}: 'data' is not a list of pieces, each with a text ({error})") from error
+    spans = [
+        (end - len(piece["text"]), end, piece["entity"])
+        for end, piece in zip(ends, record["data"], strict=True)
+        if "entity" in piece
+    ]
+    labels = _bio([word.span() for word in re.finditer(r"\S+", text)], spans)
+    return {"text": text, "tokens": text.split(), "labels": labels}
+
+
+def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]) -> list[str]:
+    """Return the BIO label of each word: that of the first span that shares a character with it."""
+    labels, before = [], None
+    for start, end in words:
+        span = next((span for span in spans if start < span[1] and span[0] < end), None)
+        labels.append(OUTSIDE if span is None else f"{'I' if span is before else 'B'}-{span[2]}")
+        before = span
+    return labels
+
+
+LAYOUTS = {
+    "XNLI": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label", "language": "language"}),
+    "MultiNLI": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}),
+    "XNLI's translations of MultiNLI": Layout(
+        {"text_a": "premise", "text_b": "hypo", "label": "label"}, labels={"contradictory": "contradiction"}
+    ),
+    "XNLI on the Hub": Layout({"text_a": "premise", "text_b": "hypothesis", "label": "label"}),
+    "WikiANN and CoNLL on the Hub": Layout({"tokens": "tokens", "labels": "ner_tags"}),
+    "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
+    "Facebook's multilingual task-oriented dialogues": Layout({name: name for name in _FACEBOOK}, make=_slots),
+    "SNIPS": Layout({"label": "list", "data": "data"}, make=_pieces),
+}
+
+
+def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dict[str, Any], str | None]:
+    """Return a record with the columns of its layout, and why it is left out, if it is."""
+    for layout in LAYOUTS.values():
+        if not all(column in record for column in layout.columns.values()):
+            continue
+        own = layout.columns.get("language") and record["language"]
+        if own and own != re.split("[-_]", language)[0]:
+            return record, f"in {own}"
+        made = layout.make(record, where) if layout.make else {}
+        found = {role: record[column] for role, column in layout.columns.items()} | made | record
+        label = found.get("label")
+        if isinstance(label, str):
+            found["label"] = layout.labels.get(label, label)
+        return found, f"labelled {label}" if label and found["label"] is None else None
+    return record, None
+
+
+def read_rows(path: Path) -> Rows:
+    """Yield the rows of a file of labelled text, by its suffix and, in TSV, its first line."""
+    match kind := file_format(path):
+        case ".jsonl":
+            return read_jsonl(path)
+        case ".json":
+            return read_json(path)
+        case ".conllu":
+            return read_conll(path, universal=True)
+        case ".tsv" | ".csv":
+            first = next((cells for _, cells in read_cells(path)), [])
+            if len(first) == len(_FACEBOOK) and first[-1].startswith("{"):
+                return read_table(path, _FACEBOOK)
+            if kind == ".csv" or len(first) < 2 or not _BIO.fullmatch(first[-1]):
+                return read_table(path)
+    if kind in (".tsv", *WORD_LINES):
+        return _unprefixed(path)
+    raise InputError(
+        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not {kind!r}"
+    )
+
+
+def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield sentences without the language before each word, `en:word`, that WikiANN has."""
+    for line, record in read_conll(path, universal=False):
+        prefixes = {match and match[1] for match in map(_PREFIX.match, record["tokens"])}
+        if len(prefixes) == 1 and (code := prefixes.pop()):
+            record["tokens"] = [word[len(code) + 1 :] for word in record["tokens"]]
+        yield line, record

@@ -1,8 +1,8 @@
 """Parse a YAML file and the command line into dataclasses.
 
 A recipe runs as `recipe.py --config file.yaml --any_field value`. The YAML file overrides the defaults of the
-dataclasses, and the command line overrides the YAML file. Unknown names and values of the wrong type are one-line
-errors.
+dataclasses, and the command line overrides the YAML file. `base: other.yaml`, next to the file, names a file whose
+fields it takes and overrides. Unknown names and values of the wrong type are one-line errors.
 
 A field sets its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
 """
@@ -82,7 +82,7 @@ def parse(
         raise InputError(_unknown_option(extra[0], known))
     config_file = options.pop("config", None)
     given: dict[str, Any] = {}
-    for key, (value, place) in (_read_yaml(Path(config_file)) if config_file else {}).items():
+    for key, (value, place) in (_read_config(Path(config_file)) if config_file else {}).items():
         if key not in known and is_secret_name(key):
             raise InputError(f"{place}: {key} {_NO_TOKENS}")
         if key not in known:
@@ -212,6 +212,20 @@ def _describe(hint: Any) -> str:
     return (words | {dict: "a mapping", list: "a list"}).get(kind, getattr(kind, "__name__", str(kind)))
 
 
+def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[Any, str]]:
+    """Return the fields of a YAML file and, below them, of its `base`."""
+    found = _read_yaml(path)
+    if "base" not in found:
+        return found
+    name, place = found.pop("base")
+    base = path.parent / coerce(name, str, f"{place}: base")
+    if not base.is_file():
+        raise InputError(f"{place}: base: no such file, {base}")
+    if base.resolve() in (above := (*above, path.resolve())):
+        raise InputError(f"{place}: base: {base} has this file as its own base")
+    return _read_config(base, above) | found
+
+
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     """Return {key: (value, "file:line")} of the top level of a YAML file."""
     check_regular(path)
@@ -297,7 +311,8 @@ class _Parser(HfArgumentParser):
     def __init__(self, types: Sequence[type[Any]], **kwargs: Any) -> None:
         usage = "%(prog)s [--config FILE] [--field value ...]"
         super().__init__((), usage=usage, formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
-        self.add_argument("--config", metavar="FILE", help="YAML file of 'field: value' lines, which options override")
+        text = "YAML file of 'field: value' lines, over those of its 'base: FILE'; options override both"
+        self.add_argument("--config", metavar="FILE", help=text)
         ours, inherited = [], []
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)

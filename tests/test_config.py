@@ -13,6 +13,7 @@ from support.refusals import assert_refused
 from transformers import TrainingArguments
 
 from hf_xalign.config import coerce, non_default_fields, parse
+from hf_xalign.errors import InputError
 from hf_xalign.trainers import FAOConfig
 
 
@@ -68,6 +69,17 @@ def test_yaml_sets_and_command_line_overrides(config):
     data, small = parse((Data, Small), ["--model-name", "m", "--weights", "{de: 1, bn: 0.5}", *options])
     assert data == Data("m", weights={"de": 1.0, "bn": 0.5})
     assert small == Small(dropout=False, norm=Norm.L2, pooling="mean", folder=Path("out"))
+
+
+def test_a_base_lies_under_the_file(config, tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "first.yaml").write_text("steps: 1\nrate: 1\npooling: first\n")
+    (tmp_path / "below" / "second.yaml").write_text("base: first.yaml\nsteps: 2\nrate: 2\n")
+    (small,) = parse((Small,), ["--config", config("rate: 3\nbase: below/second.yaml\n")])
+    assert (small.rate, small.steps, small.pooling) == (3, 2, "first")
+    (tmp_path / "below" / "first.yaml").write_text("base: ../run.yaml\n")
+    with pytest.raises(InputError, match=r"first\.yaml:1: base: .*run\.yaml has this file as its own base"):
+        parse((Small,), ["--config", str(tmp_path / "run.yaml")])
 
 
 def test_every_value_type_of_yaml(config):
@@ -176,6 +188,7 @@ FILES = {
     b"rate: 1\nsteps: [1\n": ":3: not valid YAML",
     b"- 1\n": ":1: expected lines of the form 'field: value'$",
     b"rate: 1\nsteps: 1\nrate: 2\n": ":3: rate is given twice, first at .*yaml:1$",
+    b"rate: 1\nbase: none.yaml\n": ":2: base: no such file, .*none.yaml$",
     b"preset: m\xe4o\n": r": not UTF-8 \(byte 9\)",
 }
 

@@ -21,6 +21,7 @@ from hf_xalign.errors import InputError, NonFiniteLossError
 
 # {name: line of `hf-xalign --help`}
 COMMANDS = {
+    "prepare": "clean noisy sentence pairs",
     "align-words": "align the words of sentence pairs",
     "train": "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual",
     "evaluate": "score word and sentence retrieval of a model, and compare it with its base",

@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
@@ -130,27 +130,39 @@ def load_parallel(
         if code is not None:
             check_language(code, field)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
-    files = _find_files(source, split)
-    if len(files) == 2 or name.startswith(_EMBEDDED):
-        source_column = target_column = None
-    columns = Columns(source_lang, target_lang, source_column, target_column)
-    info = datasets.DatasetInfo()
+    asked = Columns(source_lang, target_lang, source_column, target_column)
+    files, hub, columns, rows = _open(source, asked, split, revision)
     names = (str(files[0]), str(files[-1])) if files else (name, name)
-    if len(files) == 2:
-        content, rows = ["aligned", *map(_hash, files)], read_aligned(*files)
-    elif files:
-        content, rows = [file_format(files[0]), _hash(files[0])], read_file(files[0], columns)
-    else:
-        hub = load_hub(name, split, revision)
+    info = datasets.DatasetInfo()
+    if hub is not None:
         content = ["hub", hub._fingerprint]
-        rows = enumerate(hub.select_columns(columns.select(hub.column_names, name)), 1)
         info.download_checksums = hub.info.download_checksums
-    asked = [source_lang, target_lang, source_column, target_column, max_pairs, on_empty]
-    key = hashlib.blake2b(json.dumps([_READING, content, asked]).encode(), digest_size=16).hexdigest()
+    else:
+        content = ["aligned" if len(files) == 2 else file_format(files[0]), *map(_hash, files)]
+    settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
+    key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
     pairs = itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs)
     make_once(table, lambda: _write(pairs, table, name))
     return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
+
+
+def stream_parallel(
+    source: str,
+    *,
+    source_lang: str | None = None,
+    target_lang: str = "en",
+    split: str = "train",
+    source_column: str | None = None,
+    target_column: str | None = None,
+    revision: str | None = None,
+) -> Iterator[Pair]:
+    """Yield the pairs of a source, also those with an empty side, without a cache; see [`load_parallel`]."""
+    asked = Columns(source_lang, target_lang, source_column, target_column)
+    files, _, columns, rows = _open(source, asked, split, revision)
+    for row, record in rows:
+        if record is not None:
+            yield columns.read(record, f"{files[0] if files else source}, row {row}")
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -182,6 +194,20 @@ def check_parallel(dataset: Dataset, name: str) -> None:
     for column in ("source_lang", "target_lang"):
         for code in dataset.unique(column):
             check_language(code, f"{name}: {column}")
+
+
+def _open(
+    source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
+) -> tuple[list[Path], Dataset | None, Columns, Rows]:
+    """Return the files of a source, else its Hub dataset; the columns that it has; and its rows."""
+    files = _find_files(source, split)
+    if len(files) == 2 or str(source).startswith(_EMBEDDED):
+        columns = Columns(columns.source_lang, columns.target_lang)
+    if files:
+        return files, None, columns, read_aligned(*files) if len(files) == 2 else read_file(files[0], columns)
+    hub = load_hub(str(source), split, revision)
+    rows = enumerate(hub.select_columns(columns.select(hub.column_names, str(source))), 1)
+    return files, hub, columns, cast(Rows, rows)
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:

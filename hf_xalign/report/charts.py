@@ -90,6 +90,21 @@ def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
     return _svg(width, height, title, parts)
 
 
+def columns(edges: Sequence[float], counts: Sequence[int], *, title: str) -> Markup:
+    """Draw a histogram: `counts` between each two `edges`."""
+    width, height = 300, 130
+    wide, top = width / len(counts), max(*counts, 1)
+    parts = []
+    for number, count in enumerate(counts):
+        tall = round(count / top * (height - 30), 1)
+        place = f'x="{round(number * wide, 1)}" y="{round(height - 16 - tall, 1)}"'
+        parts.append(f'<rect {place} width="{round(wide - 1, 1)}" height="{tall}" fill="{AFTER}"/>')
+    parts.append(f'<text x="0" y="{height - 3}">{edges[0]:g}</text>')
+    parts.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:g} and more</text>')
+    parts.append(f'<text x="{width}" y="11" text-anchor="end">{sum(counts):,} pairs</text>')
+    return _svg(width, height, title, parts)
+
+
 def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Markup:
     head = f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
     return Markup(f"{head}<title>{escape(title)}</title>{''.join(parts)}</svg>")

@@ -14,7 +14,7 @@ from hf_xalign.record import write_record
 HEAVY = ("torch", "transformers", "datasets", "peft", "accelerate", "evaluate", "matplotlib")
 # A command line, and a part of the error.
 MISTAKES = [
-    ("fly", "unknown command 'fly'; the commands are align-words, train"),
+    ("fly", "unknown command 'fly'; the commands are prepare, align-words, train"),
     ("inspekt", "did you mean inspect?"),
     ("--quick", "unrecognized arguments: --quick (hf-xalign --help"),
     ("inspect m --sorce x", "--source, --target (hf-xalign inspect --help"),
@@ -23,6 +23,7 @@ MISTAKES = [
     ("evaluate m --links a --data b", "leave --data out"),
     ("evaluate m --device tpu9", "device=tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
+    ("prepare de=nowhere.tsv --output o --skip speed", "there is no step 'speed'"),
     ("distances --stagse raw=embedded", "--stagse"),
     ("demo --processes x", "--processes: invalid int value: 'x'"),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),

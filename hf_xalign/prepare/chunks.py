@@ -1,0 +1,160 @@
+"""Judge a corpus chunk by chunk in worker processes, and read the survivors back by their number.
+
+A chunk becomes three files: its survivors (Arrow), their hashes, and last a summary, which marks the chunk as done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+
+from hf_xalign.cache import replacing
+from hf_xalign.environment import progress
+from hf_xalign.errors import InputError
+from hf_xalign.prepare.duplicates import hashes
+from hf_xalign.prepare.rules import Limits, Pair, clean, length_ratio, make_rules
+from hf_xalign.record import write_text
+
+CHUNK = 20_000  # pairs
+EXAMPLES = 5  # removed pairs that are kept to look at, of each step
+
+_SCHEMA = pyarrow.schema([*((name, pyarrow.string()) for name in Pair._fields), ("length_ratio", pyarrow.float32())])
+_rules: dict[str, Callable[[Pair], bool]] = {}  # of a worker process
+
+
+class Chunk(NamedTuple):
+    """Pairs that follow each other in a source."""
+
+    number: int
+    origin: str
+    pairs: list[Pair]
+
+
+def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[int], workers: int) -> list[Any]:
+    """Judge the chunks that are not done, and return the summaries of all.
+
+    A summary has `origin`, `read` {language pair: number of pairs}, `removed` {language pair: {step: number}} and
+    `examples` {step: pairs}.
+
+    Raises:
+        InputError: a worker died.
+    """
+    files: list[Path] = []
+
+    def left() -> Iterator[Chunk]:
+        for chunk in progress(chunks, desc="Checking pairs", unit=f" x {CHUNK:,} pairs", leave=False):
+            files.append(work / f"{chunk.number:06d}.json")
+            if not files[-1].exists():
+                yield chunk
+
+    if workers == 1:
+        _start(limits, tests)
+        for chunk in left():
+            _judge(chunk, work, limits)
+    else:
+        # Not forked: the parent may hold the threads of torch.
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (limits, tests))
+        running: deque[Any] = deque()
+        try:
+            for chunk in left():
+                running.append(pool.submit(_judge, chunk, work, limits))
+                if len(running) > 2 * workers:
+                    running.popleft().result()
+            for future in running:
+                future.result()
+        except BrokenProcessPool as error:
+            raise InputError(
+                "a worker died, perhaps for want of memory: run again to go on where it stopped, with fewer workers"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [json.loads(file.read_text("utf-8")) for file in files]
+
+
+def _start(limits: Limits, tests: frozenset[int]) -> None:
+    _rules.clear()
+    _rules.update(make_rules(limits, tests))
+
+
+def _judge(chunk: Chunk, work: Path, limits: Limits) -> None:
+    """Write the files of one chunk."""
+    survivors: list[Pair] = []
+    removed: dict[str, Counter[str]] = defaultdict(Counter)
+    examples: dict[str, list[Pair]] = defaultdict(list)
+    for source, target, *languages in chunk.pairs:
+        pair = Pair(clean(source), clean(target), *languages)
+        step = next((step for step, broken in _rules.items() if broken(pair)), None)
+        if step is None:
+            survivors.append(pair)
+            continue
+        removed[pair.languages][step] += 1
+        if len(examples[step]) < EXAMPLES:
+            examples[step].append(pair)
+    columns = [*(zip(*survivors) if survivors else ([] for _ in Pair._fields)), [*map(length_ratio, survivors)]]
+    table = pyarrow.table({name: list(column) for name, column in zip(_SCHEMA.names, columns)}, _SCHEMA)
+    file = work / f"{chunk.number:06d}.json"
+    with replacing(file.with_suffix(".arrow")) as partial, pyarrow.ipc.new_file(str(partial), _SCHEMA) as writer:
+        writer.write_table(table)
+    with replacing(file.with_suffix(".npy")) as partial, partial.open("wb") as stream:
+        np.save(stream, hashes(survivors, near="near_duplicate" not in limits.skip))
+    summary = {
+        "origin": chunk.origin,
+        "read": Counter(pair.languages for pair in chunk.pairs),
+        "removed": removed,
+        "examples": examples,
+    }
+    write_text(file, json.dumps(summary, ensure_ascii=False))
+
+
+class Survivors:
+    """The pairs that are left, numbered from 0 over all chunks; `left` says which no later step removed.
+
+    Attributes:
+        left: bool (pairs,): which are still left.
+        margin: float32 (pairs,): NaN until it is set.
+        hashes: of each chunk, see [`~hf_xalign.prepare.duplicates.hashes`].
+        chunks: of each chunk, its range of pairs.
+    """
+
+    def __init__(self, work: Path, count: int):
+        names = [f"{number:06d}" for number in range(count)]
+        self.hashes = [np.load(work / f"{name}.npy", mmap_mode="r") for name in names]
+        self.tables = [
+            pyarrow.ipc.open_file(pyarrow.memory_map(str(work / f"{name}.arrow"))).read_all() for name in names
+        ]
+        self.starts = np.cumsum([0, *map(len, self.tables)])
+        self.chunks = list(itertools.starmap(slice, itertools.pairwise(self.starts.tolist())))
+        self.left = np.ones(self.starts[-1], bool)
+        self.margin = np.full(self.starts[-1], np.nan, np.float32)
+
+    def pair(self, row: int) -> Pair:
+        """Return a pair by its number."""
+        chunk = int(np.searchsorted(self.starts, row, "right")) - 1
+        table, place = self.tables[chunk], row - int(self.starts[chunk])
+        return Pair(*(table.column(name)[place].as_py() for name in Pair._fields))
+
+    def remove(self, rows: np.ndarray) -> Counter[str]:
+        """Remove the pairs with these numbers, int64 in ascending order, and count them by their languages."""
+        self.left[rows] = False
+        counts: Counter[str] = Counter()
+        parts = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
+        for table, own, start in zip(self.tables, parts, self.starts):
+            gone = table.select(["source_lang", "target_lang"]).take(own - start)
+            counts.update(f"{row['source_lang']}-{row['target_lang']}" for row in gone.to_pylist())
+        return counts
+
+    def table(self, chunk: int) -> Any:
+        """Return the pairs of a chunk that are left, with their margins."""
+        own = self.chunks[chunk]
+        margin = pyarrow.array(self.margin[own], pyarrow.float32(), from_pandas=True)  # NaN becomes null
+        return self.tables[chunk].append_column("margin", margin).filter(pyarrow.array(self.left[own]))

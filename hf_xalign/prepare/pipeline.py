@@ -1,0 +1,225 @@
+"""Clean a corpus of any size: stream it through the rules, drop duplicates, write Parquet shards and a report.
+
+The corpus is read in chunks of 20,000 pairs. Worker processes judge a chunk's pairs one by one and write the chunk's
+survivors and their hashes into the work folder; a chunk whose files are there is not judged again. Then duplicates are
+searched over all chunks, and the shards are written. The result does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import itertools
+import json
+import logging
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hf_xalign.cache import disk_errors, hold_folder
+from hf_xalign.data.parallel import parse_source, stream_parallel
+from hf_xalign.environment import progress
+from hf_xalign.errors import InputError
+from hf_xalign.prepare.chunks import CHUNK, EXAMPLES, Chunk, Survivors, judge
+from hf_xalign.prepare.duplicates import EXACT, NEAR, find_duplicates
+from hf_xalign.prepare.rules import STEPS, Limits, Pair, test_hashes
+from hf_xalign.prepare.shards import render_report, write_shards
+from hf_xalign.record import mask_secrets, write_text
+
+logger = logging.getLogger(__name__)
+
+RECORD, REPORT = "prepare.json", "prepare.html"
+_WORK = ".work"
+_NEIGHBOURS = 4  # of the margin, as Artetxe and Schwenk (2019) have it
+_PACKAGES = {"script": "babel", "language": "lingua", "near_duplicate": "datasketch"}
+
+
+def prepare(
+    sources: Sequence[str],
+    output: str | os.PathLike[str],
+    limits: Limits | None = None,
+    *,
+    test_sources: Sequence[str] = (),
+    encoder: tuple[Any, Any] | None = None,
+    shard_pairs: int = 1_000_000,
+    workers: int = 1,
+    **reading: Any,
+) -> dict[str, Any]:
+    """Clean sentence pairs and write them as Parquet shards; return the record, the content of `prepare.json`.
+
+    The shards have the columns of [`~hf_xalign.data.parallel.load_parallel`] and `origin` (the source), `length_ratio`
+    and `margin` (null without an encoder). A run that was killed goes on where it stopped when it is started again.
+
+    Args:
+        sources: sources as [`~hf_xalign.data.parallel`] writes them; a name of files may hold `*` and `?`.
+        output: folder of the result, empty or of a run that did not finish.
+        limits: limits of the steps, and the steps to skip.
+        test_sources: sources whose sentences, of either side, may not occur in the result; of embedded and Hub
+            sources the split `test`.
+        encoder: model and tokenizer of the margin: the cosine of a pair's sentence vectors, divided by the mean
+            cosine of each side and its 4 nearest neighbours among the other sides of the chunk.
+        shard_pairs: pairs in a shard.
+        workers: worker processes.
+        reading: `target_lang`, `split`, `source_column`, `target_column` and `revision` of `load_parallel`.
+
+    Raises:
+        InputError: bad input or limits, a finished result in the folder, no library for a step, a full disk, or a
+            worker that died.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "raw.tsv").write_text("Datei öffnen\\tOpen file\\nSpeichern\\t\\n", encoding="utf-8")
+        >>> record = prepare([f"de={folder}/raw.tsv"], folder / "clean", Limits(skip=["language"]))
+        >>> record["pairs"], record["removed"]["de-en"]["empty"]
+        ({'read': 2, 'kept': 1}, 1)
+    """
+    limits = _available(limits or Limits(), encoder is not None)
+    if shard_pairs < 1 or workers < 1:
+        raise InputError("shard_pairs and workers must be at least 1")
+    folder = Path(output).expanduser()
+    if (folder / RECORD).exists():
+        raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
+    sources = [name for source in sources for name in _expand(source)]
+    held_out = (pair for source in test_sources for pair in _read(source, {**reading, "split": "test"}))
+    tests = test_hashes(side for pair in held_out for side in pair[:2])
+    record: dict[str, Any] = {
+        "limits": dataclasses.asdict(limits),
+        "sources": [mask_secrets(source) for source in sources],
+        "test_sources": [mask_secrets(source) for source in test_sources],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    hold_folder(folder)
+    with disk_errors(folder):
+        identity = [record, reading, len(tests), [_stamp(source) for source in (*sources, *test_sources)]]
+        work = _open_work(folder, json.dumps(identity))
+        summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
+        kept = Survivors(work, len(summaries))
+        read, removed, examples = _merge(summaries)
+        for step, rows in _compare(kept, limits, encoder):
+            for name, count in kept.remove(rows).items():
+                removed[name][step] += count
+            examples[step] = [kept.pair(row) for row in rows[:EXAMPLES].tolist()]
+        left = int(kept.left.sum())
+        if not left:
+            step, count = sum(removed.values(), Counter()).most_common(1)[0]
+            raise InputError(
+                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Loosen its limit or skip it."
+            )
+        record["pairs"] = {"read": read.total(), "kept": left}
+        record["removed"] = {name: {step: counts[step] for step in STEPS} for name, counts in removed.items()}
+        origins = [summary["origin"] for summary in summaries]
+        record["shards"], histograms = write_shards(kept, origins, folder, shard_pairs)
+    write_text(folder / REPORT, render_report(record, examples, histograms))
+    write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    shutil.rmtree(work)
+    return record
+
+
+def _expand(source: str) -> list[str]:
+    """Return the sources that a name with `*` or `?` stands for, sorted."""
+    prefix, equals, name = source.partition("=") if "=" in source else ("", "", source)
+    if not set(name) & set("*?"):
+        return [source]
+    if not (files := sorted(glob.glob(os.path.expanduser(name)))):
+        raise InputError(f"{source}: no file has such a name")
+    return [f"{prefix}{equals}{file}" for file in files]
+
+
+def _read(source: str, reading: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    name, language = parse_source(source)
+    return stream_parallel(name, source_lang=language, **reading)
+
+
+def _chunks(sources: Sequence[str], reading: Mapping[str, Any]) -> Iterator[Chunk]:
+    number = 0
+    for source in sources:
+        pairs = map(Pair._make, _read(source, reading))
+        while own := list(itertools.islice(pairs, CHUNK)):
+            yield Chunk(number, mask_secrets(source), own)
+            number += 1
+
+
+def _available(limits: Limits, encoder: bool) -> Limits:
+    """Skip, with a warning, the steps whose library is not installed."""
+    skip = {*limits.skip, *(() if encoder else ("margin",))}
+    for step, package in _PACKAGES.items():
+        if step not in skip and util.find_spec(package) is None:
+            logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
+            skip.add(step)
+    return dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
+
+
+def _open_work(folder: Path, identity: str) -> Path:
+    """Return the work folder, emptied unless a run with the same settings and input left it."""
+    work = folder / _WORK
+    mark = work / "settings.json"
+    if not mark.exists() or mark.read_text("utf-8") != identity:
+        shutil.rmtree(work, ignore_errors=True)
+        write_text(mark, identity)
+    return work
+
+
+def _stamp(source: str) -> list[Any]:
+    """Return what changes when the files of a source do."""
+    files = [Path(name).expanduser() for name in parse_source(source)[0].split(",")]
+    return [[file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()]
+
+
+def _merge(
+    summaries: Sequence[Mapping[str, Any]],
+) -> tuple[Counter[str], dict[str, Counter[str]], dict[str, list[Pair]]]:
+    read: Counter[str] = sum((Counter(summary["read"]) for summary in summaries), Counter())
+    removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(read)}
+    examples: dict[str, list[Pair]] = defaultdict(list)
+    for summary in summaries:
+        for name, counts in summary["removed"].items():
+            removed[name].update(counts)
+        for step, pairs in summary["examples"].items():
+            examples[step] = [*examples[step], *(Pair(*pair) for pair in pairs)][:EXAMPLES]
+    return read, removed, examples
+
+
+def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the steps that compare pairs, with the numbers of the pairs that they remove."""
+    near = None if "near_duplicate" in limits.skip else limits.near
+    found = find_duplicates(kept.hashes, kept.pair, exact="duplicate" not in limits.skip, near=near)
+    yield "duplicate", np.flatnonzero(found == EXACT)
+    yield "near_duplicate", np.flatnonzero(found == NEAR)
+    if encoder is not None:
+        for chunk, own in enumerate(progress(kept.chunks, desc="Scoring margins", unit=" chunks", leave=False)):
+            kept.margin[own][kept.left[own]] = _margins(kept.table(chunk), *encoder)
+        yield "margin", np.flatnonzero(kept.margin < limits.min_margin)
+
+
+def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
+    """Return the margin of each pair among those of its languages in a table: float32 (pairs,)."""
+    import torch
+
+    from hf_xalign.evaluation.vectors import encode_sentences
+    from hf_xalign.search.ranking import nearest
+
+    found = np.full(len(table), np.nan, np.float32)
+    columns = table.to_pydict()
+    by_language: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row, languages in enumerate(zip(columns["source_lang"], columns["target_lang"])):
+        by_language[languages].append(row)
+    for languages, rows in by_language.items():
+        source, target = (
+            torch.nn.functional.normalize(
+                encode_sentences(model, tokenizer, [columns[side][row] for row in rows], lang=lang)[:, 0], dim=-1
+            )
+            for side, lang in zip(("source", "target"), languages)
+        )
+        around = [
+            nearest(own, other, _NEIGHBOURS, similarity="cosine").scores.mean(1)
+            for own, other in ((source, target), (target, source))
+        ]
+        found[rows] = ((source * target).sum(1) / (sum(around) / 2)).numpy()
+    return found

@@ -1,0 +1,90 @@
+"""Write the surviving pairs as Parquet shards, and draw what they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from hf_xalign.cache import checksum, replacing
+from hf_xalign.environment import progress
+from hf_xalign.prepare.chunks import Survivors
+from hf_xalign.prepare.rules import STEPS, Pair
+from hf_xalign.report import charts
+from hf_xalign.report.page import render
+
+_GROUP = 50_000  # rows; what a reader of a shard holds in memory
+_EDGES = {
+    "words of the target side": np.arange(0, 52, 2),
+    "length ratio": np.linspace(1, 4, 31),
+    "margin": np.linspace(0.8, 1.8, 26),
+}
+
+
+def write_shards(
+    kept: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Write the pairs that are left, in their order; return the shards and the counts of each histogram.
+
+    A shard has `file`, `pairs` and `checksum` (XXH3). `origins` are the chunks' sources.
+    """
+    total = -(-int(kept.left.sum()) // shard_pairs)
+    counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
+    shards = []
+    stream = _batches(kept, origins, shard_pairs, counts)
+    batch = next(stream)
+    for number in progress(range(total), desc="Writing", unit=" shards", leave=False):
+        path = folder / f"part-{number:05d}-of-{total:05d}.parquet"
+        rows = 0
+        with (
+            replacing(path) as partial,
+            pyarrow.parquet.ParquetWriter(partial, batch.schema, compression="zstd") as file,
+        ):
+            while batch is not None and rows < shard_pairs:
+                file.write_table(batch, row_group_size=_GROUP)
+                rows += len(batch)
+                batch = next(stream, None)
+        shards.append({"file": path.name, "pairs": rows, "checksum": checksum(path)})
+    return shards, counts
+
+
+def _batches(
+    kept: Survivors, origins: Sequence[str], shard_pairs: int, counts: Mapping[str, np.ndarray]
+) -> Iterator[pyarrow.Table]:
+    """Yield tables of which no one lies in two shards, and count their rows into the histograms."""
+    room = shard_pairs
+    for chunk, origin in enumerate(origins):
+        table = kept.table(chunk)
+        words = pyarrow.compute.add(pyarrow.compute.count_substring(table["target"], " "), 1)
+        for (name, edges), values in zip(_EDGES.items(), (words, table["length_ratio"], table["margin"])):
+            known = np.clip(values.drop_null().to_numpy(), edges[0], edges[-1])
+            counts[name][:] += np.histogram(known, edges)[0]
+        names = pyarrow.array([origin] * len(table), pyarrow.string())
+        table = table.add_column(len(Pair._fields), "origin", names)
+        while len(table):
+            yield (part := table.slice(0, room))
+            table = table.slice(len(part))
+            room = room - len(part) or shard_pairs
+
+
+def render_report(
+    record: Mapping[str, Any], examples: Mapping[str, Sequence[Pair]], counts: Mapping[str, np.ndarray]
+) -> str:
+    """Render the report as HTML: what each step removed, with examples, and histograms of what is left."""
+    return render(
+        "prepare.html",
+        title="Prepared sentence pairs",
+        record=record,
+        steps={step: what for step, what in STEPS.items() if step not in record["limits"]["skip"]},
+        examples=examples,
+        figures=[
+            (name, charts.columns(_EDGES[name].tolist(), own.tolist(), title=name))
+            for name, own in counts.items()
+            if own.any()
+        ],
+    )

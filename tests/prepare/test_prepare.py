@@ -1,0 +1,257 @@
+"""Cleaning of sentence pairs: rules, duplicates, shards, and runs that are killed."""
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from hf_xalign.cli.main import main
+from hf_xalign.data.parallel import load_parallel
+from hf_xalign.errors import InputError
+from hf_xalign.prepare import chunks, duplicates, pipeline, rules
+from hf_xalign.prepare.pipeline import prepare
+from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, make_rules
+
+FAST = ["language"]  # lingua loads for seconds
+LONG = "the quick brown fox jumps over the lazy dog and then it runs away from all of us"
+# (step, source, target) of pairs that only this step removes; a step of None: a pair that stays.
+PAIRS = [
+    ("empty", "…", "Open file"),
+    ("identical", "Open File!", "open file"),
+    ("length", "Datei " * 200, "File " * 200),
+    ("ratio", "Ja", LONG),
+    ("script", "Файл открыть сейчас", "Open the file now"),
+    ("numbers", "Seite 17 von 38", "Page 4 of 5"),
+    ("urls", "Siehe www.example.org.", "See www.example.com."),
+    ("test", "Etwas ganz anderes als das, was dort drüben geschrieben steht", f"Well, {LONG.upper()}!"),
+    ("test", "Öffnen", "Held out"),
+    (None, "Siehe https://example.org/a.", "See https://example.org/a"),
+    (None, "1.000 Dateien, 50 %", "1,000 files, 50 percent"),
+    (None, "Ja", "Yes, of course"),
+]
+
+
+def write(path, pairs, lang="de"):
+    rows = ({"source": source, "target": target, "source_lang": lang, "target_lang": "en"} for source, target in pairs)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def shards(folder):
+    return [pyarrow.parquet.read_table(path) for path in sorted(folder.glob("part-*.parquet"))]
+
+
+def sentences(count, seed=0, words=8):
+    draw = random.Random(seed)
+    vocabulary = ["".join(draw.choices("abdefgiklmnoprstu", k=draw.randint(3, 9))) for _ in range(2000)]
+    return [tuple(" ".join(draw.choices(vocabulary, k=words)) for _ in range(2)) for _ in range(count)]
+
+
+def test_each_rule_removes_its_pairs_and_no_others():
+    found = make_rules(Limits(skip=FAST), rules.test_hashes([LONG, "held out"]))
+    for step, source, target in PAIRS:
+        broken = [name for name, rule in found.items() if rule(Pair(clean(source), clean(target), "de", "en"))]
+        assert broken[:1] == ([step] if step else []), (source, target, broken)
+    assert "test" not in make_rules(Limits(skip=FAST)) and list(found) == [*list(STEPS)[:7], "test"]
+
+
+def test_clean_text_is_nfc_with_single_blanks():
+    assert clean(" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r") == "öffnen die Datei"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "stays"),
+    [
+        ("bn", "ফাইল খুলুন", True),
+        ("bn", "open the file", False),
+        ("zh-Hant", "打開檔案", True),
+        ("ja", "ファイルを開く", True),
+        ("ko", "파일 열기", True),
+        ("sr-Latn", "otvori datoteku", True),
+        ("sr", "otvori datoteku", False),
+        ("xx", "anything", True),  # of a language that CLDR does not know, nothing is known
+    ],
+)
+def test_scripts(language, text, stays):
+    assert make_rules(Limits())["script"](Pair(text, "open the file", language, "en")) is not stays
+
+
+def test_the_identifier_takes_long_texts_only():
+    pytest.importorskip("lingua")
+    rule = make_rules(Limits())["language"]
+    spanish, german = "Guarda el documento antes de cerrar la ventana", "Speichern Sie das Dokument vor dem Schließen"
+    english = "Save the document before you close the window"
+    assert rule(Pair(spanish, english, "de", "en")) and not rule(Pair(german, english, "de", "en"))
+    assert not rule(Pair("Guardar", "Save", "de", "en")) and not rule(Pair(spanish, english, "qx", "en"))
+
+
+def test_duplicates_against_all_pairs():
+    base = [Pair(*pair, "de", "en") for pair in sentences(200, words=14)]
+    draw = random.Random(1)
+    pairs = [*base]
+    for pair in draw.sample(base, 40):
+        words = pair.source.split()
+        words[draw.randrange(14)] = "anders"
+        pairs += [pair, pair._replace(source=" ".join(words).upper() + "!")]
+    draw.shuffle(pairs)
+    parts = [duplicates.hashes(pairs[start : start + 64], near=True) for start in range(0, len(pairs), 64)]
+    found = duplicates.find_duplicates(parts, pairs.__getitem__, near=0.7)
+
+    def grams(pair):
+        texts = ("".join(c for c in side.casefold() if c.isalpha() or c == " ") for side in pair[:2])
+        return {(side, text[i : i + 5]) for side, text in enumerate(texts) for i in range(len(text) - 4)}
+
+    sets, wanted = [grams(pair) for pair in pairs], np.zeros(len(pairs), int)
+    for later, earlier in itertools.combinations(range(len(pairs))[::-1], 2):
+        if pairs[later] == pairs[earlier]:
+            wanted[later] = duplicates.EXACT
+        elif not wanted[later] and len(sets[later] & sets[earlier]) >= 0.7 * len(sets[later] | sets[earlier]):
+            wanted[later] = duplicates.NEAR
+    assert found.tolist() == wanted.tolist() and set(wanted) == {0, 1, 2}
+    exact = [part[:, :1] for part in parts]
+    assert (duplicates.find_duplicates(exact, pairs.__getitem__) == (wanted == duplicates.EXACT)).all()
+
+
+def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a1.jsonl", [pair[1:] for pair in PAIRS] + sentences(50))
+    write(tmp_path / "a2.jsonl", sentences(50)[:10] + sentences(30, seed=1))
+    write(tmp_path / "b.jsonl", sentences(5, seed=2), lang="fr")
+    test = write(tmp_path / "test.jsonl", [("Etwas", LONG), ("Anderes", "Held out")])
+    words = ["prepare", "a?.jsonl", "b.jsonl", "--output", "out", "--skip", *FAST, "--shard_pairs", "40"]
+    monkeypatch.setattr(chunks, "CHUNK", 16)
+    monkeypatch.setattr(pipeline, "CHUNK", 16)
+    assert main([*words, "--test_data", f"de={test}", "--workers", "1"]) == 0
+    assert "88 of 107 pairs are left, in 3 shards: out" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "prepare.json").read_text("utf-8"))
+    wanted = {step: sum(one[0] == step for one in PAIRS) for step in STEPS} | {"duplicate": 10}
+    assert record["removed"] == {"de-en": wanted, "fr-en": dict.fromkeys(STEPS, 0)}
+    assert [shard["pairs"] for shard in record["shards"]] == [40, 40, 8] and record["limits"]["skip"] == [
+        *FAST,
+        "margin",
+    ]
+    tables = shards(tmp_path / "out")
+    assert tables[0].column_names[4:] == ["origin", "length_ratio", "margin"]
+    assert tables[0]["source"].to_pylist()[:3] == [pair[1] for pair in PAIRS[-3:]]
+    assert set(tables[2]["origin"].to_pylist()) == {"a2.jsonl", "b.jsonl"}
+    assert len(load_parallel(tmp_path / "out" / record["shards"][0]["file"])) == 40
+    page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
+    assert "Файл" in page and "<svg" in page
+    assert main([*words, "--workers", "1"]) == 2 and "holds a finished result" in capsys.readouterr().err
+
+
+def test_margin_is_the_ratio_to_the_neighbours(tmp_path, monkeypatch):
+    vectors = np.random.default_rng(0).normal(size=(2, 20, 8)).astype(np.float32)
+    vectors[1] += vectors[0]
+    pairs = sentences(20)
+    place = {text: vector for side in (0, 1) for text, vector in zip(list(zip(*pairs))[side], vectors[side])}
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(
+        "hf_xalign.evaluation.vectors.encode_sentences",
+        lambda model, tokenizer, texts, **options: torch.tensor(np.stack([place[text] for text in texts]))[:, None],
+    )
+    source = write(tmp_path / "a.jsonl", pairs)
+    prepare([source], tmp_path / "out", Limits(skip=FAST, min_margin=1.0), encoder=(None, None))
+    cosine = np.array([[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in vectors[1]] for x in vectors[0]])
+    wanted = {}
+    for row, pair in enumerate(pairs):
+        around = sorted(cosine[row])[-4:] + sorted(cosine[:, row])[-4:]
+        wanted[pair] = 8 * cosine[row, row] / sum(around)
+    [table] = shards(tmp_path / "out")
+    found = dict(zip(zip(table["source"].to_pylist(), table["target"].to_pylist()), table["margin"].to_pylist()))
+    assert found == pytest.approx({pair: margin for pair, margin in wanted.items() if margin >= 1}, rel=1e-5)
+    assert 0 < len(found) < 20
+
+
+CALL = (
+    "import sys; from hf_xalign.prepare import chunks, pipeline; chunks.CHUNK = pipeline.CHUNK = 20\n"
+    "from hf_xalign.cli.main import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@pytest.mark.slow
+def test_workers_and_kills_change_no_byte(tmp_path):
+    source = write(tmp_path / "a.jsonl", sentences(3000) + sentences(300))
+    words = [sys.executable, "-c", CALL, "prepare", source, "--skip", *FAST, "--output"]
+    for workers in ("1", "2"):
+        subprocess.run([*words, tmp_path / workers, "--workers", workers], check=True, capture_output=True)
+    draw, kills = random.Random(0), 0
+    while not (tmp_path / "killed" / "prepare.json").exists():
+        run = subprocess.Popen(
+            [*words, tmp_path / "killed", "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(draw.uniform(2, 6) if kills < 5 else 60)
+        if run.poll() is None:
+            run.send_signal(signal.SIGKILL)
+            kills += 1
+        run.wait()
+    files = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert files == ["part-00000-of-00001.parquet", "prepare.html", "prepare.json"] and kills
+    for other in ("2", "killed"):
+        assert sorted(path.name for path in (tmp_path / other).iterdir()) == files
+        for name in files:
+            assert (tmp_path / other / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
+
+
+def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
+    source = write(tmp_path / "a.jsonl", sentences(30))
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare([source], tmp_path / "out", Limits(skip=FAST, max_words=9))
+    judged = []
+    judge = chunks._judge
+    monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
+    assert prepare([source], tmp_path / "out", Limits(skip=FAST))["pairs"]["kept"] == 30 and judged == [0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
+        ({"sources": ["de=*.nothing"]}, "no file has such a name"),
+        ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
+        ({"workers": 0}, "at least 1"),
+        ({"shard_pairs": 0}, "at least 1"),
+    ],
+)
+def test_bad_input(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    source = write(tmp_path / "a.jsonl", sentences(9))
+    with pytest.raises(InputError, match=said.replace("*", r"\*")):
+        prepare(**{"sources": [source], "output": "out", "limits": Limits(skip=FAST)} | options)
+
+
+@pytest.mark.parametrize("limits", [{"skip": ["speed"]}, {"near": 2}, {"max_ratio": 0.5}])
+def test_bad_limits(limits):
+    with pytest.raises(InputError, match="|".join(limits)[:8] if "skip" not in limits else "speed"):
+        Limits(**limits)
+
+
+def test_a_step_without_its_library_is_skipped_with_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(pipeline, "util", SimpleNamespace(find_spec=lambda name: None))
+    record = prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out")
+    assert record["limits"]["skip"] == ["script", "language", "near_duplicate", "margin"]
+    assert "lingua" in caplog.text
+
+
+def test_a_worker_that_dies_is_one_error(tmp_path, monkeypatch):
+    class Dead:
+        def __init__(self, *args):
+            self.shutdown = lambda **options: None
+
+        def submit(self, *args):
+            raise BrokenProcessPool
+
+    monkeypatch.setattr(chunks, "ProcessPoolExecutor", Dead)
+    with pytest.raises(InputError, match="a worker died"):
+        prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out", Limits(skip=FAST), workers=2)

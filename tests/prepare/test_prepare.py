@@ -189,7 +189,7 @@ def test_workers_and_kills_change_no_byte(tmp_path):
         run = subprocess.Popen(
             [*words, tmp_path / "killed", "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(draw.uniform(2, 6) if kills < 5 else 60)
+        time.sleep(draw.uniform(2, 6) if kills < 3 else 60)
         if run.poll() is None:
             run.send_signal(signal.SIGKILL)
             kills += 1

@@ -1,4 +1,4 @@
-"""What does `hf-xalign prepare` find of planted noise, how fast, and in how much memory?
+"""Measure what `hf-xalign prepare` finds of planted noise, how fast, and in how much memory.
 
     python benchmarks/prepare_noise.py --text de=pairs.jsonl --test de=test.jsonl [--pairs 1000000 3000000]
     python benchmarks/prepare_noise.py --text de=pairs.jsonl --test de=test.jsonl --pairs 100000 --language es=es.jsonl

@@ -1,4 +1,4 @@
-"""What is wrong with a sentence pair, judged from the pair alone.
+"""Rules that judge a sentence pair from the pair alone.
 
 This module and [`~hf_xalign.prepare.duplicates`] run in worker processes, so they import no torch.
 """

@@ -9,6 +9,8 @@ Real languages, a dictionary and an existing encoder:
     accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_continued.yaml \
         --corpus en=english.txt de=german.txt --dictionary de=en-de.txt --test_dictionary de=en-de.test.txt
 
+Several languages have a `--corpus` and a `--dictionary` each.
+
 `--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (labels translated by the dictionary) or `align_mlm`
 (the dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
 embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary
@@ -89,8 +91,8 @@ def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
     """Add the losses on held-out text and the alignment to the record."""
     if trainer.eval_dataset is not None:
         record.setdefault("losses", {})[when], _ = trainer.losses(trainer.eval_dataset)
-    if (share := trainer.alignment()) is not None:
-        record["scores"][when][record["languages"]["others"][0]] = {"embedding_alignment": share}
+    for language, share in trainer.alignment().items():
+        record["scores"][when][language] = {"embedding_alignment": share}
 
 
 if __name__ == "__main__":

@@ -1,15 +1,23 @@
-r"""ALIGN-MLM's experiment: objectives x derived languages, each pre-trained, then fine-tuned and tested on both sides.
+r"""ALIGN-MLM's experiment: objectives x derived languages x tasks, pre-trained, fine-tuned and tested on both sides.
 
-    python recipes/align_mlm_grid.py --config recipes/configs/align_mlm_small.yaml --corpus en=TEXT \
-        --eval_corpus en=TEXT --train_data TAGGED --test_data TAGGED --label_column tags --output_dir runs/grid
+    python recipes/align_mlm_grid.py --config recipes/configs/align_mlm_grid_small.yaml --corpus en=TEXT
 
-For each objective and transformation it runs `recipes/align_mlm.py` (with all settings of the config and the command
-line), derives the labelled text, and runs `recipes/finetune.py` twice: trained on the natural language and tested on
-both (ZS is the score on the derived one), and trained on the derived language and tested on it (SUP). Prints SUP,
-ZS, delta = SUP - ZS and alignment as a table, and Spearman's rho of alignment and delta; draws a figure.
-Resumes: finished parts are not run again. `--show` prints the finished part of the table.
+One YAML file is the whole experiment. It has the settings of `recipes/align_mlm.py`, the `objectives`, the
+`transformations`, and:
 
-Labels are parts of speech or any other label per word. BIO labels are repaired where inversion turns spans around.
+    tasks:                # options of recipes/finetune.py; the preset is align_mlm_tagging or align_mlm_xnli
+      pos: {train_data: train.conllu, test_data: test.conllu}
+      xnli: {task: sequence, train_data: FILE, test_data: FILE, text_columns: [premise, hypothesis]}
+    studies:              # one setting varied, on these objectives and transformations
+      dictionary: {objectives: [dict_mlm, align_mlm], dictionary_share: [0.25, 0.5]}
+
+Each model is fine-tuned on the natural language and tested on both (ZS is the score on the derived one), and
+fine-tuned on the derived language and tested on it (SUP). Prints SUP, ZS, delta = SUP - ZS and alignment, and
+Spearman's rho of alignment and delta for each task; draws a figure of each. Resumes: finished parts are not run again.
+`--show` prints the finished part of the table, `--dry_run` checks all settings and text.
+
+BIO labels are repaired where an operation turns spans around. With `syntax`, labelled text needs trees too: a .conllu
+file, or the columns upos, heads and deprels (of two texts: premise_upos and so on).
 """
 
 from __future__ import annotations
@@ -17,10 +25,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
@@ -31,12 +39,16 @@ from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 _GRID = "Grid"
 _RECIPES = Path(__file__).resolve().parent
 TABLE = "grid.md"
-FIGURE = "alignment.png"
+# Settings that change no score.
+_ELSEWHERE = {
+    "output_dir", "overwrite_output_dir", "disable_tqdm", "report_to", "logging_steps", "use_cpu",
+    "per_device_eval_batch_size", "dataloader_num_workers",
+}  # fmt: skip
 
 
 @dataclass
 class GridArguments:
-    """Objectives and derived languages to combine, and the labelled text."""
+    """Objectives, derived languages and tasks to combine, and studies of single settings."""
 
     objectives: list[str] = option(_GRID, "Objectives to compare.", ["mlm", "xlm", "dict_mlm", "align_mlm"])
     transformations: list[str] = option(
@@ -44,25 +56,20 @@ class GridArguments:
         "Derived languages; operations joined by +, applied from left to right. Overrides derive.",
         ["transliteration", "inversion+transliteration"],
     )
+    tasks: dict[str, Any] = option(_GRID, "Tasks by name: train_data, test_data, options of recipes/finetune.py.", {})
+    studies: dict[str, Any] = option(_GRID, "Studies by name: objectives, transformations, one setting's values.", {})
     seeds: list[int] = option(_GRID, "Seeds, one grid each.", [0])
-    train_data: str | None = option(_GRID, "Labelled text to fine-tune on, .jsonl.", None)
-    test_data: str | None = option(_GRID, "Labelled text to test on.", None)
-    words_column: str = option(_GRID, "Column of words.", "tokens")
-    label_column: str = option(_GRID, "Column of labels.", "labels")
-    max_train_examples: int | None = option(_GRID, "Fine-tune on the first n examples.", None)
-    finetune_epochs: float = option(_GRID, "Epochs of fine-tuning.", 10.0)
-    finetune_learning_rate: float = option(_GRID, "Learning rate of fine-tuning.", 2e-5)
-    finetune_max_length: int | None = option(_GRID, "max_length of fine-tuning. Default: block_size.", None)
     show: bool = option(_GRID, "Print finished results and run nothing.", False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of the grid: its objective, operations joined by +, seed and folder."""
+    """One model of the grid; `change` is the setting that a study varies."""
 
     objective: str
     transformation: str
     seed: int
+    change: dict[str, Any]
     folder: Path
 
     @property
@@ -70,24 +77,121 @@ class Cell:
         """The pre-trained encoder."""
         return self.folder / "model"
 
-    def scores(self, trained_on: str) -> dict[str, float] | None:
+    @property
+    def setting(self) -> str:
+        """The setting that a study varies, as text."""
+        return ", ".join(f"{name}={value}" for name, value in self.change.items())
+
+    def settings(self, data: PretrainingArguments, args: AlignMLMConfig) -> dict[str, Any]:
+        """Return the settings of `recipes/align_mlm.py`."""
+        found = {**non_default_settings(data), **args.changed(), "preset": args.preset, "objective": self.objective}
+        found |= {"derive": self.transformation.split("+"), "seed": self.seed, **self.change}
+        unused = [] if "syntax" in found["derive"] else ["order_of"]
+        unused += [] if self.objective == "xlm" else ["parallel"]
+        found = {name: value for name, value in found.items() if name not in unused}
+        return found | {"output_dir": str(self.model), "overwrite_output_dir": True}
+
+    def scores(self, task: str, trained_on: str) -> dict[str, float] | None:
         """Return the score of each language after fine-tuning on one side; None while unfinished."""
-        path = self.folder / f"finetuned-{trained_on}" / f"seed-{self.seed}" / "scores.json"
+        path = self.folder / task / f"finetuned-{trained_on}" / f"seed-{self.seed}" / "scores.json"
         if not path.exists():
             return None
         return {code: found["score"] for code, found in json.loads(path.read_text("utf-8"))["languages"].items()}
 
-    def result(self) -> Any:
+    def alignment(self) -> float | None:
+        """Return the alignment; None while unfinished, or with one vocabulary."""
+        path = self.model / "results.json"
+        after = json.loads(path.read_text("utf-8"))["scores"].get("after", {}) if path.exists() else {}
+        return next((found["embedding_alignment"] for found in after.values()), None)
+
+    def result(self, task: str) -> Any:
         """Return the [`~hf_xalign.evaluation.transfer.TransferRun`]; None while a part is unfinished."""
         from hf_xalign.evaluation.transfer import TransferRun
 
-        natural, derived = self.scores("natural"), self.scores("derived")
+        natural, derived = self.scores(task, "natural"), self.scores(task, "derived")
         if natural is None or derived is None:
             return None
-        record = json.loads((self.model / "results.json").read_text("utf-8"))
-        [code] = record["languages"]["others"]
-        alignment = record["scores"]["after"][code]["embedding_alignment"]
-        return TransferRun(self.objective, self.transformation, alignment, derived[code], natural[code])
+        [(code, supervised)] = derived.items()
+        return TransferRun(
+            self.objective, self.transformation, cast(float, self.alignment()), supervised, natural[code]
+        )
+
+
+@dataclass(frozen=True)
+class GridTask:
+    """A task of the grid: its labelled text and the options of `recipes/finetune.py`."""
+
+    name: str
+    train: str
+    test: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, given: Any) -> GridTask:
+        """Read a task of the configuration, and give what it leaves out."""
+        options = dict(given) if isinstance(given, dict) else {}
+        if missing := [key for key in ("train_data", "test_data") if not isinstance(options.get(key), str)]:
+            raise InputError(f"tasks: {name} has no {missing[0]}: name a file or a Hub dataset")
+        train, test = options.pop("train_data"), options.pop("test_data")
+        words = options.setdefault("task", "token") == "token"
+        options.setdefault("preset", "align_mlm_tagging" if words else "align_mlm_xnli")
+        options.setdefault("text_columns", ["tokens"] if words else ["text_a", "text_b"])
+        trees = train.endswith(".conllu")
+        options.setdefault("label_column", "label" if not words else "upos" if trees else "labels")
+        return cls(name, train, test, options)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the text."""
+        found = self.options["text_columns"]
+        return [found] if isinstance(found, str) else list(found)
+
+    def derived(self, part: str, language: Any) -> Any:
+        """Return the labelled text `train` or `test` in the derived language; unknown characters stay."""
+        from datasets import Dataset
+
+        from hf_xalign.data.derived.rows import derive, tree_columns
+        from hf_xalign.data.derived.treebank import load_treebank
+        from hf_xalign.tasks.examples import read_records
+
+        source, label = getattr(self, part), self.options["label_column"]
+        if source.endswith(".conllu"):
+            text = load_treebank(source)
+        else:
+            split = self.options.get(*(("train_split", "train") if part == "train" else ("eval_split", "test")))
+            _, records, _ = read_records(source, split=split, revision=None)
+            wanted = {*self.columns, label, *(name for names in tree_columns(self.columns).values() for name in names)}
+            text = Dataset.from_list([{k: v for k, v in row.items() if k in wanted} for _, row in records])
+        moved: dict[str, Any] = {}
+        if self.options["task"] == "token":
+            bio = any(name.startswith(("B-", "I-")) for row in text[label][:] for name in map(str, row))
+            moved = {"spans" if bio else "labels": label}
+        try:
+            return derive(text, replace(language, on_unknown="keep"), self.columns, **moved)
+        except InputError as error:
+            raise InputError(f"tasks: {self.name}, {source}: {error}") from error
+
+    def settings(
+        self, cell: Cell, side: str, language: Any, data: PretrainingArguments, args: AlignMLMConfig
+    ) -> dict[str, Any]:
+        """Return the settings of `recipes/finetune.py`, trained on the `natural` or the `derived` side."""
+        folder = cell.folder / self.name
+        derived = {part: f"{language.code}={folder / part}.jsonl" for part in ("train", "test")}
+        natural = {part: f"{language.base}={getattr(self, part)}" for part in ("train", "test")}
+        return {
+            "max_length": min(128, data.block_size),
+            "report_to": "none",
+            "use_cpu": args.use_cpu,
+            "bf16": args.bf16,
+            "per_device_eval_batch_size": args.per_device_eval_batch_size,
+            **self.options,
+            "model_name_or_path": str(cell.model),
+            "train_data": [(natural if side == "natural" else derived)["train"]],
+            "eval_data": [natural["test"], derived["test"]] if side == "natural" else [derived["test"]],
+            "seeds": [cell.seed],
+            "output_dir": str(folder / f"finetuned-{side}"),
+            "overwrite_output_dir": True,
+        }
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -96,124 +200,181 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.evaluation.plots import require_matplotlib
 
     grid, data, args = parse((GridArguments, PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
-    cells = [
-        Cell(objective, transformation, seed, Path(args.output_dir) / transformation / objective / f"seed-{seed}")
-        for seed in grid.seeds
-        for transformation in grid.transformations
-        for objective in grid.objectives
-    ]
+    cells = make_cells(grid, data, args)
+    tasks = [GridTask.of(name, given) for name, given in grid.tasks.items()]
     if not grid.show:
         require_matplotlib()
-        check(grid, data, args)
-        for number, cell in enumerate(cells, 1):
-            if cell.result() is None:
-                print(f"\n## {number}/{len(cells)}: {cell.transformation}, {cell.objective}, seed {cell.seed}")
-                run_cell(cell, grid, data, args)
-    report(cells, Path(args.output_dir))
-
-
-def check(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Check the arguments of every run before the first one starts."""
-    for name in ("train_data", "test_data"):
-        path = getattr(grid, name)
-        if path is None or not Path(path).is_file():
-            raise InputError(f"{name}={path}: name a .jsonl file of labelled words")
-    for transformation in grid.transformations:
-        if "transliteration" not in transformation.split("+"):
-            raise InputError(
-                f"transformations: {transformation} shares all words with the natural language, so there is no "
-                "alignment to measure: add +transliteration"
+        check(cells, tasks, data, args)
+        if data.dry_run:
+            print(
+                f"grid     {len(cells)} models, {2 * len(tasks) * len(cells)} fine-tunings; dry run: nothing was run"
             )
-        for objective in grid.objectives:
-            own: Any = {"objective": objective}
-            replace(data, derive=transformation.split("+")).check(replace(args, **own))
+            return
+        for number, cell in enumerate(cells, 1):
+            if not (cell.model / "results.json").exists() or any(cell.result(task.name) is None for task in tasks):
+                name = " ".join([cell.transformation, cell.objective, cell.setting, f"seed {cell.seed}"])
+                print(f"\n## {number}/{len(cells)}: {name}")
+                run_cell(cell, tasks, data, args)
+    report(cells, tasks, Path(args.output_dir))
 
 
-def run_cell(cell: Cell, grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Pre-train, derive the labelled text, and fine-tune on both sides, skipping finished parts."""
+def make_cells(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> list[Cell]:
+    """Return the cells of the grid, then those of the studies; an objective needs a language that it can be run on."""
+    wanted: list[tuple[list[str], list[str], dict[str, Any]]] = [(grid.objectives, grid.transformations, {})]
+    for name, given in grid.studies.items():
+        study = dict(given) if isinstance(given, dict) else {}
+        on = [study.pop(key, getattr(grid, key)) for key in ("objectives", "transformations")]
+        if len(study) != 1:
+            raise InputError(
+                f"studies: {name} varies {', '.join(study) or 'nothing'}: give one setting and its values"
+            )
+        [(field, values)] = study.items()
+        for value in values if isinstance(values, list) else [values]:
+            same = getattr(data, field, getattr(args, field, None)) == value
+            wanted.append((*([one] if isinstance(one, str) else one for one in on), {} if same else {field: value}))  # type: ignore[arg-type]
+    found: dict[Path, Cell] = {}
+    for seed in grid.seeds:
+        for objectives, transformations, change in wanted:
+            for transformation in transformations:
+                for objective in objectives:
+                    if objective in ("dict_mlm", "align_mlm") and "transliteration" not in transformation.split("+"):
+                        continue  # one vocabulary, so no dictionary
+                    cell = Cell(objective, transformation, seed, change, Path())
+                    name = "-".join(filter(None, (objective, cell.setting)))
+                    folder = Path(args.output_dir) / transformation / name / f"seed-{seed}"
+                    found[folder] = replace(cell, folder=folder)
+    return [*found.values()]
+
+
+def non_default_settings(data: PretrainingArguments) -> dict[str, Any]:
+    """Return the pre-training's settings that differ from the defaults, without those of the grid's own run."""
     from hf_xalign.config import non_default_fields
-    from hf_xalign.data.derived.language import DerivedLanguage
-    from hf_xalign.data.parallel import parse_source
 
+    return {name: value for name, value in non_default_fields(data).items() if name != "dry_run"}
+
+
+def check(cells: Iterable[Cell], tasks: Sequence[GridTask], data: PretrainingArguments, args: AlignMLMConfig) -> None:
+    """Check the settings and the text of every run before the first one starts."""
+    from hf_xalign.config import parse
+    from hf_xalign.data.derived.language import DerivedLanguage
+    from hf_xalign.data.derived.transliteration import Alphabet
+    from hf_xalign.data.derived.treebank import read_trees
+    from hf_xalign.data.derived.word_order import WordOrder
+    from hf_xalign.data.parallel import parse_source
+    from hf_xalign.recipes.finetune import FinetuneArguments
+    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.trainers.task_config import TaskConfig
+
+    order = None
+    seen: set[str] = set()
+    for cell in cells:
+        settings = cell.settings(data, args)
+        own_data, own_args = parse((PretrainingArguments, AlignMLMConfig), _words(settings))
+        own_data.check(own_args)
+        _check_same(cell.folder / "settings.json", settings)
+        operations = tuple(own_data.derive)
+        if "syntax" in operations:
+            order = order or WordOrder.learn(tree for path in own_data.order_of for tree in read_trees(path))
+        # The alphabet is known after pre-training; everything else about the text shows without.
+        language = DerivedLanguage(
+            cast(str, parse_source(data.corpus[0])[1]),
+            operations,
+            alphabet=Alphabet("") if "transliteration" in operations else None,
+            word_order=order if "syntax" in operations else None,
+        )
+        for task in tasks:
+            _check_same(
+                cell.folder / task.name / "settings.json", task.settings(cell, "derived", language, data, args)
+            )
+        if cell.transformation in seen:
+            continue
+        for task in tasks:
+            settings = task.settings(cell, "natural", language, data, args)
+            settings["eval_data"] = settings["eval_data"][:1]
+            if not seen:
+                load_task(parse((FinetuneArguments, TaskConfig), _words(settings))[0])
+            for part in ("train", "test"):
+                task.derived(part, language)
+        seen.add(cell.transformation)
+
+
+def run_cell(cell: Cell, tasks: Sequence[GridTask], data: PretrainingArguments, args: AlignMLMConfig) -> None:
+    """Pre-train, derive the labelled text, and fine-tune on both sides, skipping finished parts."""
+    from hf_xalign.data.derived.language import DerivedLanguage
+
+    settings = cell.settings(data, args)
+    _check_same(cell.folder / "settings.json", settings, write=True)
     if not (cell.model / "results.json").exists():
-        settings = {**non_default_fields(data), **args.changed(), "preset": args.preset}
-        settings |= {"derive": cell.transformation.split("+"), "objective": cell.objective, "seed": cell.seed}
-        settings |= {"output_dir": str(cell.model), "overwrite_output_dir": True}
         _call("align_mlm.py", settings)
     language = DerivedLanguage.load(cell.model / DERIVED_FILE)
-    natural = parse_source(data.corpus[0])[1]
-    texts = {}
-    for name in ("train", "test"):
-        path = cell.folder / f"{name}.jsonl"
-        derive_labelled(getattr(grid, f"{name}_data"), path, language, grid.words_column, grid.label_column)
-        texts[name] = {"natural": f"{natural}={getattr(grid, f'{name}_data')}", "derived": f"{language.code}={path}"}
-    for side in ("natural", "derived"):
-        if cell.scores(side) is None:
-            settings = {
-                "task": "token",
-                "model_name_or_path": str(cell.model),
-                "train_data": [texts["train"][side]],
-                "eval_data": list(texts["test"].values()) if side == "natural" else [texts["test"]["derived"]],
-                "text_columns": [grid.words_column],
-                "label_column": grid.label_column,
-                "max_train_examples": grid.max_train_examples,
-                "num_train_epochs": grid.finetune_epochs,
-                "learning_rate": grid.finetune_learning_rate,
-                "max_length": grid.finetune_max_length or data.block_size,
-                "per_device_eval_batch_size": args.per_device_eval_batch_size,
-                "seeds": [cell.seed],
-                "save_strategy": "no",
-                "report_to": "none",
-                "use_cpu": args.use_cpu,
-                "bf16": args.bf16,
-                "output_dir": str(cell.folder / f"finetuned-{side}"),
-                "overwrite_output_dir": True,
-            }
-            _call("finetune.py", settings)
+    for task in tasks:
+        if cell.result(task.name) is not None:
+            continue
+        _check_same(
+            cell.folder / task.name / "settings.json", task.settings(cell, "derived", language, data, args), write=True
+        )
+        for part in ("train", "test"):
+            task.derived(part, language).to_json(cell.folder / task.name / f"{part}.jsonl")
+        for side in ("natural", "derived"):
+            if cell.scores(task.name, side) is None:
+                _call("finetune.py", task.settings(cell, side, language, data, args))
 
 
-def derive_labelled(source: str, path: Path, language: Any, words: str, labels: str) -> None:
-    """Write labelled text in the derived language, as .jsonl; a character that pre-training lacked is kept."""
-    from datasets import load_dataset
-
-    from hf_xalign.data.derived.rows import derive
-    from hf_xalign.data.parallel import check_columns
-
-    text = load_dataset("json", data_files=source, split="train")
-    check_columns(text, (words, labels), source, "Name them by words_column and label_column.")
-    bio = any(label.startswith(("B-", "I-")) for row in text[labels][:] for label in row)
-    moved: dict[str, Any] = {"spans": labels} if bio else {"labels": labels}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    derive(text.select_columns([words, labels]), replace(language, on_unknown="keep"), words, **moved).to_json(path)
-
-
-def report(cells: Sequence[Cell], folder: Path) -> None:
-    """Print the table and the correlation of the finished runs, and write both with the figure."""
+def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path) -> None:
+    """Print the table and the correlations of the finished runs, and write them with the figures."""
     from hf_xalign.evaluation.plots import alignment_plot
     from hf_xalign.evaluation.transfer import spearman
     from hf_xalign.record import write_text
 
-    done = {cell: found for cell in cells if (found := cell.result()) is not None}
-    lines = [
-        "| derived language | objective | seed | SUP | ZS | delta | alignment |",
-        f"|{' --- |' * 2}{' ---: |' * 5}",
-    ]
-    for cell, one in done.items():
-        figures = " | ".join(f"{100 * x:.1f}" for x in (one.supervised, one.zero_shot, one.delta, one.alignment))
-        lines.append(f"| {cell.transformation} | {cell.objective} | {cell.seed} | {figures} |")
-    lines += ["", f"{len(done)} of {len(cells)} runs are finished."]
-    found = None
-    try:
-        found = spearman([one.alignment for one in done.values()], [one.delta for one in done.values()])
-        said = f"Spearman's rho = {found.rho:.3f}, p = {found.p_value:.4f} ({found.runs} runs)"
-        lines.append(f"Alignment and delta: {said}.")
-    except InputError as error:
-        lines.append(f"No correlation: {error}.")
+    heads = ["derived language", "objective", "setting", "seed"]
+    figures = [f"{task.name} {kind}".strip() for task in tasks for kind in ("SUP", "ZS", "delta")] + ["alignment"]
+    lines = [f"| {' | '.join(heads + figures)} |", f"|{' --- |' * len(heads)}{' ---: |' * len(figures)}"]
+    done = {task.name: {cell: found for cell in cells if (found := cell.result(task.name))} for task in tasks}
+    for cell in cells:
+        found = [done[task.name].get(cell) for task in tasks]
+        values = [x for one in found for x in ((one.supervised, one.zero_shot, one.delta) if one else (None,) * 3)]
+        values.append(cell.alignment())
+        if any(value is not None for value in values):
+            shown = ["-" if value is None else f"{100 * value:.1f}" for value in values]
+            row = [cell.transformation, cell.objective, cell.setting, str(cell.seed), *shown]
+            lines.append(f"| {' | '.join(row)} |")
+    lines.append("")
+    saved = []
+    for name, runs in done.items():
+        lines.append(f"{name}: {len(runs)} of {len(cells)} runs are finished.")
+        # The correlation is of the objectives and languages, as in the paper: studies repeat one of these.
+        own = [one for cell, one in runs.items() if not cell.change and one.alignment is not None]
+        correlation = None
+        try:
+            correlation = spearman([one.alignment for one in own], [one.delta for one in own])
+            said = f"Spearman's rho = {correlation.rho:.3f}, p = {correlation.p_value:.4f} ({correlation.runs} runs)"
+            lines.append(f"{name}, alignment and delta: {said}.")
+        except InputError as error:
+            lines.append(f"{name}: no correlation: {error}.")
+        if own:
+            saved.append(alignment_plot(own, folder / f"alignment-{name}.png", correlation))
     text = "\n".join(lines) + "\n"
     print("\n" + text)
-    if done:
+    if any(cell.alignment() is not None for cell in cells) or saved:
         write_text(folder / TABLE, text)
-        print(f"saved: {folder / TABLE}, {alignment_plot(list(done.values()), folder / FIGURE, found)}")
+        print(f"saved: {', '.join(map(str, [folder / TABLE, *saved]))}")
+
+
+def _check_same(path: Path, settings: dict[str, Any], *, write: bool = False) -> None:
+    """Refuse a folder that was made with other settings, and write those of this run."""
+    from hf_xalign.record import write_text
+
+    now = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    before = json.loads(path.read_text("utf-8")) if path.exists() else now
+    if changed := [name for name in sorted({*now, *before}) if now.get(name) != before.get(name)]:
+        name = changed[0]
+        raise InputError(
+            f"{path.parent} was made with {name}={before.get(name)}, not {now.get(name)}: give the same settings, "
+            "another output_dir, or remove that folder"
+        )
+    if write:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(now, indent=1) + "\n")
 
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -39,8 +40,8 @@ class AlignMLMTrainer(AlignmentTrainer):
         train_dataset: rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
         eval_dataset: encoded rows of held-out text.
-        test_entries: int64 (n, 2), token pairs whose alignment is evaluated.
-        candidates: int64 (m,), candidate tokens of that evaluation. Default: the tokens of `test_entries`.
+        test_entries: by language, int64 (n, 2), token pairs whose alignment is evaluated.
+        candidates: by language, int64 (m,), candidate tokens of that evaluation. Default: those of `test_entries`.
 
     Example:
         >>> from datasets import Dataset
@@ -80,11 +81,11 @@ class AlignMLMTrainer(AlignmentTrainer):
         args: AlignMLMConfig,
         *,
         entries: TokenEntries | None = None,
-        test_entries: np.ndarray | None = None,
-        candidates: np.ndarray | None = None,
+        test_entries: Mapping[str, np.ndarray] | None = None,
+        candidates: Mapping[str, np.ndarray] | None = None,
         **kwargs: Any,
     ):
-        self.entries, self.test_entries, self.candidates = entries, test_entries, candidates
+        self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
         super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
 
@@ -165,19 +166,20 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Scores and checkpoints ----
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
-        """Return L_MLM per language and in all, its perplexity, and the alignment of `test_entries` if given."""
+        """Return L_MLM per language and in all, its perplexity, and the mean alignment of `test_entries` if given."""
         losses, loss = self.losses(dataset)
         metrics = {f"{language}_loss": value for language, value in losses.items()}
         metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        alignment = self.alignment()
-        return metrics if alignment is None else metrics | {"alignment": alignment}
+        shares = list(self.alignment().values())
+        return metrics | {"alignment": sum(shares) / len(shares)} if shares else metrics
 
-    def alignment(self) -> float | None:
-        """Return the share of `test_entries` whose embeddings are nearest neighbours, or None without entries."""
-        if self.test_entries is None:
-            return None
+    def alignment(self) -> dict[str, float]:
+        """Return the share of each language's `test_entries` whose embeddings are nearest neighbours."""
         model = self.accelerator.unwrap_model(self.model)
-        return alignment_of_model(model, self.test_entries, self.candidates).share
+        return {
+            language: alignment_of_model(model, entries, self.candidates.get(language)).share
+            for language, entries in self.test_entries.items()
+        }
 
     @torch.no_grad()
     def losses(self, dataset: Dataset) -> tuple[dict[str, float], float]:

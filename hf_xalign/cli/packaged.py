@@ -51,8 +51,10 @@ def option_lines(arguments: type[Any]) -> str:
 
 
 def config_names(method: str) -> list[str]:
-    """Return the configurations of a method; `align_mlm_grid` takes those of `align_mlm`."""
-    return sorted(path.name for path in (FOLDER / "configs").glob(f"{method.removesuffix('_grid')}_*.yaml"))
+    """Return the configurations of a method, whose name begins theirs."""
+    longer = tuple(f"{name}_" for name in METHODS if name.startswith(f"{method}_"))
+    names = sorted(path.name for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
+    return [name for name in names if not name.startswith(longer)]
 
 
 def find(name: str, kind: str, option: str) -> str:

@@ -21,7 +21,7 @@ _DATA = "Model and data"
 def option(group: str, help: str, default: Any = MISSING) -> Any:
     """Return the dataclass field of a command-line option under the heading `group`; required without a default."""
     metadata = {"help": help, "group": group}
-    if isinstance(default, list):
+    if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 

@@ -39,7 +39,8 @@ from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 class PretrainingCorpus:
     """Encoder and data of a pre-training run; the first of `languages` is the pivot or the natural language.
 
-    `test_entries` int64 (n, 2) are the token pairs whose alignment is scored, among `candidates` int64 (m,).
+    `test_entries` int64 (n, 2) are the token pairs of a language whose alignment is scored, among its `candidates`
+    int64 (m,).
     """
 
     model: PreTrainedModel
@@ -49,24 +50,22 @@ class PretrainingCorpus:
     evaluation: Dataset | None
     counts: dict[str, TextCounts]
     entries: TokenEntries | None
-    test_entries: np.ndarray | None
-    candidates: np.ndarray | None
+    test_entries: dict[str, np.ndarray]
+    candidates: dict[str, np.ndarray]
     derived: DerivedLanguage | None
     sources: dict[str, list[dict[str, Any]]]
 
     def describe(self) -> list[str]:
         """Describe text, vocabulary and entries, one line each."""
-        lines = [
-            f"text     {name}: {n.rows:,} rows, {n.tokens:,} tokens of {n.sentences:,} sentences"
-            for name, n in self.counts.items()
-        ]
+        lines = [f"text     {name}: {counts}" for name, counts in self.counts.items()]
         if self.evaluation is not None:
             lines.append(f"held out {len(self.evaluation):,} rows")
         lines.append(f"pieces   {len(self.tokenizer):,}")
         if self.entries is not None:
             lines.append(f"entries  {self.entries.origin}")
-        if self.test_entries is not None and self.candidates is not None:
-            lines.append(f"scored   {len(self.test_entries):,} entries, among {len(self.candidates):,} tokens")
+        for language, scored in self.test_entries.items():
+            among = f"among {len(self.candidates[language]):,} tokens"
+            lines.append(f"scored   {len(scored):,} entries of {language}, {among}")
         return lines
 
 
@@ -105,7 +104,12 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     model = _encoder(data, tokenizer, old_ids, args.seed)
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)
-    entries, test_entries, candidates = _dictionary(data, args, tokenizer, counterparts)
+    entries, test_entries, candidates = _dictionaries(data, args, tokenizer)
+    if derived is not None and counterparts is not None:
+        entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
+        test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
+    if not args.needs_entries:
+        entries = None
     encode = partial(encode_pretraining, tokenizer=tokenizer, config=model.config, block_size=data.block_size)
     rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, seed=args.seed)
     evaluation = encode(held_out).dataset if held_out else None
@@ -124,8 +128,6 @@ def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str
     if source.endswith(".conllu"):
         found = load_treebank(source).rename_column("tokens", "words")
         return language, found.select(range(min(len(found), limit or len(found))))
-    if "syntax" in data.derive:
-        raise InputError(f"corpus {item}: derive syntax needs trees, from a file that ends in .conllu")
     options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
     return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 
@@ -202,30 +204,30 @@ def _encoder(
     return model
 
 
-def _dictionary(
-    data: PretrainingArguments,
-    args: AlignMLMConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    counterparts: np.ndarray | None,
-) -> tuple[TokenEntries | None, np.ndarray | None, np.ndarray | None]:
-    """Return the objective's entries, the entries to score, and their candidates."""
-    if counterparts is not None:
-        entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
-        return entries if args.needs_entries else None, counterparts, counterparts[:, 1]
-    if not data.dictionary:
-        return None, None, None
-    named = {"train": data.dictionary, "test": data.test_dictionary}
-    words = {name: load_dictionary(parse_source(item)[0]) for name, item in named.items() if item}
-    entries = TokenEntries.from_dictionary(
-        words["train"], tokenizer, name=data.dictionary, share=data.dictionary_share, seed=args.seed
-    )
-    if "test" not in words:
-        return entries if args.needs_entries else None, None, None
-    known = {tuple(entry) for entry in TokenEntries.from_dictionary(words["train"], tokenizer).ids.tolist()}
-    test = TokenEntries.from_dictionary(words["test"], tokenizer, name=str(data.test_dictionary)).ids
-    test = np.array([entry for entry in test.tolist() if tuple(entry) not in known], dtype=np.int64).reshape(-1, 2)
-    if not len(test):
-        raise InputError(f"test_dictionary={data.test_dictionary}: all its entries are in {data.dictionary}")
-    others = [other for found in words.values() for _, other in found]
-    pieces = {piece for piece in single_pieces(tokenizer, others) if isinstance(piece, int)}
-    return entries if args.needs_entries else None, test, np.array(sorted(pieces), dtype=np.int64)
+def _dictionaries(
+    data: PretrainingArguments, args: AlignMLMConfig, tokenizer: PreTrainedTokenizerBase
+) -> tuple[TokenEntries | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the objective's entries of all languages, and of each the entries to score and their candidates."""
+    parts = []
+    test_entries: dict[str, np.ndarray] = {}
+    candidates: dict[str, np.ndarray] = {}
+    tests = {parse_source(item)[1]: item for item in data.test_dictionary}
+    for item in data.dictionary:
+        path, language = parse_source(item)
+        words = load_dictionary(path)
+        known = TokenEntries.from_dictionary(words, tokenizer, name=item)
+        parts.append(
+            TokenEntries.from_dictionary(words, tokenizer, name=item, share=data.dictionary_share, seed=args.seed)
+        )
+        if language not in tests:
+            continue
+        assert language is not None  # checked by the arguments
+        others = load_dictionary(parse_source(tests[language])[0])
+        scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
+        scored = scored[~(scored[:, None] == known.ids).all(-1).any(-1)]
+        if not len(scored):
+            raise InputError(f"test_dictionary={tests[language]}: all its entries are in {item}")
+        pieces = single_pieces(tokenizer, [other for _, other in (*words, *others)])
+        test_entries[language] = scored
+        candidates[language] = np.unique([piece for piece in pieces if isinstance(piece, int)])
+    return TokenEntries.joined(parts) if parts else None, test_entries, candidates

@@ -46,8 +46,10 @@ class PretrainingArguments(PairColumns):
         _MODEL, "The encoder's own; the pieces of it that the text uses most; or one trained on the text.", "keep"
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
-    dictionary: str | None = option(_DICTIONARY, "LANG=FILE in MUSE's format; derive has its own.", None)
-    test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", None)
+    dictionary: list[str] = option(
+        _DICTIONARY, "LANG=FILE in MUSE's format, one for each other language; derive has its own.", []
+    )
+    test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
@@ -55,12 +57,13 @@ class PretrainingArguments(PairColumns):
         """Check that the arguments go together, before anything is read."""
         if not self.corpus:
             raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")
-        for name, items in (("corpus", self.corpus), ("eval_corpus", self.eval_corpus)):
-            languages = [parse_source(item)[1] for item in items]
-            for item, language in zip(items, languages, strict=True):
+        named: dict[str, list[str | None]] = {}
+        for name in ("corpus", "eval_corpus", "dictionary", "test_dictionary"):
+            named[name] = [parse_source(item)[1] for item in getattr(self, name)]
+            for item, language in zip(getattr(self, name), named[name], strict=True):
                 if language is None:
                     raise InputError(f"{name} {item}: say the language, as in en={item}")
-                if languages.count(language) > 1:
+                if named[name].count(language) > 1:
                     raise InputError(f"{name}: {language} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
@@ -70,6 +73,15 @@ class PretrainingArguments(PairColumns):
             raise InputError("dictionary: a derived language brings its own; leave dictionary and test_dictionary out")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
+        if args.needs_entries and self.derive and "transliteration" not in self.derive:
+            raise InputError(f"objective={args.objective} needs two vocabularies: add transliteration to derive")
+        for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
+            if unknown := [language for language in named[name] if language not in named[known]]:
+                raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
+        if self.target_lang in named["dictionary"]:
+            raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")
+        if "syntax" in self.derive and not self.corpus[0].endswith(".conllu"):
+            raise InputError(f"corpus {self.corpus[0]}: derive syntax needs trees, from a file that ends in .conllu")
         if args.objective == "xlm" and not self.derive and not self.parallel:
             raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
         if args.objective != "xlm" and self.parallel:

@@ -15,7 +15,7 @@ from support.tiny import make_encoder
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
-from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, is_shared
 from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
@@ -165,8 +165,10 @@ def test_text_and_pairs():
     assert sorted(derive(rows.shuffle(seed=1), found, "a")["a"]) == sorted(one["a"])
 
     pairs = derive_pairs(rows, found, "a")
-    assert pairs["source"] == [text for text in one["a"] if text]
-    assert pairs["target"] == [text for text in TEXT if text]
+    # Each sentence is a pair: a paragraph would be too long for half a row.
+    apart = [words[start:stop] for words in WORDS for start, _, stop in sentences(words)]
+    assert pairs["target"] == [" ".join(words) for words in apart] and len(pairs) > sum(map(bool, TEXT))
+    assert " ".join(pairs["source"]) == " ".join(filter(None, one["a"]))
     for row in pairs:
         assert (row["source_lang"], row["target_lang"]) == ("en-x-perm-trans", "en")
         source, target = row["source"].split(), row["target"].split()
@@ -183,6 +185,10 @@ def test_trees_come_with_the_rows():
     upos = ["DET", "NOUN", "ADJ", "VERB", "PUNCT"]
     assert moved[0] == {"tokens": ["the", "house", "big", "burns", "."], "upos": upos}
     assert derive_pairs(rows, found, "tokens")[0]["links"] == [[0, 0], [1, 2], [2, 1], [3, 3], [4, 4]]
+    # Two texts have a tree each.
+    both = {name: [" ".join(TREE.words)] for name in "ab"}
+    both |= {f"{name}_{k}": rows[k][:] for name in "ab" for k in ("upos", "heads", "deprels")}
+    assert derive(Dataset.from_dict(both), found, ["a", "b"])[0] == dict.fromkeys("ab", "the house big burns .")
 
 
 FRENCH = [

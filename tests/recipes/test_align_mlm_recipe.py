@@ -1,6 +1,7 @@
 """Pre-training and its grid from files to tables, on a tiny encoder."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.recipes import align_mlm_grid, finetune
 from hf_xalign.recipes.align_mlm import main
@@ -60,43 +62,128 @@ def test_other_objectives_on_some_layers_and_from_random_weights(objective, opti
     assert len(model.encoder.layer) == shape[1]
 
 
-def test_real_languages_and_a_dictionary(files, tmp_path):
+def test_real_languages_and_their_dictionaries(files, tmp_path):
     (tmp_path / "test.txt").write_text("a\tä\ne\tß\n")
-    options = ["--dictionary", f"de={files / 'en-de.txt'}", "--test_dictionary", f"de={tmp_path / 'test.txt'}"]
-    options += ["--dictionary_share", "1", "--max_steps", "2"]
-    words = pretraining_command(files, *options, corpus=("en=en.txt", "de=de.txt"), out=tmp_path / "out")
-    printed = output_of(main, words)
-    # c is the same piece in both; a - ä of the test is known from training.
-    assert "3 of the 3 entries with one piece a word, of 4 of words" in printed
-    assert "scored   1 entries, among 5 tokens" in printed
+    options = ["--dictionary", f"de={files / 'en-de.txt'}", f"fr={tmp_path / 'test.txt'}"]
+    options += ["--test_dictionary", f"de={tmp_path / 'test.txt'}", f"fr={files / 'en-de.txt'}"]
+    options += ["--dictionary_share", "1", "--max_steps", "2", "--eval_corpus", f"de={files / 'de.txt'}"]
+    corpus = ("en=en.txt", "de=de.txt", "fr=held.txt")
+    printed = output_of(main, pretraining_command(files, *options, corpus=corpus, out=tmp_path / "out"))
+    # c is the same piece in both; a - ä of the tests is known from training, and in both dictionaries.
+    assert "3 of the 3 entries with one piece a word, of 4 of words; fr=" in printed
+    assert "scored   1 entries of de, among 5 tokens" in printed and "2 entries of fr, among 5 tokens" in printed
+    assert set(record_of(tmp_path / "out")["scores"]["after"]) == {"de", "fr"}
+    assert len(TokenEntries.load(tmp_path / "out", vocab_size=10**6)) == 4
 
 
-def test_grid(files, tmp_path, monkeypatch):
+LABELLED = (
+    {"tokens": ["the", "cat", "is", "here", "."], "heads": [2, 4, 4, 0, 4], "labels": ["O", "B-A", "O", "O", "O"]},
+    {"tokens": ["the", "dog", "is", "here", "."], "heads": [2, 4, 4, 0, 4], "labels": ["B-B", "I-B", "O", "O", "O"]},
+)
+TREES = {"upos": ["DET", "NOUN", "VERB", "ADV", "PUNCT"], "deprels": ["det", "nsubj", "cop", "root", "punct"]}
+OF_TREES = ("inversion", "syntax+transliteration")
+
+
+@pytest.fixture(scope="module")
+def trees(files, tmp_path_factory):
+    """Trees in CoNLL-U, and labelled words and pairs of texts with their trees, in the form of the grid's tasks."""
+    folder = tmp_path_factory.mktemp("trees")
+    lines = []
+    for row in LABELLED * 12:
+        words = zip(row["tokens"], TREES["upos"], row["heads"], TREES["deprels"], strict=True)
+        lines += [
+            f"{n}\t{word}\t_\t{upos}\t_\t_\t{head}\t{rel}\t_\t_" for n, (word, upos, head, rel) in enumerate(words, 1)
+        ]
+        lines.append("")
+    (folder / "en.conllu").write_text("\n".join(lines) + "\n")
+    texts = []
+    for k, row in enumerate(LABELLED * 4):
+        own = TREES | {"heads": row["heads"]}
+        parts = {f"{side}_{name}": values for side in ("premise", "hypothesis") for name, values in own.items()}
+        text = " ".join(row["tokens"])
+        texts.append({"premise": text, "hypothesis": text, "label": "yn"[k % 2], **parts})
+    for name, rows in {"ner": [row | TREES for row in LABELLED * 4], "pairs": texts, "bare": LABELLED}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def grid_command(files, trees, *options, out, tasks=("pos", "ner", "xnli"), transformations=OF_TREES, **changed):
+    given = {
+        "pos": {"train_data": str(trees / "en.conllu"), "test_data": str(trees / "en.conllu")},
+        "ner": {"train_data": str(trees / "ner.jsonl"), "test_data": str(trees / "ner.jsonl")},
+        "xnli": {"task": "sequence", "text_columns": ["premise", "hypothesis"], "num_train_epochs": 1},
+    }
+    given["xnli"] |= {"train_data": str(trees / "pairs.jsonl"), "test_data": str(trees / "pairs.jsonl")}
+    return pretraining_command(
+        files, "--max_steps", "2", "--transformations", *transformations, "--order_of", str(trees / "en.conllu"),
+        "--tasks", json.dumps({name: given.get(name, {}) | changed.get(name, {}) for name in tasks}),
+        *options, corpus=(f"en={trees / 'en.conllu'}",), out=out,
+    )  # fmt: skip
+
+
+def test_grid(files, trees, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     calls = []
 
     def call(recipe, settings):
-        calls.append(recipe)
-        assert recipe == "align_mlm.py" or settings["max_length"] == 40
-        {"align_mlm.py": main, "finetune.py": finetune.main}[recipe](align_mlm_grid._words(settings))
+        """Run it; fine-tuning, of the last transformation alone."""
+        calls.append((recipe, settings))
+        if recipe == "align_mlm.py":
+            return main(align_mlm_grid._words(settings))
+        if "syntax" in settings["output_dir"] and settings["output_dir"].count("=") == 0:
+            return finetune.main([*align_mlm_grid._words(settings), "--num_train_epochs", "1"])
+        folder = Path(settings["output_dir"], "seed-0")
+        folder.mkdir(parents=True)
+        scores = {item.partition("=")[0]: {"score": 0.5} for item in settings["eval_data"]}
+        (folder / "scores.json").write_text(json.dumps({"languages": scores}))
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
-    tagged = str(files / "tagged.jsonl")
-    options = ["--objectives", "align_mlm", "--transformations", "inversion+transliteration"]
-    options += ["--num_train_epochs", "1"]
-    options += ["--train_data", tagged, "--test_data", tagged, "--label_column", "tags", "--finetune_epochs", "1"]
-    words = pretraining_command(files, *options, "--finetune_max_length", "40", out=tmp_path)
+    study = {"objectives": "align_mlm", "transformations": OF_TREES[1:], "dictionary_share": [0.5, 0.25]}
+    options = ("--objectives", "mlm", "align_mlm", "--studies", json.dumps({"dictionary": study}))
+    words = grid_command(files, trees, *options, out=tmp_path / "grid")
+    printed = output_of(align_mlm_grid.main, [*words, "--dry_run", "true"])
+    assert "4 models, 24 fine-tunings" in printed and not list(tmp_path.iterdir())
     align_mlm_grid.main(words)
-    assert calls == ["align_mlm.py", "finetune.py", "finetune.py"]
-    table = (tmp_path / "grid.md").read_text()
-    assert "1 of 1 runs are finished" in table and "No correlation: " in table
-    assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
-    # The labels of the derived text went with their words.
-    natural = [json.loads(line) for line in (files / "tagged.jsonl").read_text().splitlines()]
-    folder = tmp_path / "inversion+transliteration" / "align_mlm" / "seed-0"
-    moved = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
-    assert [row["tags"] for row in moved] == [row["tags"][::-1] for row in natural]
+    pretrained = [(own["objective"], own.get("dictionary_share")) for recipe, own in calls if recipe == "align_mlm.py"]
+    # With one vocabulary there is no dictionary, hence no ALIGN-MLM; a quarter is the setting of the grid.
+    assert pretrained == [("mlm", None), ("mlm", None), ("align_mlm", None), ("align_mlm", 0.5)]
+    tuned = [own for recipe, own in calls if recipe == "finetune.py"]
+    presets = {(own["task"], own["preset"], own["max_length"]) for own in tuned}
+    assert presets == {("token", "align_mlm_tagging", 32), ("sequence", "align_mlm_xnli", 32)} and len(tuned) == 24
+    assert not {"learning_rate", "per_device_train_batch_size"}.intersection(*tuned)
+    table = (tmp_path / "grid" / "grid.md").read_text()
+    assert "| inversion | mlm |  | 0 | 50.0 | 50.0 | 0.0 |" in table and table.count("dictionary_share=0.5") == 1
+    assert all(f"{task}: 4 of 4 runs are finished" in table for task in ("pos", "ner", "xnli"))
+    assert (tmp_path / "grid" / "alignment-ner.png").read_bytes().startswith(b"\x89PNG")
+    # The labels of the derived text went with their words, and spans begin with B again.
+    folder = tmp_path / "grid" / "inversion" / "mlm" / "seed-0"
+    rows = {
+        name: json.loads((folder / name / "test.jsonl").read_text().splitlines()[1]) for name in ("pos", "ner", "xnli")
+    }
+    assert rows["pos"] == {"tokens": ["here", "is", "dog", "the", "."], "upos": [*TREES["upos"][3::-1], "PUNCT"]}
+    assert rows["ner"]["labels"] == ["O", "O", "B-B", "I-B", "O"]
+    assert rows["xnli"] == {"premise": "here is dog the .", "hypothesis": "here is dog the .", "label": "n"}
     calls.clear()
     align_mlm_grid.main(words)
     assert not calls
     assert table in output_of(align_mlm_grid.main, [*words, "--show", "true"])
+    with pytest.raises(InputError, match=r"seed-0 was made with max_steps=2, not 3: give the same settings"):
+        align_mlm_grid.main([*words, "--max_steps", "3"])
+
+
+def test_grid_says_what_is_missing_before_it_trains(files, trees, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(align_mlm_grid, "_call", None)
+    bare = {"train_data": str(trees / "bare.jsonl"), "test_data": str(trees / "bare.jsonl")}
+    for options, changed, message in [
+        ((), {"ner": bare}, r"tasks: ner, .*bare\.jsonl: the dataset has no column upos, deprels .*syntax needs"),
+        ((), {"ner": {"test_data": None}}, "tasks: ner has no test_data: name a file"),
+        ((), {"ner": {"label_column": "tags"}}, r"ner\.jsonl, line 1: no column 'tags'"),
+        ((), {"ner": {"lerning_rate": 1}}, "unknown option --lerning_rate; did you mean '--learning_rate'"),
+        (("--studies", '{"a": {"share": 1}}'), {}, "unknown option --share"),
+        (("--studies", '{"a": {"alpha": 1, "shared": 0.5}}'), {}, "studies: a varies alpha, shared: give one setting"),
+        (("--objectives", "mml"), {}, "invalid choice: 'mml'"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            align_mlm_grid.main(grid_command(files, trees, *options, out=tmp_path / "out", **changed))
+    assert not (tmp_path / "out").exists()

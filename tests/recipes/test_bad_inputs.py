@@ -8,7 +8,7 @@ from support.refusals import assert_refused
 
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
-from hf_xalign.recipes import align_mlm, align_mlm_grid, distances, fao, finetune, mao, mapping, ppa
+from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import run
 
 
@@ -88,6 +88,11 @@ def test_pretraining(files, refused):
     rows = [
         ((), "needs a dictionary"),
         (("--derive", "syntax", "transliteration"), "order_of goes with derive syntax"),
+        (("--derive", "syntax", "transliteration", "--order_of", "x.conllu"), "from a file that ends in .conllu"),
+        (("--derive", "inversion"), "objective=align_mlm needs two vocabularies"),
+        (("--dictionary", "de=x.txt"), "dictionary of de: corpus has none of that language"),
+        (("--dictionary", "x.txt"), "dictionary x.txt: say the language"),
+        (("--dictionary", "en=x.txt"), "dictionary of en: that is the pivot"),
         ((*derive, "--dictionary", "de=x.txt"), "a derived language brings its own"),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
         ((*derive, "--parallel", "de=x.tsv"), "parallel is for objective=xlm"),
@@ -96,13 +101,10 @@ def test_pretraining(files, refused):
         ((*derive, "--layers", "9"), "layers=9"),
         ((*derive, "--eval_corpus", "fr=x.txt"), "x.txt"),
     ]
-    grid = ("--train_data", str(files / "tagged.jsonl"), "--test_data", str(files / "tagged.jsonl"))
-    shared = ((*grid, "--label_column", "tags", "--transformations", "inversion"), "inversion shares all words")
     both = partial(pretraining_command, files, corpus=("en=en.txt", "de=de.txt"))
     same = ("--dictionary", f"de={known}", "--test_dictionary", f"de={known}", "--dictionary_share", "1")
     refused(
         table(align_mlm.main, partial(pretraining_command, files), rows)
-        | table(align_mlm_grid.main, partial(pretraining_command, files), [shared])
         | table(align_mlm.main, both, [(same, "all its entries are in")])
     )
 

@@ -54,7 +54,7 @@ def make(folder, model=None, data=None, entries=None, callbacks=None, objective=
         train_dataset=make_rows(pairs=objective == "xlm") if data is None else data,
         entries=entries,
         eval_dataset=make_rows(6, pairs=objective == "xlm"),
-        test_entries=np.array([[10, 40], [12, 41], [50, 51]]),
+        test_entries={"de": np.array([[10, 40], [12, 41], [50, 51]])},
         processing_class=make_tokenizer(),
         callbacks=callbacks,
     )

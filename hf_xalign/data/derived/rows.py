@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.code_switching.examples import is_text
-from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
@@ -33,21 +34,21 @@ def derive(
 
     The `columns` are of text (words with blanks between them) or of word lists. `labels` have one value for each word
     of the one text column, `spans` one BIO label a word, as strings or class labels, see [`move_spans`]. A
-    language with `syntax` needs the columns `upos`, `heads` and `deprels`, see [`Tree`]. Other list columns are
-    dropped, because their values may belong to words that moved.
+    language with `syntax` needs the [`tree_columns`]. Other list columns are dropped, because their values may belong
+    to words that moved.
     """
     columns, labels, spans = _names(columns), _names(labels), _names(spans)
-    trees = "syntax" in language.operations
-    _check_columns(dataset, [*columns, *labels, *spans, *(TREE_COLUMNS if trees else ())])
-    if len(columns) != 1 and (labels or spans or trees):
-        raise InputError(f"labels and trees belong to the words of one column, but {', '.join(columns)} are named")
+    trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
+    _check_columns(dataset, [*columns, *labels, *spans], trees)
+    if len(columns) != 1 and (labels or spans):
+        raise InputError(f"labels belong to the words of one column, but {', '.join(columns)} are named")
     _check_text(dataset, columns)
     for name in (*labels, *spans):
         if not _is_list(dataset.features[name]):
             raise InputError(f"column {name} holds no list ({dataset.features[name]}), so not one label a word")
     named = {*columns, *labels, *spans}
     kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
-    if left := [name for name in dataset.column_names if name not in {*kept, *TREE_COLUMNS}]:
+    if left := sorted(set(dataset.column_names).difference(kept, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     return map_rows(
         dataset,
@@ -58,21 +59,30 @@ def derive(
         features=Features({name: dataset.features[name] for name in kept}),
         fn_kwargs={
             "language": language,
-            "columns": columns,
+            "trees": trees,
             "labels": dict.fromkeys(labels, None) | {name: _span_mover(dataset, name) for name in spans},
         },
         desc=f"Deriving {language.code}",
     )
 
 
+def tree_columns(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the columns with the trees of each text: `upos`, `heads` and `deprels`, see [`Tree`].
+
+    With several texts each name begins with that of its text, as in `premise_heads`.
+    """
+    return {name: tuple(f"{name}_{part}" if len(columns) > 1 else part for part in TREE_COLUMNS) for name in columns}
+
+
 def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Dataset:
     """Make parallel text of a derived language and its natural one, with exact word links.
 
-    Arguments and errors are those of [`derive`]. Returns the columns `source` (derived), `target` (natural),
-    `source_lang`, `target_lang`, `source_words`, `target_words` and `links`, one link a word. Rows without words are
-    dropped.
+    Arguments and errors are those of [`derive`]. Every sentence of a row is a pair; with `syntax` the row is, because
+    its tree is of the whole. Returns the columns `source` (derived), `target` (natural), `source_lang`, `target_lang`,
+    `source_words`, `target_words` and `links`, one link a word.
     """
-    _check_columns(dataset, [column, *(TREE_COLUMNS if "syntax" in language.operations else ())])
+    trees = tree_columns([column])[column] if "syntax" in language.operations else ()
+    _check_columns(dataset, [column], {column: trees})
     _check_text(dataset, [column])
     words, text = List(Value("string")), Value("string")
     return map_rows(
@@ -82,7 +92,7 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
         with_indices=True,
         remove_columns=dataset.column_names,
         features=Features(dict(zip(_PAIR, (*[text] * 4, words, words, List(List(Value("int32")))), strict=True))),
-        fn_kwargs={"language": language, "column": column},
+        fn_kwargs={"language": language, "column": column, "trees": trees},
         desc=f"Pairing {language.code}",
     )
 
@@ -120,20 +130,20 @@ def _derive_batch(
     rows: Sequence[int],
     *,
     language: DerivedLanguage,
-    columns: Sequence[str],
+    trees: Mapping[str, Sequence[str]],
     labels: Mapping[str, Callable[[list, list[int]], list] | None],
 ) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in (*columns, *labels)}
+    found: dict[str, list[Any]] = {name: [] for name in (*trees, *labels)}
     for i, row in enumerate(rows):
-        for name in columns:
+        for name, columns in trees.items():
             value = batch[name][i]
-            words, order, derived = _sentence(batch, i, row, name, language)
+            words, order, derived = _sentence(batch, i, row, name, columns, language)
             found[name].append(" ".join(derived) if isinstance(value, str) else derived)
         for name, move in labels.items():
             values = batch[name][i]
             if values is None or len(values) != len(words):
                 count = "none" if values is None else len(values)
-                raise InputError(f"row {row}: {len(words)} words in {columns[0]}, but {count} values in {name}")
+                raise InputError(f"row {row}: {len(words)} words in {next(iter(trees))}, but {count} values in {name}")
             try:
                 found[name].append(move(values, order) if move else [values[k] for k in order])
             except InputError as error:
@@ -142,19 +152,28 @@ def _derive_batch(
 
 
 def _pair_batch(
-    batch: Mapping[str, list[Any]], rows: Sequence[int], *, language: DerivedLanguage, column: str
+    batch: Mapping[str, list[Any]],
+    rows: Sequence[int],
+    *,
+    language: DerivedLanguage,
+    column: str,
+    trees: Sequence[str],
 ) -> dict[str, list[Any]]:
     pairs: list[tuple] = []
     for i, row in enumerate(rows):
-        words, order, derived = _sentence(batch, i, row, column, language)
-        if words:
-            links = [[place, index] for place, index in enumerate(order)]
-            pairs.append((" ".join(derived), " ".join(words), language.code, language.base, derived, words, links))
+        words, order, derived = _sentence(batch, i, row, column, trees, language)
+        # Without trees no word leaves its sentence.
+        stops = [len(words)] if trees else [stop for _, _, stop in sentences(words)]
+        for start, stop in pairwise([0, *stops]):
+            if start < stop:
+                sides = derived[start:stop], words[start:stop]
+                links = [[place, index - start] for place, index in enumerate(order[start:stop])]
+                pairs.append((*map(" ".join, sides), language.code, language.base, *sides, links))
     return {name: [pair[k] for pair in pairs] for k, name in enumerate(_PAIR)}
 
 
 def _sentence(
-    batch: Mapping[str, list[Any]], i: int, row: int, column: str, language: DerivedLanguage
+    batch: Mapping[str, list[Any]], i: int, row: int, column: str, trees: Sequence[str], language: DerivedLanguage
 ) -> tuple[list[str], list[int], list[str]]:
     """Return the words of a row, their new order, and the derived words."""
     value = batch[column][i]
@@ -162,9 +181,7 @@ def _sentence(
         raise InputError(f"row {row}: {column} is missing. Remove the row.")
     words = value.split() if isinstance(value, str) else list(value)
     try:
-        tree = None
-        if "syntax" in language.operations:
-            tree = Tree(words, *(batch[name][i] for name in TREE_COLUMNS))
+        tree = Tree(words, *(batch[name][i] for name in trees)) if trees else None
         order = language.order(words, tree)
         return words, order, [language.spell(words[k]) for k in order]
     except InputError as error:
@@ -195,9 +212,10 @@ def _is_list(feature: Any) -> bool:
     return isinstance(feature, (List, LargeList, list))
 
 
-def _check_columns(dataset: Dataset, names: Sequence[str]) -> None:
-    trees = "syntax needs dependency trees: read them from CoNLL-U by load_treebank."
-    check_columns(dataset, names, "the dataset", trees if set(names) & set(TREE_COLUMNS) else "")
+def _check_columns(dataset: Dataset, names: Sequence[str], trees: Mapping[str, Sequence[str]]) -> None:
+    needed = [name for columns in trees.values() for name in columns]
+    remedy = "syntax needs dependency trees: read them from CoNLL-U by load_treebank." if needed else ""
+    check_columns(dataset, [*names, *needed], "the dataset", remedy)
 
 
 def _check_text(dataset: Dataset, names: Sequence[str]) -> None:

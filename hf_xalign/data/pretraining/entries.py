@@ -94,6 +94,14 @@ class TokenEntries:
         origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece a word, of {len(words)} of words"
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the entries of several dictionaries, drawn with one share and seed, as one."""
+        ids = np.array([*dict.fromkeys(tuple(entry) for part in parts for entry in part.ids.tolist())], dtype=np.int64)
+        dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
+        origin = "; ".join(part.origin for part in parts)
+        return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())))
+
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
         """Refuse tokens outside a vocabulary of `size` tokens."""
         if (outside := self.ids >= size).any():

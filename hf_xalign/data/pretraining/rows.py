@@ -22,6 +22,7 @@ from hf_xalign.errors import InputError
 logger = logging.getLogger(__name__)
 
 _CHECKED_ROWS = 1000  # whose text must be known to the tokenizer
+_MANY = 0.05  # share of pairs left out that is worth a warning
 _ROW = Features(
     {
         "input_ids": List(Value("int32")),
@@ -37,7 +38,7 @@ class TextCounts(NamedTuple):
     """Counts of one language's sentences, or of one language pair's.
 
     `left_out` have no tokens (pairs: or too long a side); those `cut` continue in the next row; `tokens` of the rows
-    are without special ones.
+    are without special ones; `unused` rows of pairs are more than `pair_share` asks for.
     """
 
     sentences: int
@@ -45,6 +46,13 @@ class TextCounts(NamedTuple):
     cut: int
     rows: int
     tokens: int
+    unused: int = 0
+
+    def __str__(self) -> str:
+        found = {"left out": self.left_out, "cut": self.cut, "rows beyond pair_share": self.unused}
+        rest = ", ".join(f"{count:,} {name}" for name, count in found.items() if count)
+        made = f"{self.rows:,} rows, {self.tokens:,} tokens of {self.sentences:,} sentences"
+        return f"{made} ({rest})" if rest else made
 
 
 class PretrainingRows(NamedTuple):
@@ -104,8 +112,7 @@ def encode_pretraining(
         counts |= pair_counts
     rows = datasets.concatenate_datasets(parts)
     for name, n in counts.items():
-        made = f"{n.rows:,} rows, {n.tokens:,} tokens, of {n.sentences:,} sentences"
-        logger.info("%s: %s (%d left out, %d cut)", name, made, n.left_out, n.cut)
+        logger.info("%s: %s", name, n)
     return PretrainingRows(rows.add_column("example", np.arange(len(rows))), counts)
 
 
@@ -228,6 +235,12 @@ def _bilingual(
             f"block_size={block_size}"
         )
     rows = datasets.concatenate_datasets(parts)
+    if (long := int(((sizes > 0).all(axis=1) & ~fits).sum())) > _MANY * len(sizes):
+        logger.warning(
+            "%d of %d sentence pairs have a side of more than %d tokens and are left out: raise block_size=%d",
+            *(long, len(sizes), room, block_size),
+        )
+    made = _array(rows, "source_lang")
     if len(rows) > wanted:
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
@@ -235,7 +248,8 @@ def _bilingual(
     kept = _array(rows, "source_lang")
     for name, n in counts.items():
         lengths = _array(rows, "length")[kept == name]
-        counts[name] = n._replace(rows=len(lengths), tokens=int(lengths.sum()) - len(lengths) * frame.pair_specials)
+        tokens = int(lengths.sum()) - len(lengths) * frame.pair_specials
+        counts[name] = n._replace(rows=len(lengths), tokens=tokens, unused=int((made == name).sum()) - len(lengths))
     return rows, counts
 
 

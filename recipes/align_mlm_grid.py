@@ -7,7 +7,7 @@ One YAML file is the whole experiment. It has the settings of `recipes/align_mlm
 
     tasks:                # options of recipes/finetune.py; the preset is align_mlm_tagging or align_mlm_xnli
       pos: {train_data: train.conllu, test_data: test.conllu}
-      xnli: {task: sequence, train_data: FILE, test_data: FILE, text_columns: [premise, hypothesis]}
+      xnli: {task: sequence, train_data: FILE, test_data: FILE}
     studies:              # one setting varied, on these objectives and transformations
       dictionary: {objectives: [dict_mlm, align_mlm], dictionary_share: [0.25, 0.5]}
 
@@ -17,7 +17,7 @@ Spearman's rho of alignment and delta for each task; draws a figure of each. Res
 `--show` prints the finished part of the table, `--dry_run` checks all settings and text.
 
 BIO labels are repaired where an operation turns spans around. With `syntax`, labelled text needs trees too: a .conllu
-file, or the columns upos, heads and deprels (of two texts: premise_upos and so on).
+file, or the columns upos, heads and deprels (of a pair of texts: text_a_upos, text_b_upos and so on).
 """
 
 from __future__ import annotations
@@ -25,20 +25,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
 from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from hf_xalign.data.derived.language import DerivedLanguage
+    from hf_xalign.trainers import AlignMLMConfig
 
 _GRID = "Grid"
 _RECIPES = Path(__file__).resolve().parent
 TABLE = "grid.md"
+_PARTS = ("train", "test")
+# Options of the labelled text as it is given; the grid writes it under the names that need none.
+_READING = {"text_columns", "label_column", "train_split", "eval_split", "dataset_revision"}
 # Settings that change no score.
 _ELSEWHERE = {
     "output_dir", "overwrite_output_dir", "disable_tqdm", "report_to", "logging_steps", "use_cpu",
@@ -70,7 +78,13 @@ class Cell:
     transformation: str
     seed: int
     change: dict[str, Any]
-    folder: Path
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the model and its fine-tunings."""
+        name = "-".join(filter(None, (self.objective, self.setting)))
+        return self.root / self.transformation / name / f"seed-{self.seed}"
 
     @property
     def model(self) -> Path:
@@ -84,10 +98,12 @@ class Cell:
 
     def settings(self, data: PretrainingArguments, args: AlignMLMConfig) -> dict[str, Any]:
         """Return the settings of `recipes/align_mlm.py`."""
-        found = {**non_default_settings(data), **args.changed(), "preset": args.preset, "objective": self.objective}
+        from hf_xalign.config import non_default_fields
+
+        found = {**non_default_fields(data), **args.changed(), "preset": args.preset, "objective": self.objective}
         found |= {"derive": self.transformation.split("+"), "seed": self.seed, **self.change}
-        unused = [] if "syntax" in found["derive"] else ["order_of"]
-        unused += [] if self.objective == "xlm" else ["parallel"]
+        unused = {"dry_run", *(() if "syntax" in found["derive"] else ("order_of",))}
+        unused |= set() if self.objective == "xlm" else {"parallel"}
         found = {name: value for name, value in found.items() if name not in unused}
         return found | {"output_dir": str(self.model), "overwrite_output_dir": True}
 
@@ -117,79 +133,92 @@ class Cell:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GridTask:
     """A task of the grid: its labelled text and the options of `recipes/finetune.py`."""
 
     name: str
-    train: str
-    test: str
+    sources: dict[str, str]
     options: dict[str, Any]
 
     @classmethod
     def of(cls, name: str, given: Any) -> GridTask:
-        """Read a task of the configuration, and give what it leaves out."""
+        """Read a task of the configuration; the preset is the paper's by default."""
         options = dict(given) if isinstance(given, dict) else {}
         if missing := [key for key in ("train_data", "test_data") if not isinstance(options.get(key), str)]:
             raise InputError(f"tasks: {name} has no {missing[0]}: name a file or a Hub dataset")
-        train, test = options.pop("train_data"), options.pop("test_data")
+        sources = {part: options.pop(f"{part}_data") for part in _PARTS}
         words = options.setdefault("task", "token") == "token"
         options.setdefault("preset", "align_mlm_tagging" if words else "align_mlm_xnli")
-        options.setdefault("text_columns", ["tokens"] if words else ["text_a", "text_b"])
-        trees = train.endswith(".conllu")
-        options.setdefault("label_column", "label" if not words else "upos" if trees else "labels")
-        return cls(name, train, test, options)
+        return cls(name, sources, options)
 
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the text."""
-        found = self.options["text_columns"]
-        return [found] if isinstance(found, str) else list(found)
+    def read(self, part: str, language: str, trees: bool) -> Dataset:
+        """Return the labelled text, with the columns of [`read_examples`] and, for `trees`, those of [`derive`]."""
+        from datasets import concatenate_datasets
 
-    def derived(self, part: str, language: Any) -> Any:
-        """Return the labelled text `train` or `test` in the derived language; unknown characters stay."""
-        from datasets import Dataset
-
-        from hf_xalign.data.derived.rows import derive, tree_columns
+        from hf_xalign.data.derived.rows import tree_columns
         from hf_xalign.data.derived.treebank import load_treebank
-        from hf_xalign.tasks.examples import read_records
+        from hf_xalign.tasks.examples import read_examples, read_records
 
-        source, label = getattr(self, part), self.options["label_column"]
+        split = self.options.get(*(("train_split", "train") if part == "train" else ("eval_split", "test")))
+        revision, source = self.options.get("dataset_revision"), self.sources[part]
+        columns = self.options.get("text_columns", [])
+        rows = read_examples(
+            f"{language}={source}",
+            self.options["task"],
+            text_columns=[columns] if isinstance(columns, str) else columns,
+            label_column=self.options.get("label_column"),
+            split=split,
+            revision=revision,
+        ).rows
+        if not trees:
+            return rows
         if source.endswith(".conllu"):
-            text = load_treebank(source)
-        else:
-            split = self.options.get(*(("train_split", "train") if part == "train" else ("eval_split", "test")))
-            _, records, _ = read_records(source, split=split, revision=None)
-            wanted = {*self.columns, label, *(name for names in tree_columns(self.columns).values() for name in names)}
-            text = Dataset.from_list([{k: v for k, v in row.items() if k in wanted} for _, row in records])
+            return concatenate_datasets([rows, load_treebank(source).remove_columns("tokens")], axis=1)
+        wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
+        found = dict(read_records(source, split=split, revision=revision)[1])
+        for place in rows["line"]:
+            if missing := [name for name in wanted if not found[place].get(name)]:
+                raise InputError(
+                    f"tasks: {self.name}, {source}, {place}: no column {', '.join(missing)}. T_syn needs the tree of "
+                    "every labelled text: take a .conllu file, or add these columns."
+                )
+        for name in wanted:
+            rows = rows.add_column(name, [found[place][name] for place in rows["line"]])  # type: ignore[call-arg]
+        return rows
+
+    def derive(self, rows: Dataset, language: DerivedLanguage) -> Dataset:
+        """Return labelled text in a derived language; characters that its alphabet lacks stay."""
+        from hf_xalign.data.derived.rows import derive
+        from hf_xalign.tasks.labels import mark_spans
+
         moved: dict[str, Any] = {}
-        if self.options["task"] == "token":
-            bio = any(name.startswith(("B-", "I-")) for row in text[label][:] for name in map(str, row))
-            moved = {"spans" if bio else "labels": label}
+        if "labels" in rows.column_names:
+            spans = mark_spans({label for labels in rows["labels"] for label in labels})
+            moved = {"spans" if spans else "labels": "labels"}
         try:
-            return derive(text, replace(language, on_unknown="keep"), self.columns, **moved)
+            return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)
         except InputError as error:
-            raise InputError(f"tasks: {self.name}, {source}: {error}") from error
+            raise InputError(f"tasks: {self.name}: {error}") from error
 
     def settings(
-        self, cell: Cell, side: str, language: Any, data: PretrainingArguments, args: AlignMLMConfig
+        self, cell: Cell, side: str, language: DerivedLanguage, data: PretrainingArguments, args: AlignMLMConfig
     ) -> dict[str, Any]:
         """Return the settings of `recipes/finetune.py`, trained on the `natural` or the `derived` side."""
-        folder = cell.folder / self.name
-        derived = {part: f"{language.code}={folder / part}.jsonl" for part in ("train", "test")}
-        natural = {part: f"{language.base}={getattr(self, part)}" for part in ("train", "test")}
+        natural = {part: f"{language.base}={_natural(args, self, part)}" for part in _PARTS}
+        derived = {part: f"{language.code}={cell.folder / self.name / part}.jsonl" for part in _PARTS}
         return {
             "max_length": min(128, data.block_size),
             "report_to": "none",
             "use_cpu": args.use_cpu,
             "bf16": args.bf16,
             "per_device_eval_batch_size": args.per_device_eval_batch_size,
-            **self.options,
+            **{name: value for name, value in self.options.items() if name not in _READING},
             "model_name_or_path": str(cell.model),
             "train_data": [(natural if side == "natural" else derived)["train"]],
             "eval_data": [natural["test"], derived["test"]] if side == "natural" else [derived["test"]],
             "seeds": [cell.seed],
-            "output_dir": str(folder / f"finetuned-{side}"),
+            "output_dir": str(cell.folder / self.name / f"finetuned-{side}"),
             "overwrite_output_dir": True,
         }
 
@@ -198,23 +227,28 @@ def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
     from hf_xalign.evaluation.plots import require_matplotlib
+    from hf_xalign.trainers import AlignMLMConfig
 
     grid, data, args = parse((GridArguments, PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
     cells = make_cells(grid, data, args)
     tasks = [GridTask.of(name, given) for name, given in grid.tasks.items()]
     if not grid.show:
         require_matplotlib()
-        check(cells, tasks, data, args)
+        texts = check(cells, tasks, data, args)
         if data.dry_run:
             print(
                 f"grid     {len(cells)} models, {2 * len(tasks) * len(cells)} fine-tunings; dry run: nothing was run"
             )
             return
+        for (task, part), rows in texts.items():
+            path = _natural(args, task, part)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows.to_json(path)
         for number, cell in enumerate(cells, 1):
             if not (cell.model / "results.json").exists() or any(cell.result(task.name) is None for task in tasks):
                 name = " ".join([cell.transformation, cell.objective, cell.setting, f"seed {cell.seed}"])
                 print(f"\n## {number}/{len(cells)}: {name}")
-                run_cell(cell, tasks, data, args)
+                run_cell(cell, texts, data, args)
     report(cells, tasks, Path(args.output_dir))
 
 
@@ -225,36 +259,32 @@ def make_cells(grid: GridArguments, data: PretrainingArguments, args: AlignMLMCo
         study = dict(given) if isinstance(given, dict) else {}
         on = [study.pop(key, getattr(grid, key)) for key in ("objectives", "transformations")]
         if len(study) != 1:
-            raise InputError(
-                f"studies: {name} varies {', '.join(study) or 'nothing'}: give one setting and its values"
-            )
+            raise InputError(f"studies: {name} varies {', '.join(study) or 'nothing'}: give one setting's values")
         [(field, values)] = study.items()
         for value in values if isinstance(values, list) else [values]:
             same = getattr(data, field, getattr(args, field, None)) == value
             wanted.append((*([one] if isinstance(one, str) else one for one in on), {} if same else {field: value}))  # type: ignore[arg-type]
-    found: dict[Path, Cell] = {}
-    for seed in grid.seeds:
-        for objectives, transformations, change in wanted:
-            for transformation in transformations:
-                for objective in objectives:
-                    if objective in ("dict_mlm", "align_mlm") and "transliteration" not in transformation.split("+"):
-                        continue  # one vocabulary, so no dictionary
-                    cell = Cell(objective, transformation, seed, change, Path())
-                    name = "-".join(filter(None, (objective, cell.setting)))
-                    folder = Path(args.output_dir) / transformation / name / f"seed-{seed}"
-                    found[folder] = replace(cell, folder=folder)
-    return [*found.values()]
+    cells = [
+        Cell(objective, transformation, seed, change, Path(args.output_dir))
+        for seed in grid.seeds
+        for objectives, transformations, change in wanted
+        for transformation in transformations
+        for objective in objectives
+        # With one vocabulary there is no dictionary.
+        if objective not in ("dict_mlm", "align_mlm") or "transliteration" in transformation.split("+")
+    ]
+    if not cells:
+        raise InputError("no cell: dict_mlm and align_mlm need transformations with transliteration")
+    return [*{cell.folder: cell for cell in cells}.values()]
 
 
-def non_default_settings(data: PretrainingArguments) -> dict[str, Any]:
-    """Return the pre-training's settings that differ from the defaults, without those of the grid's own run."""
-    from hf_xalign.config import non_default_fields
+def check(
+    cells: Sequence[Cell], tasks: Sequence[GridTask], data: PretrainingArguments, args: AlignMLMConfig
+) -> dict[tuple[GridTask, str], Dataset]:
+    """Check the settings and the text of every run before the first one starts.
 
-    return {name: value for name, value in non_default_fields(data).items() if name != "dry_run"}
-
-
-def check(cells: Iterable[Cell], tasks: Sequence[GridTask], data: PretrainingArguments, args: AlignMLMConfig) -> None:
-    """Check the settings and the text of every run before the first one starts."""
+    Returns the labelled text of each task and part, with trees if an operation needs them.
+    """
     from hf_xalign.config import parse
     from hf_xalign.data.derived.language import DerivedLanguage
     from hf_xalign.data.derived.transliteration import Alphabet
@@ -263,58 +293,54 @@ def check(cells: Iterable[Cell], tasks: Sequence[GridTask], data: PretrainingArg
     from hf_xalign.data.parallel import parse_source
     from hf_xalign.recipes.finetune import FinetuneArguments
     from hf_xalign.recipes.parts.task_data import load_task
-    from hf_xalign.trainers.task_config import TaskConfig
+    from hf_xalign.trainers import AlignMLMConfig, TaskConfig
 
-    order = None
-    seen: set[str] = set()
+    languages: dict[str, DerivedLanguage] = {}
     for cell in cells:
         settings = cell.settings(data, args)
-        own_data, own_args = parse((PretrainingArguments, AlignMLMConfig), _words(settings))
-        own_data.check(own_args)
-        _check_same(cell.folder / "settings.json", settings)
-        operations = tuple(own_data.derive)
-        if "syntax" in operations:
-            order = order or WordOrder.learn(tree for path in own_data.order_of for tree in read_trees(path))
-        # The alphabet is known after pre-training; everything else about the text shows without.
-        language = DerivedLanguage(
-            cast(str, parse_source(data.corpus[0])[1]),
-            operations,
-            alphabet=Alphabet("") if "transliteration" in operations else None,
-            word_order=order if "syntax" in operations else None,
-        )
+        own, own_args = parse((PretrainingArguments, AlignMLMConfig), _words(settings))
+        own.check(own_args)
+        _check_same(cell.folder, settings)
+        if cell.transformation not in languages:
+            order = WordOrder.learn(t for path in own.order_of for t in read_trees(path)) if own.order_of else None
+            # The alphabet is known after pre-training; everything else about the text shows without.
+            alphabet = Alphabet("") if "transliteration" in own.derive else None
+            base = cast(str, parse_source(own.corpus[0])[1])
+            languages[cell.transformation] = DerivedLanguage(base, own.derive, alphabet=alphabet, word_order=order)
         for task in tasks:
-            _check_same(
-                cell.folder / task.name / "settings.json", task.settings(cell, "derived", language, data, args)
-            )
-        if cell.transformation in seen:
-            continue
-        for task in tasks:
-            settings = task.settings(cell, "natural", language, data, args)
-            settings["eval_data"] = settings["eval_data"][:1]
-            if not seen:
-                load_task(parse((FinetuneArguments, TaskConfig), _words(settings))[0])
-            for part in ("train", "test"):
-                task.derived(part, language)
-        seen.add(cell.transformation)
+            settings = task.settings(cell, "derived", languages[cell.transformation], data, args)
+            _check_same(cell.folder / task.name, task.sources | settings)
+    texts = {}
+    for task in tasks:
+        [base] = {language.base for language in languages.values()}
+        given = {f"{name}_data": [f"{base}={task.sources[part]}"] for name, part in zip(("train", "eval"), _PARTS)}
+        load_task(parse((FinetuneArguments, TaskConfig), _words(task.options | given))[0])
+        for part in _PARTS:
+            trees = any(language.word_order is not None for language in languages.values())
+            texts[task, part] = task.read(part, base, trees)
+            for language in languages.values():
+                task.derive(texts[task, part], language)
+    return texts
 
 
-def run_cell(cell: Cell, tasks: Sequence[GridTask], data: PretrainingArguments, args: AlignMLMConfig) -> None:
+def run_cell(
+    cell: Cell, texts: dict[tuple[GridTask, str], Dataset], data: PretrainingArguments, args: AlignMLMConfig
+) -> None:
     """Pre-train, derive the labelled text, and fine-tune on both sides, skipping finished parts."""
     from hf_xalign.data.derived.language import DerivedLanguage
 
     settings = cell.settings(data, args)
-    _check_same(cell.folder / "settings.json", settings, write=True)
+    _check_same(cell.folder, settings, write=True)
     if not (cell.model / "results.json").exists():
         _call("align_mlm.py", settings)
     language = DerivedLanguage.load(cell.model / DERIVED_FILE)
-    for task in tasks:
+    for task in dict.fromkeys(task for task, _ in texts):
         if cell.result(task.name) is not None:
             continue
-        _check_same(
-            cell.folder / task.name / "settings.json", task.settings(cell, "derived", language, data, args), write=True
-        )
-        for part in ("train", "test"):
-            task.derived(part, language).to_json(cell.folder / task.name / f"{part}.jsonl")
+        settings = task.settings(cell, "derived", language, data, args)
+        _check_same(cell.folder / task.name, task.sources | settings, write=True)
+        for part in _PARTS:
+            task.derive(texts[task, part], language).to_json(cell.folder / task.name / f"{part}.jsonl")
         for side in ("natural", "derived"):
             if cell.scores(task.name, side) is None:
                 _call("finetune.py", task.settings(cell, side, language, data, args))
@@ -360,20 +386,29 @@ def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path) -> No
         print(f"saved: {', '.join(map(str, [folder / TABLE, *saved]))}")
 
 
-def _check_same(path: Path, settings: dict[str, Any], *, write: bool = False) -> None:
+def _natural(args: AlignMLMConfig, task: GridTask, part: str) -> Path:
+    return Path(args.output_dir, "natural", task.name, f"{part}.jsonl")
+
+
+def _texts(rows: Dataset) -> list[str]:
+    return [name for name in ("tokens", "text_a", "text_b") if name in rows.column_names]
+
+
+def _check_same(folder: Path, settings: dict[str, Any], *, write: bool = False) -> None:
     """Refuse a folder that was made with other settings, and write those of this run."""
     from hf_xalign.record import write_text
 
+    path = folder / "settings.json"
     now = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
     before = json.loads(path.read_text("utf-8")) if path.exists() else now
-    if changed := [name for name in sorted({*now, *before}) if now.get(name) != before.get(name)]:
-        name = changed[0]
-        raise InputError(
-            f"{path.parent} was made with {name}={before.get(name)}, not {now.get(name)}: give the same settings, "
-            "another output_dir, or remove that folder"
-        )
+    for name in sorted({*now, *before}):
+        if now.get(name) != before.get(name):
+            raise InputError(
+                f"{folder} was made with {name}={before.get(name)}, not {now.get(name)}: give the same settings, "
+                "another output_dir, or remove that folder"
+            )
     if write:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(now, indent=1) + "\n")
 
 

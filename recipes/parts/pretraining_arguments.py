@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hf_xalign.data.parallel import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, option
-from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers import AlignMLMConfig
 
 NEW = "new"
 _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"

@@ -99,7 +99,7 @@ def trees(files, tmp_path_factory):
     texts = []
     for k, row in enumerate(LABELLED * 4):
         own = TREES | {"heads": row["heads"]}
-        parts = {f"{side}_{name}": values for side in ("premise", "hypothesis") for name, values in own.items()}
+        parts = {f"{side}_{name}": values for side in ("text_a", "text_b") for name, values in own.items()}
         text = " ".join(row["tokens"])
         texts.append({"premise": text, "hypothesis": text, "label": "yn"[k % 2], **parts})
     for name, rows in {"ner": [row | TREES for row in LABELLED * 4], "pairs": texts, "bare": LABELLED}.items():
@@ -111,7 +111,7 @@ def grid_command(files, trees, *options, out, tasks=("pos", "ner", "xnli"), tran
     given = {
         "pos": {"train_data": str(trees / "en.conllu"), "test_data": str(trees / "en.conllu")},
         "ner": {"train_data": str(trees / "ner.jsonl"), "test_data": str(trees / "ner.jsonl")},
-        "xnli": {"task": "sequence", "text_columns": ["premise", "hypothesis"], "num_train_epochs": 1},
+        "xnli": {"task": "sequence"},
     }
     given["xnli"] |= {"train_data": str(trees / "pairs.jsonl"), "test_data": str(trees / "pairs.jsonl")}
     return pretraining_command(
@@ -126,11 +126,11 @@ def test_grid(files, trees, tmp_path, monkeypatch):
     calls = []
 
     def call(recipe, settings):
-        """Run it; fine-tuning, of the last transformation alone."""
+        """Run it; of the fine-tunings, those of one model on the natural language."""
         calls.append((recipe, settings))
         if recipe == "align_mlm.py":
             return main(align_mlm_grid._words(settings))
-        if "syntax" in settings["output_dir"] and settings["output_dir"].count("=") == 0:
+        if {"align_mlm", "finetuned-natural"} <= {*Path(settings["output_dir"]).parts}:
             return finetune.main([*align_mlm_grid._words(settings), "--num_train_epochs", "1"])
         folder = Path(settings["output_dir"], "seed-0")
         folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_grid(files, trees, tmp_path, monkeypatch):
     assert "4 models, 24 fine-tunings" in printed and not list(tmp_path.iterdir())
     align_mlm_grid.main(words)
     pretrained = [(own["objective"], own.get("dictionary_share")) for recipe, own in calls if recipe == "align_mlm.py"]
-    # With one vocabulary there is no dictionary, hence no ALIGN-MLM; a quarter is the setting of the grid.
+    # With one vocabulary there is no dictionary, and no ALIGN-MLM. A quarter is the setting of the grid.
     assert pretrained == [("mlm", None), ("mlm", None), ("align_mlm", None), ("align_mlm", 0.5)]
     tuned = [own for recipe, own in calls if recipe == "finetune.py"]
     presets = {(own["task"], own["preset"], own["max_length"]) for own in tuned}
@@ -160,9 +160,12 @@ def test_grid(files, trees, tmp_path, monkeypatch):
     rows = {
         name: json.loads((folder / name / "test.jsonl").read_text().splitlines()[1]) for name in ("pos", "ner", "xnli")
     }
-    assert rows["pos"] == {"tokens": ["here", "is", "dog", "the", "."], "upos": [*TREES["upos"][3::-1], "PUNCT"]}
+    assert rows["pos"]["tokens"] == ["here", "is", "dog", "the", "."]
+    assert rows["pos"]["labels"] == [*TREES["upos"][3::-1], "PUNCT"]
     assert rows["ner"]["labels"] == ["O", "O", "B-B", "I-B", "O"]
-    assert rows["xnli"] == {"premise": "here is dog the .", "hypothesis": "here is dog the .", "label": "n"}
+    assert {rows["xnli"][name] for name in ("text_a", "text_b")} == {"here is dog the ."} and rows["xnli"][
+        "label"
+    ] == "n"
     calls.clear()
     align_mlm_grid.main(words)
     assert not calls
@@ -176,12 +179,16 @@ def test_grid_says_what_is_missing_before_it_trains(files, trees, tmp_path, monk
     monkeypatch.setattr(align_mlm_grid, "_call", None)
     bare = {"train_data": str(trees / "bare.jsonl"), "test_data": str(trees / "bare.jsonl")}
     for options, changed, message in [
-        ((), {"ner": bare}, r"tasks: ner, .*bare\.jsonl: the dataset has no column upos, deprels .*syntax needs"),
+        ((), {"ner": bare}, r"tasks: ner, .*bare\.jsonl, 1: no column upos, deprels\. T_syn needs the tree"),
         ((), {"ner": {"test_data": None}}, "tasks: ner has no test_data: name a file"),
         ((), {"ner": {"label_column": "tags"}}, r"ner\.jsonl, line 1: no column 'tags'"),
         ((), {"ner": {"lerning_rate": 1}}, "unknown option --lerning_rate; did you mean '--learning_rate'"),
         (("--studies", '{"a": {"share": 1}}'), {}, "unknown option --share"),
-        (("--studies", '{"a": {"alpha": 1, "shared": 0.5}}'), {}, "studies: a varies alpha, shared: give one setting"),
+        (
+            ("--studies", '{"a": {"alpha": 1, "shared": 0.5}}'),
+            {},
+            "studies: a varies alpha, shared: give one setting's values",
+        ),
         (("--objectives", "mml"), {}, "invalid choice: 'mml'"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -41,7 +41,7 @@ def test_every_config_parses_says_how_to_run_it_and_is_the_preset_of_its_name():
         assert args.output_dir == f"runs/{path.stem}"
         assert data.corpus == [] if method.startswith("align_mlm") else data.train_data, path.name
         for one in grid:
-            assert all(GridTask.of(name, given).train for name, given in one.tasks.items())
+            assert all(GridTask.of(name, given).sources for name, given in one.tasks.items())
             sizes.add((len(make_cells(one, data, args)), len(one.tasks)))
         if method == "finetune":
             assert len(data.eval_data) >= (2 if "rotate" in path.stem else 4) and data.seeds, path.name

@@ -69,7 +69,7 @@ def derive(
 def tree_columns(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the columns with the trees of each text: `upos`, `heads` and `deprels`, see [`Tree`].
 
-    With several texts each name begins with that of its text, as in `premise_heads`.
+    With several texts each name begins with that of its text, as in `text_b_heads`.
     """
     return {name: tuple(f"{name}_{part}" if len(columns) > 1 else part for part in TREE_COLUMNS) for name in columns}
 

@@ -55,8 +55,11 @@ class FinetuneArguments(TaskArguments):
     )
     tagger_bio: bool | None = option(_TAGGER, "Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
     tagger_keep_vectors: bool = option(
-        _TAGGER, "Encode the training text once, and keep its word vectors, instead of once an epoch.", True
+        _TAGGER, "Encode the training text once, and keep its word vectors, not once an epoch and seed.", True
     )
+
+    def __post_init__(self) -> None:
+        self._read: dict[tuple[str, str | None], Any] = {}  # training text with its vectors, by encoder and adapter
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
         """Return the task for the chosen head."""
@@ -86,7 +89,12 @@ class FinetuneArguments(TaskArguments):
             return TaskTrainer(load_task_model(name, task, **options), args, task=task, **given)
         names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
         options |= {name: getattr(self, f"tagger_{name}") for name in names}
-        return TaskTrainer(load_tagger(name, task, **options), args, task=task, **given)
+        # An earlier seed has read it, if that was on the same frozen encoder.
+        given["train_dataset"] = self._read.get((name, adapter), given["train_dataset"])
+        trainer = TaskTrainer(load_tagger(name, task, **options), args, task=task, **given)
+        if task.keep_vectors:
+            self._read = {(name, adapter): trainer.train_dataset}
+        return trainer
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -84,7 +84,7 @@ class TaggingTask(TokenTask):
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
         """Add the words' vectors, float32 (words * size,), to the training rows if they are cached."""
-        if not self.keep_vectors:
+        if not self.keep_vectors or "vectors" in encoded.column_names:
             return encoded
         tagger = cast(BiLSTMCRFForTokenClassification, model)
         device = next(tagger.parameters()).device

@@ -122,6 +122,23 @@ def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files, tmp_path)
     assert found["metric"] == "accuracy" and found["languages"]["en"]["examples"] == 12
 
 
+def test_seeds_of_a_tagger_share_the_vectors(files, tmp_path, monkeypatch):
+    options = ("--head", "tagger", "--tagger_lstm_size", "8", "--seeds", "1", "0")
+    passes, run = [], BiLSTMCRFForTokenClassification.word_vectors
+    monkeypatch.setattr(
+        BiLSTMCRFForTokenClassification, "word_vectors", lambda *a, **b: passes.append(len(a)) or run(*a, **b)
+    )
+    main(task_command(files, *options, out=tmp_path / "both"))
+    shared = len(passes)
+    main(task_command(files, *options[:-1], out=tmp_path / "one"))
+    main(task_command(files, *options[:-2], "0", out=tmp_path / "other"))
+    assert len(passes) - shared == shared + 1
+    assert all(
+        scores_of(tmp_path / "both", seed) == scores_of(tmp_path / name, seed)
+        for seed, name in ((1, "one"), (0, "other"))
+    )
+
+
 def test_tagger(files, tmp_path):
     main(task_command(files, "--head", "tagger", "--tagger_lstm_size", "8", "--save_models", "true", out=tmp_path))
     folder, found = tmp_path / "seed-42", scores_of(tmp_path, 42)

@@ -22,7 +22,7 @@ WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".t
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
 _BIO = re.compile(r"O|[BI]-.+")
-_PREFIX = re.compile(r"([a-z][a-z-]*):.")
+_PREFIX = re.compile(r"[a-z][a-z-]*:")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def read_rows(path: Path) -> Rows:
         case ".conllu":
             return read_conll(path, universal=True)
         case ".tsv" | ".csv":
-            first = next((cells for _, cells in read_cells(path)), [])
+            first = next((cells for _, cells in read_cells(path) if cells), [])
             if len(first) == len(_FACEBOOK) and first[-1].startswith("{"):
                 return read_table(path, _FACEBOOK)
             if kind == ".csv" or len(first) < 2 or not _BIO.fullmatch(first[-1]):
@@ -136,9 +136,12 @@ def read_rows(path: Path) -> Rows:
 
 
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield sentences without the language before each word, `en:word`, that WikiANN has."""
+    """Yield sentences without the language before each word, `en:word`, that WikiANN has from its first word on."""
+    prefix: str | None = None
     for line, record in read_conll(path, universal=False):
-        prefixes = {match and match[1] for match in map(_PREFIX.match, record["tokens"])}
-        if len(prefixes) == 1 and (code := prefixes.pop()):
-            record["tokens"] = [word[len(code) + 1 :] for word in record["tokens"]]
+        words = record["tokens"]
+        if prefix is None:
+            prefix = match[0] if (match := _PREFIX.match(words[0])) else ""
+        if prefix and all(word.startswith(prefix) for word in words):
+            record["tokens"] = [word.removeprefix(prefix) for word in words]
         yield line, record

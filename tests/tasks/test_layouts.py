@@ -13,128 +13,98 @@ from hf_xalign.tasks import examples, read_examples
 SAID = "change my alarm tomorrow to wake me up 30 minutes earlier"
 SPANS = [{"start": word.start(), "length": len(word[0])} for word in re.finditer(r"\w+", SAID)]
 FACEBOOK = f"alarm/modify_alarm\t16:24:datetime,39:57:datetime\t{SAID}\ten_XX\t"
-FACEBOOK += json.dumps({"tokens": re.findall(r"\w+", SAID), "tokenSpans": SPANS})
+FACEBOOK += json.dumps({"tokens": SAID.split(), "tokenSpans": SPANS})
+SLOTS = "O O O B-datetime O O O O B-datetime I-datetime I-datetime"
 SNIPS = [{"text": "add "}, {"text": "Sabrina  Salerno", "entity": "artist"}, {"text": " to my "}]
 SNIPS += [{"text": "pop", "entity": "playlist"}, {"text": "'s list"}]
-XNLI = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\n"
-MULTINLI = [{"gold_label": label, "sentence1": "a", "sentence2": "b"} for label in ("-", "neutral")]
-# {data set: (file, content, language)}, with the words and labels that come of it.
+ENGLISH = ["EU NNP I-NP I-ORG", "UN NNP I-NP B-ORG", "UN NNP I-NP I-ORG", "in IN I-PP O", "UK NNP I-NP I-LOC"]
+IOB1 = "\n".join(["-DOCSTART- -X- -X- O", "", *ENGLISH, "Ltd NNP I-NP I-ORG"])
+DUTCH = "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n"
+ATIS = "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n"
+XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
+XNLI += 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n'
+MULTINLI = "".join(json.dumps({"gold_label": x, "sentence1": "a", "sentence2": "b"}) + "\n" for x in ("-", "neutral"))
+# Data set: file, content, language; words and labels that come of it.
 WORDS = {
-    "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", ["Sao Paulo (", "B-LOC I-LOC O"]),
-    "CoNLL-2002, Dutch": (
-        "ned.train", "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n", "nl", ["De Lenzi", "O B-PER"]
-    ),
-    "CoNLL-2003, IOB1": (
-        "eng.train",
-        "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\nUN NNP I-NP B-ORG\nUN NNP I-NP I-ORG\nin IN I-PP O\n"
-        "UK NNP I-NP I-LOC\nLtd NNP I-NP I-ORG\n",
+    "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", "Sao Paulo (", "B-LOC I-LOC O"),
+    "CoNLL-2002, Dutch": ("ned.train", DUTCH, "nl", "De Lenzi", "O B-PER"),
+    "CoNLL-2003, IOB1": ("eng.train", IOB1, "en", "EU UN UN in UK Ltd", "B-ORG B-ORG I-ORG O B-LOC B-ORG"),
+    "CoNLL-2003, German": ("deu.testb", "ARD ARD NE I-NC I-ORG\n", "de", "ARD", "B-ORG"),
+    "pioNER": ("dev.conll03", "Երևան NNP NP B-LOC\n", "hy", "Երևան", "B-LOC"),
+    "WikiANN": ("train", "fr:R\tB-PER\nfr::\tO\nfr:fr:x\tO\n", "fr", "R : fr:x", "B-PER O O"),
+    "WikiANN in XTREME": ("dev-fr.tsv", "R\tO\na:b\tB-PER\n\nx\tO\n", "fr", "R a:b", "O B-PER"),
+    "MultiATIS++": ("train_EN.tsv", ATIS, "en", "to new york", "O B-city I-city"),
+    "Facebook": ("train-en.tsv", f"{FACEBOOK}\n", "en", SAID, SLOTS),
+    "SNIPS": (
+        "train_Add.json",
+        json.dumps({"AddToPlaylist": [{"data": SNIPS}]}),
         "en",
-        ["EU UN UN in UK Ltd", "B-ORG B-ORG I-ORG O B-LOC B-ORG"],
+        "add Sabrina Salerno to my pop's list",
+        "O B-artist I-artist O O B-playlist O",
     ),
-    "CoNLL-2003, German": ("deu.testb", "ARD ARD NE I-NC I-ORG\n", "de", ["ARD", "B-ORG"]),
-    "pioNER": ("dev.conll03", "Երևան NNP NP B-LOC\n", "hy", ["Երևան", "B-LOC"]),
-    "WikiANN": ("train", "fr:R\tB-PER\nfr::\tO\nfr:fr:x\tO\n", "fr", ["R : fr:x", "B-PER O O"]),
-    "WikiANN in XTREME": ("dev-fr.tsv", "R\tO\na:b\tB-PER\n\nx\tO\n", "fr", ["R a:b", "O B-PER"]),
-    "MultiATIS++": (
-        "train_EN.tsv", "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n", "en",
-        ["to new york", "O B-city I-city"],
-    ),
-    "Facebook": (
-        "train-en.tsv", f"{FACEBOOK}\n", "en",
-        [
-            SAID,
-            "O O O B-datetime O O O O B-datetime I-datetime I-datetime",
-        ],
-    ),
-    "SNIPS": (
-        "train_Add.json", json.dumps({"AddToPlaylist": [{"data": SNIPS}]}), "en",
-        ["add Sabrina Salerno to my pop's list", "O B-artist I-artist O O B-playlist O"],
-    ),
-}  # fmt: skip
+}
+# Data set: file, content, language; the rows that come of it.
 TEXTS = {
-    "XNLI": (
-        "xnli.test.tsv", XNLI + 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n', "de-AT",
-        {"text_a": '"Ja', "text_b": "Nein", "label": "entailment", "line": 3},
-    ),
-    "MultiNLI": (
-        "multinli.jsonl", "".join(json.dumps(row) + "\n" for row in MULTINLI), "en",
-        {"text_a": "a", "text_b": "b", "label": "neutral", "line": 2},
-    ),
+    "XNLI": ("xnli.test.tsv", XNLI, "de-AT", ['"Ja', "Nein", "entailment", 3]),
+    "MultiNLI": ("multinli.jsonl", MULTINLI, "en", ["a", "b", "neutral", 2]),
     "MultiNLI, translated": (
-        "multinli.train.de.tsv", "premise\thypo\tlabel\na\tb\tcontradictory\n", "de",
-        {"text_a": "a", "text_b": "b", "label": "contradiction", "line": 2},
+        "train.de.tsv", "premise\thypo\tlabel\na\tb\tcontradictory\n", "de", ["a", "b", "contradiction", 2]
     ),
-    "MultiATIS++": (*WORDS["MultiATIS++"][:3], {"text_a": "to new york", "label": "atis_flight", "line": 2}),
-    "Facebook": (
-        *WORDS["Facebook"][:3],
-        {"text_a": SAID, "label": "alarm/modify_alarm", "line": 1},
-    ),
-    "SNIPS": (
-        *WORDS["SNIPS"][:3],
-        {"text_a": "add Sabrina  Salerno to my pop's list", "label": "AddToPlaylist", "line": 1},
-    ),
+    "MultiATIS++": (*WORDS["MultiATIS++"][:3], ["to new york", "atis_flight", 2]),
+    "Facebook": (*WORDS["Facebook"][:3], [SAID, "alarm/modify_alarm", 1]),
+    "SNIPS": (*WORDS["SNIPS"][:3], ["add Sabrina  Salerno to my pop's list", "AddToPlaylist", 1]),
 }  # fmt: skip
 
 
-def read(folder, name, content, language, kind, **options):
+def read(name, content, language, kind, folder, **options):
     (folder / name).write_text(content, encoding="utf-8")
     return read_examples(f"{language}={folder / name}", kind, **options)
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_labelled_words(tmp_path, name):
-    *file, expected = WORDS[name]
-    row = read(tmp_path, *file, "token").rows[0]
-    assert [" ".join(row["tokens"]), " ".join(row["labels"])] == expected
+    *file, words, labels = WORDS[name]
+    row = read(*file, "token", tmp_path).rows[0]
+    assert (" ".join(row["tokens"]), " ".join(row["labels"])) == (words, labels)
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_labelled_texts(tmp_path, name):
     *file, expected = TEXTS[name]
-    assert read(tmp_path, *file, "sequence").rows.to_list() == [expected]
+    assert [list(row.values()) for row in read(*file, "sequence", tmp_path).rows] == [expected]
 
 
 def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
-    names = Features({"tokens": List(Value("string")), "ner_tags": List(ClassLabel(names=["O", "B-PER"]))})
-    wikiann = Dataset.from_dict({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, features=names)
-    nli = Features({name: Value("string") for name in ("premise", "hypothesis")} | {"label": ClassLabel(names=["x"])})
-    xnli = Dataset.from_dict({"premise": ["a"], "hypothesis": ["b"], "label": [0]}, features=nli)
-    for found, kind, expected in (
-        (wikiann, "token", {"tokens": ["a", "b"], "labels": ["B-PER", "O"], "line": 1}),
-        (xnli, "sequence", {"text_a": "a", "text_b": "b", "label": "x", "line": 1}),
+    wikiann = Features({"tokens": List(Value("string")), "ner_tags": List(ClassLabel(names=["O", "B-PER"]))})
+    xnli = Features({name: Value("string") for name in ("premise", "hypothesis")} | {"label": ClassLabel(names=["x"])})
+    for kind, features, row, expected in (
+        ("token", wikiann, {"tokens": ["a", "b"], "ner_tags": [1, 0]}, [["a", "b"], ["B-PER", "O"], 1]),
+        ("sequence", xnli, {"premise": "a", "hypothesis": "b", "label": 0}, ["a", "b", "x", 1]),
     ):
+        found = Dataset.from_list([row], features=features)
         monkeypatch.setattr(examples, "load_hub", lambda *_, found=found: found)
-        assert read_examples("de=owner/name:de", kind).rows.to_list() == [expected]
+        assert list(read_examples("de=owner/name:de", kind).rows[0].values()) == expected
     named = {"text_columns": ["words"], "label_column": "pos"}
-    assert read(tmp_path, "a.csv", "words;pos\nthe cat;DET NOUN\n", "en", "token", **named).rows[0]["labels"] == [
-        "DET", "NOUN",
-    ]  # fmt: skip
+    found = read("a.csv", "words;pos\nthe cat;DET NOUN\n", "en", "token", tmp_path, **named)
+    assert found.rows["labels"][:] == [["DET", "NOUN"]]
 
 
 def test_several_files_and_rows_left_out(tmp_path, caplog):
     for intent in ("PlayMusic", "AddToPlaylist"):
         (tmp_path / f"train_{intent}.json").write_text(json.dumps({intent: [{"data": SNIPS}] * 2}))
     found = read_examples(f"en={tmp_path}/train_*.json", "sequence")
-    assert found.rows["label"][:] == ["AddToPlaylist"] * 2 + ["PlayMusic"] * 2 and found.rows["line"][:] == [
-        1,
-        2,
-        3,
-        4,
-    ]
+    assert found.rows["label"][:] == ["AddToPlaylist"] * 2 + ["PlayMusic"] * 2
+    assert found.rows["line"][:] == [1, 2, 3, 4] and found.place(2).endswith("train_*.json, example 3")
     with caplog.at_level(logging.INFO):
-        read(tmp_path, *TEXTS["XNLI"][:3], "sequence", max_examples=1)
-        read(tmp_path, *WORDS["CoNLL-2003, IOB1"][:3], "token")
+        read(*TEXTS["XNLI"][:3], "sequence", tmp_path, max_examples=1)
+        read(*WORDS["CoNLL-2003, IOB1"][:3], "token", tmp_path)
     assert "skipped examples (1 in ar)" in caplog.text and "3 spans began with I-" in caplog.text
-
-    def load(name, content, language, kind, folder):
-        return read(folder, name, content, language, kind)
-
     check(
         [
-            ("no examples in it in fr; there are 1 in ar, 1 in de", load, *TEXTS["XNLI"][:2], "fr", "sequence"),
-            ("line 1: not the columns intent", load, "a.tsv", FACEBOOK.replace(":datetime,", ","), "en", "token"),
-            ("line 1: 'data' is not a list of pieces", load, "a.json", '{"A": [{"data": [1]}]}', "en", "token"),
-            ("3 words in 'tokens' but 2", load, "a.tsv", WORDS["MultiATIS++"][1].replace("O ", ""), "en", "token"),
+            ("no examples in it in fr; there are 1 in ar, 1 in de", read, "a.tsv", XNLI, "fr", "sequence"),
+            ("line 1: not the columns intent", read, "a.tsv", FACEBOOK.replace(":datetime,", ","), "en", "token"),
+            ("line 1: 'data' is not a list of pieces", read, "a.json", '{"A": [{"data": [1]}]}', "en", "token"),
+            ("3 words in 'tokens' but 2", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
             (r"x_\*\.json: no such file", lambda folder: read_examples(f"en={folder}/x_*.json", "token")),
         ],
         tmp_path,

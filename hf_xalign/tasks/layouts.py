@@ -45,11 +45,12 @@ def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return words and BIO labels of Facebook's spans of characters, `start:end:label,start:end:label`."""
     try:
         found = json.loads(record["tokenization"])
+        found = found.get("tokenizations", [found])[0]
         words = [(token["start"], token["start"] + token["length"]) for token in found["tokenSpans"]]
         spans = [span.split(":", 2) for span in record["spans"].split(",") if span]
         labels = _bio(words, [(int(start), int(end), kind) for start, end, kind in spans])
         return {"tokens": found["tokens"], "labels": labels}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise InputError(
             f"{where}: not the columns intent, start:end:label of each slot, text, locale, and JSON with tokens and "
             f"tokenSpans ({error})"

@@ -13,7 +13,7 @@ from hf_xalign.tasks import examples, read_examples
 SAID = "change my alarm tomorrow to wake me up 30 minutes earlier"
 SPANS = [{"start": word.start(), "length": len(word[0])} for word in re.finditer(r"\w+", SAID)]
 FACEBOOK = f"alarm/modify_alarm\t16:24:datetime,39:57:datetime\t{SAID}\ten_XX\t"
-FACEBOOK += json.dumps({"tokens": SAID.split(), "tokenSpans": SPANS})
+FACEBOOK += json.dumps({"tokenizations": [{"tokens": SAID.split(), "tokenSpans": SPANS, "tokenizerType": 2}]})
 SLOTS = "O O O B-datetime O O O O B-datetime I-datetime I-datetime"
 SNIPS = [{"text": "add "}, {"text": "Sabrina  Salerno", "entity": "artist"}, {"text": " to my "}]
 SNIPS += [{"text": "pop", "entity": "playlist"}, {"text": "'s list"}]

@@ -12,7 +12,8 @@ FAO and MAO are trained by the recipes first, on the same pairs that the maps le
 hold them yet. Each encoder then runs once over the text, and every method learns one map a language from the same
 vectors: of linked words (parallel supervision) or of anchors (dictionary supervision). The score is word retrieval by
 CSLS on held-out linked words, and lexicon induction by CSLS among all anchors, mean of both directions; `raw` is no
-map at all. Finished encoders are in the JSON file of `--output` and are not run again.
+map at all. `--pooling last --protocol mao` adds MAO's published protocol, towards English. Finished encoders are in
+the JSON file of `--output` and are not run again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ METHODS: dict[str, dict[str, Any] | None] = {
     "VecMap": {"method": "vecmap"},
 }
 SUPERVISION = ("parallel", "dictionary")
-COLUMNS = {"retrieval_mean": "retrieval", "bli_p@1": "P@1", "bli_p@5": "P@5"}
 
 Row = dict[str, Any]
 """Of one encoder, supervision and method: `scores` and `intervals` by language, and `seconds` of learning."""
@@ -68,14 +68,14 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
-    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.sources import read_sources
     from hf_xalign.recipes.parts.parallel import load_text
 
-    model, tokenizer = load_any_encoder(data, args)
-    linked = load_text(data, model, tokenizer, eval_links=None)
+    encoders = load_encoders(data, args)
+    linked = load_text(data, *encoders["source"], eval_links=None)
     start = time.perf_counter()
-    corpus = extract_vectors(linked, read_sources(args), data, args)
+    corpus = extract_vectors(linked, encoders, read_sources(args), data, args)
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():
@@ -102,16 +102,27 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     return {"rows": rows, "anchors": anchors, "links": linked.link_counts, "seconds": seconds}
 
 
-def table(encoders: dict[str, Any]) -> str:
+def columns(settings: dict[str, Any]) -> dict[str, str]:
+    """Scores to show, and the heads of their columns."""
+    pooling = settings.get("pooling", "mean")
+    shown = {f"retrieval_{pooling}": "retrieval", "bli_p@1": "P@1", "bli_p@5": "P@5"}
+    for protocol in settings.get("protocol", ()):
+        published = (f"retrieval_{pooling}", "bli_p@1", "bli_p@5")
+        heads = zip(published, list(shown.values())[:3])
+        shown |= {f"{metric}_to_pivot, {protocol}": f"{head} ({protocol})" for metric, head in heads}
+    return shown
+
+
+def table(encoders: dict[str, Any], shown: dict[str, str]) -> str:
     """The rows of all encoders as Markdown, in %: means over the languages, then each language."""
     languages = list(next(iter(next(iter(encoders.values()))["rows"].values()))["scores"])
-    heads = [f"{code}, {label}" for code in ("mean", *languages) for label in COLUMNS.values()]
+    heads = [f"{code}, {label}" for code in ("mean", *languages) for label in shown.values()]
     lines = [f"| encoder | map, supervision | {' | '.join(heads)} |", f"| --- | --- {'| ---: ' * len(heads)}|"]
     for encoder, found in encoders.items():
         for name, row in found["rows"].items():
             scores = row["scores"]
-            cells = [f"{100 * mean(scores[code][metric] for code in languages):.1f}" for metric in COLUMNS]
-            cells += [f"{100 * scores[code][metric]:.1f}" for code in languages for metric in COLUMNS]
+            cells = [f"{100 * mean(scores[code][metric] for code in languages):.1f}" for metric in shown]
+            cells += [f"{100 * scores[code][metric]:.1f}" for code in languages for metric in shown]
             lines.append(f"| {encoder} | {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -147,6 +158,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max_eval_pairs", type=int, default=500)
     parser.add_argument("--max_words", type=int, default=8000, help="anchors a language")
     parser.add_argument("--sentences_per_word", type=int, default=5)
+    parser.add_argument("--pooling", default="mean", choices=["first", "last", "mean"], help="subwords of a word")
+    parser.add_argument("--protocol", nargs="+", default=[], help="protocols to score by in addition, such as mao")
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--output", type=Path, default=Path("runs/mapping_table.json"))
     parser.add_argument("--show", type=Path, help="print the tables of this file and run nothing")
@@ -174,6 +187,8 @@ def main() -> None:
             "languages": codes,
             "max_words": arguments.max_words,
             "sentences_per_word": arguments.sentences_per_word,
+            "pooling": arguments.pooling,
+            "protocol": arguments.protocol,
         }
         if arguments.output.exists():
             done = json.loads(arguments.output.read_text())
@@ -188,19 +203,23 @@ def main() -> None:
             ],
             max_words=arguments.max_words,
             sentences_per_word=arguments.sentences_per_word,
+            pooling=arguments.pooling,
             batch_size=arguments.batch_size,
         )
         options = ["--train_data", *pairs["train"], "--eval_data", *pairs["test"]]
         options += [word for name, value in limits.items() for word in (f"--{name}", str(value))]
+        options += ["--protocol", *arguments.protocol] if arguments.protocol else []
         for encoder in arguments.encoders:
             if encoder in done["encoders"]:
                 continue
             name = train_encoder(encoder, arguments.models / encoder, options)
-            data = DataArguments(name, train_data=pairs["train"], eval_data=pairs["test"], **limits)
+            texts = {"train_data": pairs["train"], "eval_data": pairs["test"]}
+            data = DataArguments(model_name_or_path=name, protocol=arguments.protocol, **texts, **limits)
             done["encoders"][encoder] = run_encoder(data, args)
             write_text(arguments.output, json.dumps(done, ensure_ascii=False, indent=1) + "\n")
             print(f"{encoder}: {done['encoders'][encoder]['seconds']:.0f} s of passes", flush=True)
-    print(f"\n{done['settings']}\n\n{table(done['encoders'])}\n\n{coverage(done['encoders'])}")
+    rows = table(done["encoders"], columns(done["settings"]))
+    print(f"\n{done['settings']}\n\n{rows}\n\n{coverage(done['encoders'])}")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     if data.eval_links:
         dataset = read_links(data.eval_links)
     else:
-        train, _ = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
+        train, _ = load_parts(data.train_data, data.train_split, None, data)
         test, _ = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         dataset = make_evaluation_links(test, train)
     settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}

@@ -10,6 +10,9 @@ Learn from a dictionary, score bilingual lexicon induction, and add text for the
         --dictionary de=en-de.train.txt --test_dictionary de=en-de.test.txt --text de=german.txt.gz en=english.txt.gz \
         --train_data de=pairs.jsonl --eval_data de=held_out.jsonl --output_dir runs/my_german
 
+Monolingual encoders, one for each side, as in MAO's lexicon induction: `--source_model dbmdz/bert-base-german-cased
+--target_model google-bert/bert-base-cased`; then only the maps are saved.
+
 `--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. The run prints the scores before and
 after, and where everything was saved. The output folder holds the maps (`maps/de-en.safetensors`, for
 `hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card. Affine maps of the last
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
@@ -40,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from hf_xalign.cache import hold_folder
     from hf_xalign.data.parallel import parse_source
-    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_any_encoder, score
+    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text
@@ -55,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
         method="mapping",
         preset=args.method,
         seed=args.seed,
-        base_model=data.model_name_or_path,
+        base_model=args.source_model or data.model_name_or_path,
         languages=[],
         pivot=pivot,
         settings={**non_default_fields(data), **args.changed()},
@@ -68,9 +72,11 @@ def main(argv: list[str] | None = None) -> None:
         named = [parse_source(item)[1] for item in data.train_data]
         if None not in named:
             check_languages(sources, {str(language) for language in named}, pivot, args)
-        model, tokenizer = load_any_encoder(data, args)
+        encoders = load_encoders(data, args)
+        (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
         settle_cpu(model.device.type)
-        linked = load_text(data, model, tokenizer, eval_links=data.eval_links, seed=args.seed)
+        options: Any = {"eval_links": data.eval_links, "seed": args.seed, "pivot_tokenizer": pivot_tokenizer}
+        linked = load_text(data, model, tokenizer, **options)
         languages = linked.languages
         check_languages(sources, languages, pivot, args)
         check_pairs(sources, linked, model.config.hidden_size, args)
@@ -82,9 +88,11 @@ def main(argv: list[str] | None = None) -> None:
         print("dry run: nothing was learnt or saved")
         return
     with phase(record, "vectors"):
-        corpus = extract_vectors(linked, sources, data, args)
+        corpus = extract_vectors(linked, encoders, sources, data, args)
     with phase(record, "scoring"):
-        record["scores"]["before"], before = score(corpus, args)
+        # Vectors of different sizes are not comparable before they are mapped.
+        same = model.config.hidden_size == pivot_model.config.hidden_size
+        record["scores"]["before"], before = score(corpus, args) if same else ({}, {})
     maps, coverage = {}, {}
     with phase(record, "mapping"):
         for language in languages:
@@ -95,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "scoring"):
         record["scores"]["after"], after = score(corpus, args, maps)
     record["intervals"] = {"before": before, "after": after}
-    save(record, linked, maps, coverage, folder)
+    save(record, linked, maps, coverage, folder, alone=model is not pivot_model)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hf_xalign.errors import InputError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from hf_xalign.evaluation.scores import Scores
+    from hf_xalign.evaluation.scores import Protocol, Scores
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -23,6 +24,8 @@ DESCRIPTION = """Score a model, and compare it with its base.
 
 Words: share of linked words whose nearest word of the other language, by CSLS, is the linked one.
 Sentences: share of sentences whose nearest sentence, by cosine, is the translation.
+--protocol mao adds the published protocol, in rows that end in `, mao`: last subword, identical words, numbers and
+special tokens are linked words too, and the published variant of CSLS.
 `to_pivot` and `from_pivot` are the two directions. `pool` is the number of candidates: scores with different pools
 are not comparable.
 Probes: a linear classifier on the frozen encoder's vectors learns labelled words (or texts) of the first file and is
@@ -63,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="use the first N pairs of each source, or sentences to test a probe on",
     )
     parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what to score")
+    parser.add_argument(
+        "--protocol",
+        nargs="+",
+        metavar="NAME",
+        help="score words by these protocols too: mao (as published), or identical, specials, legacy, joined by +",
+    )
     parser.add_argument("--layer", type=int, default=-1, help="layer to score: -1 is the last, 0 the embeddings")
     parser.add_argument("--batch_size", type=int, default=64, help="sentences per forward pass")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
@@ -72,10 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
     from hf_xalign.cli.models import load_encoder
+    from hf_xalign.evaluation.scores import read_protocols
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
+    protocols = read_protocols(args.protocol)
     if args.links and args.data:
         raise InputError("--links already names the text: leave --data out")
     device = choose_device(args.device)
@@ -86,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
-            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name)
+            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
             for probe in probes:
                 _probe(model, tokenizer, probe, args, scores[stage])
             del model
@@ -118,7 +129,9 @@ def _read(args: argparse.Namespace) -> Dataset:
     return make_evaluation_links(text, train)
 
 
-def _score(model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, name: str) -> dict[str, Any]:
+def _score(
+    model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, name: str, protocols: Sequence[Protocol]
+) -> dict[str, Any]:
     """Score one model; returns {language: {metric: value}}."""
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.sentence_scores import score_sentences
@@ -126,7 +139,8 @@ def _score(model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, 
     options: dict[str, Any] = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Scoring {name}"}
     scores: dict[str, Any] = {}
     if "words" in args.tasks:
-        scores = score_retrieval(model, tokenizer, text, poolings=("mean", "last"), all_occurrences=True, **options)
+        own: dict[str, Any] = {"poolings": ("mean", "last"), "all_occurrences": True, "protocols": protocols}
+        scores = score_retrieval(model, tokenizer, text, **own, **options)
     if "sentences" in args.tasks:
         for language, found in score_sentences(model, tokenizer, text, **options).items():
             scores.setdefault(language, {}).update(found)

@@ -65,7 +65,7 @@ def word_retrieval(
     if pool not in POOLS:
         raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
-    gold = _checked_links(links, len(source), len(target))
+    gold = check_links(links, len(source), len(target))
     if (source_words is None) != (target_words is None):
         raise InputError("type-level scores need both source_words and target_words")
     words = tuple(side for side in (source_words, target_words) if side is not None)
@@ -145,7 +145,8 @@ def _stack(
     return torch.cat(parts), starts
 
 
-def _checked_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
+def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
+    """Return links as int64 (links, 2); refuse none, one out of range, or a second link of a word."""
     gold = torch.from_numpy(index_pairs(links, "links", (source_rows, target_rows)))
     for column, side in zip(gold.T, ("source", "target")):
         _, group, count = column.unique(return_inverse=True, return_counts=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +14,56 @@ from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.vectors import language_rows, side_language
+from hf_xalign.evaluation.retrieval import check_links, word_retrieval
+from hf_xalign.evaluation.vectors import language_rows, side_language, side_vectors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 
 Scores = dict[str, dict[str, float]]
+
+
+# What may be added to our protocol of word retrieval and lexicon induction, and the names of whole sets.
+_PARTS = ("identical", "specials", "legacy", "cosine")
+_PUBLISHED = {"mao": _PARTS}
+
+
+class Protocol(NamedTuple):
+    """One way to score the same vectors; its scores end in `, ` and its name.
+
+    The default is ours. `identical`: links between identical words, and of numbers and punctuation, count too.
+    `specials`: the [CLS] and [SEP] tokens of a pair are linked words. `legacy`: the published variant of CSLS, see
+    [`~hf_xalign.search.csls.nearest_neighbours`]. `cosine`: lexicon induction ranks by cosine instead of CSLS.
+    """
+
+    name: str = ""
+    identical: bool = False
+    specials: bool = False
+    legacy: bool = False
+    cosine: bool = False
+
+    @property
+    def end(self) -> str:
+        """End of the names of its scores."""
+        return self.name and f", {self.name}"
+
+
+def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
+    """Return our protocol and those named: `mao`, or settings of [`Protocol`] such as `legacy` or `legacy+specials`.
+
+    Raises:
+        InputError: an unknown name.
+
+    Example:
+        >>> [protocol.name for protocol in read_protocols(["mao", "identical+legacy"])]
+        ['', 'mao', 'identical+legacy']
+    """
+    found = [Protocol()]
+    for name in dict.fromkeys(names or ()):
+        parts = _PUBLISHED.get(name, name.split("+"))
+        if not set(parts) <= set(_PARTS):
+            raise InputError(f"protocol={name}: write mao, or one or more of {', '.join(_PARTS)}, joined by +")
+        found.append(Protocol(name, **dict.fromkeys(parts, True)))
+    return tuple(found)
 
 
 def score_retrieval(
@@ -30,9 +74,8 @@ def score_retrieval(
     layer: int = -1,
     poolings: Sequence[Pooling] = ("mean",),
     all_occurrences: bool = False,
-    specials: bool = False,
+    protocols: Sequence[Protocol] = (Protocol(),),
     word_view: bool = False,
-    legacy: bool = False,
     batch_size: int = 64,
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
@@ -44,14 +87,13 @@ def score_retrieval(
         model: the encoder.
         tokenizer: its fast tokenizer.
         dataset: `source_words`, `target_words`, `links` (1-to-1) and `source_lang`; `target_lang` for a model with one
-            map per language.
+            map per language; `all_links` (1-to-1) for a protocol with identical words.
         layer: layer to score.
         poolings: subword poolings to score, all from one pass of the encoder.
         all_occurrences: also score with all word occurrences, linked or not, as candidates.
-        specials: treat the [CLS] and [SEP] tokens of a pair as linked words too, as Cao's script does.
+        protocols: ways to score, see [`read_protocols`], all from one pass of the encoder.
         word_view: also score `retrieval_words`, where sentences enter the encoder as word vectors instead of tokens.
             MAO modules are trained on this input.
-        legacy: use the published variant of CSLS, see [`word_retrieval`]. Only for comparison with published numbers.
         batch_size: sentences per forward pass.
         max_length: maximum number of tokens per sentence. Links of truncated words are not queried.
         dtype: autocast dtype of the forward passes, or None. CSLS is always float32.
@@ -76,9 +118,8 @@ def score_retrieval(
         >>> sorted(scores["de"])
         ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """
-    if specials and not all(special_frame(tokenizer)):
-        raise InputError("specials=True: this tokenizer does not add special tokens at both ends of a sentence")
-    search: dict[str, Any] = {"legacy": legacy, "device": next(model.parameters()).device}
+    specials = check_protocols(protocols, tokenizer, dataset)
+    device = next(model.parameters()).device
     scores: Scores = {}
     options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
     for language, numbers in language_rows(dataset).items():
@@ -98,63 +139,133 @@ def score_retrieval(
                     )
                     sides[side]["words"] = viewed["first"]
         scores[language] = {}
-        links, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
+        links, kinds, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
         for kind in sides["source"]:
-            pair, name = (sides["source"][kind], sides["target"][kind]), f"retrieval_{kind}"
-            scores[language] |= _score(*pair, links, words, name, all_occurrences and kind != "words", search)
+            source, target, name = sides["source"][kind], sides["target"][kind], f"retrieval_{kind}"
+            held_out = HeldOutWords(source.vectors[links[:, 0]], target.vectors[links[:, 1]], words, kinds)
+            scores[language] |= held_out.score(name, protocols, device)
+            if all_occurrences and kind != "words":
+                ours = links[~kinds.any(1)]
+                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device)
     return scores
+
+
+class HeldOutWords(NamedTuple):
+    """Vectors of linked words, float32 (links, layers, dim), their words by side, and kinds, bool (links, 2).
+
+    A kind is (identical, special): the parts that a protocol needs for the link to count.
+    """
+
+    source: torch.Tensor
+    target: torch.Tensor
+    words: dict[str, list[str]]
+    kinds: torch.Tensor
+
+    def score(
+        self,
+        name: str,
+        protocols: Sequence[Protocol] = (Protocol(),),
+        device: torch.device | None = None,
+        *,
+        layer: int = 0,
+        project: Callable[..., Any] = lambda *sides: sides,
+    ) -> dict[str, float]:
+        """Score word retrieval by each protocol, of vectors of both sides that `project` has mapped."""
+        scores: dict[str, float] = {}
+        for protocol in protocols:
+            kept = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
+            source, target = project(self.source[kept, layer], self.target[kept, layer])
+            words = {f"{side}_words": [own[row] for row in kept.tolist()] for side, own in self.words.items()}
+            links = torch.arange(len(kept))[:, None].expand(-1, 2)
+            options: Any = {"legacy": protocol.legacy, "device": device, **words}
+            found = word_retrieval(source, target, links, **options)
+            directions = {
+                name: found["mean"],
+                f"{name}_to_pivot": found["source_to_target"],
+                f"{name}_from_pivot": found["target_to_source"],
+                f"{name}_types": found["type_mean"],
+                "pool": (found["source_pool"] + found["target_pool"]) / 2,
+            }
+            scores |= {metric + protocol.end: value for metric, value in directions.items()}
+        return scores
+
+
+def held_out_words(
+    encoders: dict[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]],
+    rows: Dataset,
+    protocols: Sequence[Protocol],
+    *,
+    desc: str | None = None,
+    **options: Any,
+) -> HeldOutWords:
+    """Extract the linked words of one language pair, each side by its encoder; `options` as in `side_vectors`."""
+    specials = False
+    for _, tokenizer in encoders.values():
+        specials = check_protocols(protocols, tokenizer, rows)
+    found = {}
+    for side, (model, tokenizer) in encoders.items():
+        label = desc and f"{desc} ({side})"
+        found[side] = side_vectors(model, tokenizer, rows, side, specials=specials, desc=label, **options)
+    links, kinds, words = _flat_links(rows, found["source"], found["target"], specials)
+    return HeldOutWords(found["source"].vectors[links[:, 0]], found["target"].vectors[links[:, 1]], words, kinds)
+
+
+def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenizerBase, dataset: Dataset) -> bool:
+    """Check that the text and tokenizer serve the protocols; return whether special tokens are needed."""
+    specials = any(protocol.specials for protocol in protocols)
+    if specials and not all(special_frame(tokenizer)):
+        raise InputError("protocol with specials: this tokenizer does not add special tokens at both ends")
+    if any(protocol.identical for protocol in protocols) and "all_links" not in dataset.column_names:
+        raise InputError(
+            "protocol with identical words: the evaluation links have no all_links. Make them from text again "
+            "(eval_data, or --data), or leave that part out."
+        )
+    return specials
 
 
 def _flat_links(
     rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
-) -> tuple[torch.Tensor, dict[str, list[str]]]:
-    """Return links as rows of the vectors, int64 (links, 2), and the words; drop links of words without a vector."""
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, list[str]]]:
+    """Return links as rows of the vectors, their kinds bool (links, 2), and the words of both ends of each link.
+
+    A kind is (identical, special). Links of words without a vector are dropped.
+    """
     words: dict[str, list[str]] = {"source": [], "target": []}
-    pairs = []
+    pairs, kinds = [], []
     for row, s, t in zip(rows, source.offsets.tolist(), target.offsets.tolist()):
-        links = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
+        ours = set(map(tuple, row["links"]))
+        links = [*row["links"], *(link for link in row.get("all_links") or () if tuple(link) not in ours)]
+        kinds += [(place >= len(ours), False) for place in range(len(links))]
         if specials:
-            sizes = np.array([[len(row["source_words"]), len(row["target_words"])]])
-            links = np.concatenate([links, sizes, sizes + 1])
-        pairs.append(links + np.array([[s, t]]))
+            sizes = [len(row["source_words"]), len(row["target_words"])]
+            links += [sizes, [size + 1 for size in sizes]]
+            kinds += [(False, True)] * 2
+        pairs.append(np.asarray(links, dtype=np.int64).reshape(-1, 2) + np.array([[s, t]]))
         for side, own in words.items():
             own.extend(row[f"{side}_words"] + (["[CLS]", "[SEP]"] if specials else []))
-    flat = torch.from_numpy(np.concatenate(pairs))
-    return flat[source.present[flat[:, 0]] & target.present[flat[:, 1]]], words
+    flat = check_links(np.concatenate(pairs), len(words["source"]), len(words["target"]))
+    present = source.present[flat[:, 0]] & target.present[flat[:, 1]]
+    flat = flat[present]
+    ends = {side: [own[row] for row in flat[:, n].tolist()] for n, (side, own) in enumerate(words.items())}
+    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2)[present], ends
 
 
-def named_scores(found: dict[str, float | int], name: str) -> dict[str, float]:
-    """Return a result of [`word_retrieval`] with words, under the names of [`score_retrieval`]."""
-    return {
-        name: found["mean"],
-        f"{name}_to_pivot": found["source_to_target"],
-        f"{name}_from_pivot": found["target_to_source"],
-        f"{name}_types": found["type_mean"],
-        "pool": (found["source_pool"] + found["target_pool"]) / 2,
-    }
-
-
-def _score(
-    source: WordVectors,
-    target: WordVectors,
-    links: torch.Tensor,
-    words: dict[str, list[str]],
-    name: str,
-    all_occurrences: bool,
-    search: dict[str, Any],
+def _score_all(
+    source: WordVectors, target: WordVectors, links: torch.Tensor, specials: bool, name: str, device: torch.device
 ) -> dict[str, float]:
-    typed: dict[str, Any] = {f"{side}_words": own for side, own in words.items()}
-    found = word_retrieval(source.vectors[:, 0], target.vectors[:, 0], links, **typed, **search)
-    scores = named_scores(found, name)
-    if all_occurrences:
-        source_row, target_row = (torch.cumsum(side.present, 0) - 1 for side in (source, target))
-        found = word_retrieval(
-            source.vectors[source.present, 0],
-            target.vectors[target.present, 0],
-            torch.stack([source_row[links[:, 0]], target_row[links[:, 1]]], dim=1),
-            pool="all",
-            **search,
-        )
-        scores[f"{name}_all"] = found["mean"]
-        scores["pool_all"] = (found["source_pool"] + found["target_pool"]) / 2
-    return scores
+    """Score our protocol among all words of the text, linked or not."""
+    kept = []
+    for side in (source, target):
+        words = side.present.clone()
+        if specials:
+            words[torch.cat([side.offsets[1:] - 1, side.offsets[1:] - 2])] = False
+        kept.append(words)
+    places = [torch.cumsum(words, 0) - 1 for words in kept]
+    found = word_retrieval(
+        source.vectors[kept[0], 0],
+        target.vectors[kept[1], 0],
+        torch.stack([place[links[:, n]] for n, place in enumerate(places)], dim=1),
+        pool="all",
+        device=device,
+    )
+    return {name: found["mean"], "pool_all": (found["source_pool"] + found["target_pool"]) / 2}

@@ -10,28 +10,45 @@ from typing import Any
 
 from datasets import Dataset
 
-from hf_xalign.cache import replacing
+from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import align_words
+from hf_xalign.links.symmetrization import LinkFilters
 
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
+ALL_LINKS = "all_links"
 
 
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
     """Link test text for the headline score, with a fast_align fitted on the test and `train` text.
 
-    Five iterations, lower-cased; intersection and 1-to-1 links. Both words have a letter and differ. Pairs without a
-    link stay: their words are candidates of the all-occurrences pool.
+    Five iterations, lower-cased; intersection and 1-to-1 links. Both words of `links` have a letter and differ;
+    `all_links` has those of identical words, numbers and punctuation too. Pairs without a link stay: their words are
+    candidates of the all-occurrences pool.
     """
-    return align_words(test, drop_identical=True, require_letter=True, keep_unlinked=True, extra_data=train)
+    linked = align_words(test, keep_unlinked=True, extra_data=train)
+    linked = map_rows(linked, _ours, batched=True, desc="Choosing evaluation links")
+    if not any(linked["links"][:]):
+        raise InputError(
+            f"no links between different words are left in {len(test)} sentence pairs. Check that source and target "
+            "translate each other, and name more text."
+        )
+    return linked
+
+
+def _ours(batch: dict[str, list]) -> dict[str, list]:
+    """Keep the links between different words with letters; they are 1-to-1 already."""
+    chosen = LinkFilters(one_to_one=False, drop_identical=True, require_letter=True)
+    rows = zip(batch["links"], batch["source_words"], batch["target_words"])
+    return {ALL_LINKS: batch["links"], "links": [chosen(*row) for row in rows]}
 
 
 def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
     """Write word-linked pairs as JSON Lines; the file appears only when it is complete."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        for row in dataset.select_columns(list(COLUMNS)):
+        for row in dataset.select_columns([name for name in (*COLUMNS, ALL_LINKS) if name in dataset.column_names]):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -43,18 +60,11 @@ def read_links(path: str | os.PathLike) -> Dataset:
         row = dict(record or {})
         if missing := [column for column in COLUMNS if column not in row]:
             raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
-        row = {column: row[column] for column in COLUMNS}
+        row = {column: row[column] for column in (*COLUMNS, ALL_LINKS) if column in row}
         _check_row(row, where)
-        sizes = len(row["source_words"]), len(row["target_words"])
-        for i, j in row["links"]:
-            if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
-                raise InputError(f"{where}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)")
-        for side, own in zip(("source", "target"), zip(*row["links"])):
-            if repeated := [word for word, count in Counter(own).items() if count > 1]:
-                raise InputError(
-                    f"{where}: {side} word {repeated[0]} has two links, but word retrieval needs 1-to-1 links. "
-                    "Remove these links."
-                )
+        for field in ("links", ALL_LINKS):
+            if field in row:
+                _check_links(row, field, where)
         rows.append(row)
     if not rows:
         raise InputError(f"{path}: there are no rows")
@@ -71,9 +81,23 @@ def _check_row(row: dict[str, Any], where: str) -> None:
     for field in ("source_words", "target_words"):
         if not (isinstance(row[field], list) and all(isinstance(word, str) for word in row[field])):
             raise InputError(f"{where}: {field} is not a list of words")
-    links = row["links"]
+
+
+def _check_links(row: dict[str, Any], field: str, where: str) -> None:
+    """Check that links are 1-to-1 and inside the sentences."""
+    links = row[field]
     if not (
         isinstance(links, list)
         and all(isinstance(link, list) and len(link) == 2 and all(type(i) is int for i in link) for link in links)
     ):
-        raise InputError(f"{where}: links is not a list of pairs of integers, such as [[0, 2], [1, 0]]")
+        raise InputError(f"{where}: {field} is not a list of pairs of integers, such as [[0, 2], [1, 0]]")
+    sizes = len(row["source_words"]), len(row["target_words"])
+    for i, j in links:
+        if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
+            raise InputError(f"{where}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)")
+    for side, own in zip(("source", "target"), zip(*links)):
+        if repeated := [word for word, count in Counter(own).items() if count > 1]:
+            raise InputError(
+                f"{where}: {side} word {repeated[0]} has two links, but word retrieval needs 1-to-1 links. "
+                "Remove these links."
+            )

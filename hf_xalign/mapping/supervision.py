@@ -45,6 +45,7 @@ def linked_vectors(
     tokenizer: PreTrainedTokenizerBase,
     dataset: Dataset,
     *,
+    target_encoder: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None,
     desc: str | None = None,
     **options: Any,
 ) -> Matched:
@@ -54,6 +55,7 @@ def linked_vectors(
         model: encoder; one with a map per language uses the map of each side's language.
         tokenizer: fast tokenizer of the encoder.
         dataset: word-aligned pairs of one language pair (columns of `align_words`).
+        target_encoder: encoder and tokenizer of the target side; by default those of the source side.
         desc: label of the progress bar, or None.
         options: `layers`, `pooling`, `batch_size` and `max_length` as in [`make_anchors`]. Links of truncated words
             are left out.
@@ -76,8 +78,9 @@ def linked_vectors(
         found = {}
         for side in SIDES:
             label = desc and f"{desc} ({side})"
-            with language_context(model, lang[side]):
-                found[side] = extract_word_vectors(model, tokenizer, rows[f"{side}_words"], desc=label, **options)
+            encoder, own = target_encoder if target_encoder and side == "target" else (model, tokenizer)
+            with language_context(encoder, lang[side]):
+                found[side] = extract_word_vectors(encoder, own, rows[f"{side}_words"], desc=label, **options)
         starts = np.stack([found[side].offsets[:-1].numpy() for side in SIDES], axis=1)
         counts = [len(links) for links in rows["links"]]
         if not sum(counts):

@@ -54,7 +54,6 @@ class ParallelText(PairColumns):
     eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["embedded:de", "embedded:bn"])
     train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
-    max_train_pairs: int | None = option(_DATA, "Use the first n pairs of each training source.", None)
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
@@ -65,6 +64,9 @@ class TextArguments(ParallelText):
 
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+    )
+    max_train_pairs: int | None = option(
+        _DATA, "Draw n pairs of each training source by the seed, of those that the filters keep.", None
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
@@ -85,8 +87,16 @@ class DataArguments(TextArguments):
     )
     one_to_one: bool = option("Word links", "A word with two links loses all its links.", True)
     drop_identical: bool = option("Word links", "Drop links between identical words.", False)
+    aligner_data: list[str] = option(
+        "Word links", "More parallel text to fit the aligner on, in the form of train_data; not trained on.", []
+    )
     eval_links: str | None = option(
         "Word links", "eval_links.jsonl of another run, to score on the same links. Overrides eval_data.", None
+    )
+    protocol: list[str] = option(
+        "Word links",
+        "Score by these protocols too: mao (as published), or identical, specials, legacy, cosine, joined by +.",
+        [],
     )
 
 

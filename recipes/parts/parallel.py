@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
@@ -15,7 +16,8 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
-from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Protocol, Scores, check_protocols, read_protocols, score_retrieval
 from hf_xalign.links.align import align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -61,8 +63,11 @@ class Corpus:
         return trainer
 
 
+@dataclass
 class WordCorpus(Corpus):
     """Encoder and word-linked text of a run; held-out pairs without links serve as candidates."""
+
+    protocols: tuple[Protocol, ...] = (Protocol(),)
 
     def describe(self) -> list[str]:
         """Describe the text and its links, one line for each language pair, and the held-out text."""
@@ -90,6 +95,7 @@ class WordCorpus(Corpus):
             self.evaluation,
             poolings=("mean", "last"),
             all_occurrences=True,
+            protocols=self.protocols,
             word_view=isinstance(getattr(self.model, "active_peft_config", None), XAlignConfig),
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
@@ -144,42 +150,83 @@ def load_text(
     eval_links: str | None,
     subwords: bool = False,
     seed: int = 0,
+    pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> WordCorpus:
-    """Load and word-align the text, or read the held-out links from a file; `subwords` links tokens, not words."""
-    train, train_sources = load_train(data, tokenizer)
+    """Load and word-align the text, or read the held-out links from a file; `subwords` links tokens, not words.
+
+    Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
+    """
+    protocols = read_protocols(data.protocol)
+    train, train_sources = load_train(data, tokenizer, pivot_tokenizer)
+    more, more_sources = None, []
+    if data.aligner_data:
+        more, more_sources = load_parts(data.aligner_data, data.train_split, None, data)
     if eval_links:
         evaluation = read_links(eval_links)
         eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
     else:
         test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
-        evaluation = make_evaluation_links(test, train)
-    text = train
-    if subwords:
-        text = map_rows(
-            train, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting into subwords"
-        )
+        evaluation = make_evaluation_links(test, train if more is None else concatenate([train, more]))
+    for known in (tokenizer, pivot_tokenizer or tokenizer):
+        check_protocols(protocols, known, evaluation)
     encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
-    linked = align_words(
-        text, data.aligner, data.symmetrization, data.one_to_one, data.drop_identical, seed=seed, **encoder
-    )
+    if encoder and data.max_train_pairs is not None:
+        # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
+        most = data.max_train_pairs * 11 // 10 + 100
+        train = draw_pairs(train, np.ones(len(train), dtype=bool), train_sources, most, seed)
+    text, fit = train, more
+    if subwords:
+        text, fit = (
+            part
+            and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting subwords")
+            for part in (train, more)
+        )
+    rules = (data.aligner, data.symmetrization, data.one_to_one, data.drop_identical)
+    linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
+    kept = np.fromiter(map(len, linked["links"]), dtype=np.int64) > 0
+    chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
+    dropped = link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
         pair: {
             "pairs": found.pairs,
-            "dropped pairs": found.dropped,
+            "dropped pairs": dropped[pair].dropped,
             "links": found.links,
             "links a pair": round(found.links_per_pair, 2),
         }
-        for pair, found in link_statistics(linked, train).items()
+        for pair, found in link_statistics(chosen).items()
     }
-    return WordCorpus(model, tokenizer, linked, evaluation, {"train": train_sources, "eval": eval_sources}, counts)
+    sources = {"train": train_sources, "eval": eval_sources} | ({"aligner": more_sources} if more_sources else {})
+    return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols)
 
 
-def load_train(data: TextArguments, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load the training pairs with [`load_parts`], and check that the tokenizer knows their scripts."""
-    train, sources = load_parts(data.train_data, data.train_split, data.max_train_pairs, data)
-    for side in ("source", "target"):
-        check_vocabulary(tokenizer, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
+def load_train(
+    data: TextArguments, tokenizer: PreTrainedTokenizerBase, pivot_tokenizer: PreTrainedTokenizerBase | None = None
+) -> tuple[Dataset, list[dict[str, Any]]]:
+    """Load all training pairs with [`load_parts`], and check that the tokenizers know their scripts."""
+    if data.max_train_pairs is not None and data.max_train_pairs < 1:
+        raise InputError(f"max_train_pairs={data.max_train_pairs}: must be at least 1")
+    train, sources = load_parts(data.train_data, data.train_split, None, data)
+    for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
+        check_vocabulary(known, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
     return train, sources
+
+
+def draw_pairs(
+    text: Dataset, kept: np.ndarray, sources: list[dict[str, Any]], max_pairs: int | None, seed: int
+) -> Dataset:
+    """Select the pairs that the filters kept, bool (rows,), or a seeded draw of them from each source.
+
+    A larger draw holds a smaller one of the same seed. The sources' entries get the numbers of pairs drawn.
+    """
+    chosen, start = [], 0
+    for number, entry in enumerate(sources):
+        rows = start + np.flatnonzero(kept[start : start + entry["pairs"]])
+        start += entry["pairs"]
+        if max_pairs is not None:
+            rows = np.sort(np.random.default_rng([seed, number]).permutation(rows)[:max_pairs])
+            entry["pairs"] = len(rows)
+        chosen.append(rows)
+    return text.select(np.concatenate(chosen))
 
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:

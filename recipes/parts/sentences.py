@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.recipes.parts.common import TextArguments, option
-from hf_xalign.recipes.parts.parallel import DRIFT_SENTENCES, Corpus, load_checked, load_parts, load_train
+from hf_xalign.recipes.parts.parallel import (
+    DRIFT_SENTENCES,
+    Corpus,
+    draw_pairs,
+    load_checked,
+    load_parts,
+    load_train,
+)
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 
@@ -69,6 +78,11 @@ def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | N
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):
         train, train_sources = load_train(data, tokenizer)
+        if data.max_train_pairs is not None:
+            limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
+            kept = np.zeros(len(train), dtype=bool)
+            kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
+            train = draw_pairs(train, kept, train_sources, data.max_train_pairs, args.seed)
         evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
     sources = {"train": train_sources, "eval": eval_sources}
     pooling: Any = {"pooling": args.sentence_pooling, "sentence_transformer": data.sentence_transformer}

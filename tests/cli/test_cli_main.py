@@ -21,6 +21,7 @@ MISTAKES = [
     ("inspect no/where --source a --target b", "no/where has no tokenizer"),
     ("report nowhere", "no such file. Pass the folder"),
     ("evaluate m --links a --data b", "leave --data out"),
+    ("evaluate m --protocol cao", "protocol=cao: write mao"),
     ("evaluate m --device tpu9", "device=tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("prepare de=nowhere.tsv --output o --skip speed", "there is no step 'speed'"),

@@ -141,10 +141,11 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
 
     write_links(links, tmp_path / "links.jsonl")
     again = ["evaluate", tuned, "--links", str(tmp_path / "links.jsonl"), "--tasks", "words", "--device", "cpu"]
+    again += ["--protocol", "mao"]
     assert main(again) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["language", "metric", "score"] and "sentence" not in out
-    assert f" {100 * after:.1f}\n" in out
+    assert f" {100 * after:.1f}\n" in out and "retrieval_last_to_pivot, mao" in out
 
 
 def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):

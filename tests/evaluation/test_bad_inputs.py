@@ -7,15 +7,17 @@ from datasets import Dataset
 from support.nearest import on_circle
 from support.refusals import assert_refused, calls
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from tokenizers.processors import TemplateProcessing
 
 import hf_xalign.metrics
 from hf_xalign.data.encoding import word_tokenizer
-from hf_xalign.evaluation import encode_sentences, encode_words, plots, vector_drift
+from hf_xalign.evaluation import encode_sentences, encode_words, plots, score_retrieval, vector_drift
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.distances import distance_grid, word_distances
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
+from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.evaluation.sentence_scores import score_sentences, sentence_retrieval
 from hf_xalign.evaluation.transfer import TransferRun, spearman, transfer_gap
 from hf_xalign.links.frozen import read_links, write_links
@@ -153,6 +155,18 @@ def test_sentence_scores():
         ({"dataset": empty}, "row 3: tar"),
     ]
     assert_refused(calls(score_sentences, rows, model=make_encoder(), tokenizer=make_tokenizer(), dataset=data))
+
+
+def test_protocols():
+    bare = make_tokenizer()
+    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
+    rows = [
+        ({"protocols": read_protocols(["identical"])}, "evaluation links have no all_links"),
+        ({"protocols": read_protocols(["specials"]), "tokenizer": bare}, "does not add special tokens at both ends"),
+    ]
+    shared = {"model": make_encoder(), "tokenizer": make_tokenizer(), "dataset": make_links(3)}
+    unknown = calls(read_protocols, [((["legacy+cao"],), r"protocol=legacy\+cao: write mao, or one or more of ident")])
+    assert_refused(unknown | calls(score_retrieval, rows, **shared))
 
 
 def test_frozen_links(tmp_path):

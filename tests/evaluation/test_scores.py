@@ -11,6 +11,8 @@ from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval
+from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
@@ -85,14 +87,38 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     directions = scores["retrieval_mean_to_pivot"] + scores["retrieval_mean_from_pivot"]
     assert_rounding(scores["retrieval_mean"], directions / 2, operations=2)
     assert scores["retrieval_mean_types"] >= scores["retrieval_mean"]
-    more = score_retrieval(model, tokenizer, links, specials=True)["de"]
-    assert more["pool"] == scores["pool"] + 2 * 7, "two more linked words a pair"
     rows = extract_pooled(model, tokenizer, links["source_words"][:2], specials=True)["mean"]
     first = len(links[0]["source_words"])
     assert rows.offsets.tolist()[1] == first + 2
     hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
-    assert score_retrieval(model, tokenizer, links, legacy=True)["de"]["pool"] == scores["pool"]
+
+
+def test_protocols_share_one_pass_and_leave_our_scores_alone():
+    model, tokenizer, whole = make_encoder(), make_tokenizer(), make_links(7)
+    # Our links lack one a sentence, as if its words were identical.
+    links = whole.map(lambda row: {"all_links": row["links"], "links": row["links"][1:]})
+    options = {"poolings": ("last",), "all_occurrences": True}
+    protocols = read_protocols(["mao", "identical", "legacy+specials"])
+    found = score_retrieval(model, tokenizer, links, protocols=protocols, **options)["de"]
+    ours = {name: value for name, value in found.items() if "," not in name}
+    assert ours == score_retrieval(model, tokenizer, links, **options)["de"]
+    count, most = (sum(map(len, rows["links"])) for rows in (links, whole))
+    pools = [found[f"pool{end}"] for end in ("", ", identical", ", legacy+specials", ", mao")]
+    assert pools == [count, most, count + 2 * 7, most + 2 * 7]
+    # The published protocol, one sentence at a time.
+    sides = {"source": [], "target": []}
+    for row in whole:
+        for n, (side, vectors) in enumerate(sides.items()):
+            encoding = tokenizer(row[f"{side}_words"], is_split_into_words=True, return_tensors="pt")
+            hidden, word_ids = states_of(model, encoding), encoding.word_ids(0)
+            last = [max(k for k, word in enumerate(word_ids) if word == link[n]) for link in row["links"]]
+            vectors.append(hidden[[*last, 0, len(word_ids) - 1]])
+    diagonal = torch.arange(most + 2 * 7)[:, None].expand(-1, 2)
+    wanted = word_retrieval(*map(torch.cat, sides.values()), diagonal, legacy=True)
+    for direction, name in (("to", "source_to_target"), ("from", "target_to_source")):
+        assert found[f"retrieval_last_{direction}_pivot, mao"] == wanted[name]
+    assert found["retrieval_last, legacy+specials"] != found["retrieval_last, mao"] != found["retrieval_last"]
 
 
 def pairs(n=8, lang="de"):

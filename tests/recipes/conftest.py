@@ -82,7 +82,7 @@ def ppa_run(files):
     """PPA with an evaluation at every step, and a folder for sentence-transformers."""
     options = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
     options += ("--eval_strategy", "steps", "--eval_steps", "1")
-    options += ("--sentence_transformer", str(files / "sentences"))
+    options += ("--sentence_transformer", str(files / "sentences"), "--max_train_pairs", "20")
     return made(ppa.main, command(files, *options, out="ppa"), files / "ppa")
 
 

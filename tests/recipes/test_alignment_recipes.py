@@ -10,13 +10,14 @@ from huggingface_hub import ModelCard
 from peft import PeftModel
 from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, record_of, task_command
-from support.tiny import SENTENCES
+from support.tiny import SENTENCES, make_tokenizer
 from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import DataArguments, run
+from hf_xalign.recipes.parts.parallel import load_text
 from hf_xalign.recipes.parts.sentences import SentenceCorpus
 
 
@@ -61,6 +62,35 @@ def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
     record = record_of(tmp_path)
     assert fao_run.record["scores"]["before"] == record["scores"]["before"] == record["scores"]["after"]
     assert record["links"]["de-en"]["links"] > 0
+
+
+def drawn(files, most, seed=0, **more):
+    pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
+    data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})
+    return load_text(data, None, make_tokenizer(), eval_links=None, seed=seed)
+
+
+def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
+    whole = drawn(files, None)
+    links = dict(zip(whole.train["target"], whole.train["links"]))  # the second source numbers its sentences
+    few, more, other = (drawn(files, most, seed) for most, seed in ((5, 0), (9, 0), (5, 1)))
+    assert [entry["pairs"] for entry in few.sources["train"]] == [5, 5] and len(few.train) == 10
+    rows = [[row["target"] for row in corpus.train] for corpus in (few, more, other)]
+    assert set(rows[0]) <= set(rows[1]) and rows[0] != rows[2] and rows[0][:5] != whole.train["target"][:5]
+    # The links are those of an aligner that saw all the text, and so are the evaluation's.
+    assert all(links[row["target"]] == row["links"] for row in more.train if row["target"][-1].isdigit())
+    assert few.evaluation["links"][:] == whole.evaluation["links"][:]
+    assert few.link_counts["de-en"]["pairs"] == 10 and "drawn" not in few.sources["train"][0]
+    # Pairs whose only words are identical have no links; they are not among those counted.
+    (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
+    both = drawn(
+        files, 20, train_data=[f"de={tmp_path / 'same.tsv'}", f"de={files / 'train.jsonl'}"], drop_identical=True
+    )
+    assert [entry["pairs"] for entry in both.sources["train"]] == [0, 20] and both.link_counts["de-en"][
+        "dropped pairs"
+    ]
+    fitted = drawn(files, 3, train_data=[f"de={files / 'test.tsv'}"], aligner_data=[f"de={files / 'pairs.tsv'}"])
+    assert fitted.sources["aligner"][0]["pairs"] == 24 and len(fitted.train) == 3
 
 
 def mao_on(files, folder, *options):
@@ -123,7 +153,7 @@ def test_ppa(ppa_run, files):
     assert before.keys() == after.keys() >= {"sentence_mean", "sentence_cls_to_pivot", "pool_sentences"}
     assert before != after and record["links"] == {} and record["drift"]["cosine"] < 1
     assert record["paper"]["id"] == "2021.naacl-main.20"
-    assert "text     de: 24 pairs" in ppa_run.printed and not (folder / "eval_links.jsonl").exists()
+    assert "text     de: 20 pairs" in ppa_run.printed and not (folder / "eval_links.jsonl").exists()
     card = ModelCard.load(folder / "README.md")
     assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
     assert (files / "sentences" / "modules.json").is_file()

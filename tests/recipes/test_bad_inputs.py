@@ -35,7 +35,10 @@ def test_recipes_that_train(files, fao_run, refused, tmp_path):
             (("--max_train_pairs", "4", "--compare_with", str(fao_run.folder)), "other pairs"),
             (("--compare_with", str(files / "nothing")), "no such file"),
         ],
-        ppa: [((*sentences, "--aligner", "hmm"), "aligner")],
+        ppa: [
+            ((*sentences, "--aligner", "hmm"), "aligner"),
+            (("--max_train_pairs", "0", *sentences), "max_train_pairs=0: must be at least 1"),
+        ],
     }
     refused({k: row for recipe, own in rows.items() for k, row in table(recipe.main, words, own).items()})
     (tmp_path / "late").mkdir()

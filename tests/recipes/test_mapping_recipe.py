@@ -6,6 +6,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from peft import get_peft_model
+from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import on_files, output_of, record_of, task_command
 from support.tiny import make_tokenizer
@@ -13,11 +14,11 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.evaluation.scores import HeldOutWords, held_out_words, read_protocols, score_retrieval
 from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, LanguageMap, SideMap
-from hf_xalign.mapping.supervision import Matched
 from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
@@ -177,6 +178,33 @@ def test_what_is_not_used_is_said(files, tmp_path):
     assert "anchors  de: of 26 sentences" in printed  # 24 training pairs and two lines of text
 
 
+def test_an_encoder_for_each_side_and_anchors_of_text_alone(files, tmp_path):
+    """MAO's lexicon induction of monolingual encoders: German is read by one of them, English by the other."""
+    save_base("distilbert", files / "english")
+    lines = ["the cat and the dog sleep", "open the house"]
+    (files / "english.txt").write_text("\n".join(lines))
+    text = [f"de={files / 'german.txt'}", f"en={files / 'english.txt'}"]
+    options = ("--supervision", "dictionary", "--target_model", str(files / "english"), "--protocol", "mao")
+    alone = (*dictionaries(files)[:4], "--anchor_pairs", "false", "--text")
+    record, printed = run(files, tmp_path / "two", *options, *alone, *text)
+    assert "have an encoder each" in printed and record["adapter"] is None
+    assert "anchors  de: of 2 sentences" in printed and "anchors  en: of 2 sentences" in printed
+    after = record["scores"]["after"]["de"]
+    assert {"retrieval_mean_to_pivot, mao", "bli_p@1_to_pivot, mao", "pool_bli, mao"} <= after.keys()
+    links = read_links(tmp_path / "two/eval_links.jsonl")
+    pair = {"source": hf_xalign.load(files / "base"), "target": hf_xalign.load(files / "english")}
+    sides = held_out_words(
+        {side: (model, make_tokenizer()) for side, model in pair.items()}, links, read_protocols([])
+    )
+    for side, model in pair.items():
+        own = extract_word_vectors(model, make_tokenizer(), links[f"{side}_words"][:])
+        first = own.vectors[links[0]["links"][0][side == "target"]]
+        assert_rounding(getattr(sides, side)[0], first, operations=64, scale=8.0)
+    assert record["scores"]["before"]["de"]["retrieval_mean"] == sides.score("x")["x"]
+    with pytest.raises(InputError, match="anchor_pairs=false: no text in en"):
+        run(files, tmp_path / "no", *options, *alone, text[0])
+
+
 def test_on_an_adapter(files, tmp_path):
     base, mao = AutoModel.from_pretrained(files / "base", add_pooling_layer=False), tmp_path / "mao"
     get_peft_model(base, XAlignConfig(init="random", languages=["de"], pivot="en")).save_pretrained(mao)
@@ -204,7 +232,8 @@ def test_directions_of_lexicon_induction():
     english = Anchors(["dog", "hound", "cat"], torch.tensor([[[1.0, 0.1]], [[0.2, 1.0]], [[0.0, 1.0]]]), torch.ones(3))
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     german = Anchors(["hund", "katze"], torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]) @ turn, torch.ones(2))
-    words = Matched(german.vectors, english.vectors[[0, 2]], german.words, ["dog", "cat"])
+    linked = {"source": german.words, "target": ["dog", "cat"]}
+    words = HeldOutWords(german.vectors, english.vectors[[0, 2]], linked, torch.zeros(2, 2, dtype=torch.bool))
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
     corpus = MappingData("en", {}, {"de": words}, {"de": german, "en": english}, Sources({}, {"de": test}, {}, {}))
@@ -218,5 +247,10 @@ def test_directions_of_lexicon_induction():
         assert_rounding([found["bli_p@1_oov_wrong_from_pivot"], found["bli_coverage"]], [1 / 3, 2 / 3], operations=2)
         assert found["pool_bli"] == 2.5 and found["retrieval_mean"] == 1.0
         assert intervals["de"]["bli_p@1_from_pivot"][0] == 0.0
+        # By cosine, both are published: the hub `cat` is not held against `hound`.
+        corpus.protocols = read_protocols(["mao"])
+        both = score(corpus, args, {"de": own})[0]["de"]
+        assert both.items() > found.items() and both["bli_p@1_to_pivot, mao"] == 1.0
+        corpus.protocols = corpus.protocols[:1]
         raw, _ = score(corpus, args)
         assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0

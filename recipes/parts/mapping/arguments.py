@@ -89,6 +89,10 @@ class MappingArguments:
 
     output_dir: str = option("Run", "Output folder. A folder that holds a run is an error.", "runs/mapping")
     overwrite_output_dir: bool = option("Run", "Replace the run in output_dir once this one is done.", False)
+    source_model: str | None = option(
+        "Run", "Encoder of the other languages, if the pivot has another. Default: model_name_or_path.", None
+    )
+    target_model: str | None = option("Run", "Encoder of the pivot. Default: model_name_or_path.", None)
     method: Method = option(
         "Map", "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.", "procrustes"
     )
@@ -124,6 +128,7 @@ class MappingArguments:
         "Text for anchors beside train_data's: LANG=FILE (.txt, .jsonl, .parquet) or LANG=HUB_ID.",
         [],
     )
+    anchor_pairs: bool = option("Anchors", "Average over train_data's sentences too; false: over text alone.", True)
     max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
     sentences_per_word: int = option("Anchors", "Maximum number of sentences averaged into an anchor.", 100)
     batch_size: int = option("Run", "Sentences per forward pass.", 64)

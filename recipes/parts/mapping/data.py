@@ -18,8 +18,7 @@ from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import Scores, named_scores
+from hf_xalign.evaluation.scores import HeldOutWords, Protocol, Scores, held_out_words
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
@@ -37,6 +36,8 @@ from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
 from hf_xalign.recipes.parts.parallel import WordCorpus
 
+# Encoder and tokenizer of each side; the pivot is the target.
+Encoders = dict[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]]
 # Maps vectors of a language and of the pivot to the space in which they are compared.
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -50,16 +51,26 @@ class MappingData:
 
     pivot: str
     training: dict[str, Matched]
-    held_out: dict[str, Matched]
+    held_out: dict[str, HeldOutWords]
     anchors: dict[str, Anchors]
     sources: Sources
+    protocols: Sequence[Protocol] = (Protocol(),)
 
 
-def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load the encoder, with its adapter if the name is an adapter's; of a task model, take the encoder."""
+def load_encoders(data: DataArguments, args: MappingArguments) -> Encoders:
+    """Load the encoder of each side, once if both have the same."""
+    names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
+    source = load_any_encoder(data, args, names[0])
+    return dict(zip(SIDES, (source, source if names[0] == names[1] else load_any_encoder(data, args, names[1]))))
+
+
+def load_any_encoder(
+    data: DataArguments, args: MappingArguments, name: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder, with its adapter if the name is an adapter's; of a task model, take the encoder."""
     device = choose_device(args.device)
-    name = data.model_name_or_path
-    model = cast(Any, hf_xalign.load(name, revision=data.model_revision, dtype=torch.float32))
+    revision = data.model_revision if name == data.model_name_or_path else None
+    model = cast(Any, hf_xalign.load(name, revision=revision, dtype=torch.float32))
     inner: Any = model.get_base_model() if isinstance(model, PeftModel) else model
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
@@ -68,35 +79,38 @@ def load_any_encoder(data: DataArguments, args: MappingArguments) -> tuple[PreTr
             )
         model = backbone_of(inner)
     layer_index(args.layers, model.config.num_hidden_layers)  # raises for an unknown layer
-    tokenizer = load_tokenizer(resolve_model(name), revision=data.model_revision)
+    tokenizer = load_tokenizer(resolve_model(name), revision=revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
 
 
-def extract_vectors(linked: WordCorpus, sources: Sources, data: DataArguments, args: MappingArguments) -> MappingData:
-    """Run the encoder over all text that maps are learnt from and scored on."""
-    model, tokenizer, pivot = linked.model, linked.tokenizer, data.target_lang
+def extract_vectors(
+    linked: WordCorpus, encoders: Encoders, sources: Sources, data: DataArguments, args: MappingArguments
+) -> MappingData:
+    """Run the encoders over all text that maps are learnt from and scored on."""
+    pivot = data.target_lang
     options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
     training, held_out = {}, {}
     for language in linked.languages:
         own = pairs_of(linked.evaluation, language)
-        held_out[language] = linked_vectors(model, tokenizer, own, desc=f"Held-out words, {language}", **options)
+        label = f"Held-out words, {language}"
+        held_out[language] = held_out_words(encoders, own, linked.protocols, desc=label, **options)
         if args.supervision == "parallel":
             own = pairs_of(linked.train, language)
-            training[language] = linked_vectors(model, tokenizer, own, desc=f"Linked words, {language}", **options)
+            label, other = f"Linked words, {language}", encoders["target"]
+            training[language] = linked_vectors(*encoders["source"], own, target_encoder=other, desc=label, **options)
     anchors = {}
     if needed := sources.anchor_languages(args):
         for language in [*sorted(needed), pivot]:
             anchors[language] = make_anchors(
-                model,
-                tokenizer,
-                sources.sentences(language, linked, pivot),
+                *encoders["target" if language == pivot else "source"],
+                sources.sentences(language, linked, pivot, args),
                 lang=language,
                 max_words=args.max_words,
                 sentences_per_word=args.sentences_per_word,
                 **options,
             )
-    return MappingData(pivot, training, held_out, anchors, sources)
+    return MappingData(pivot, training, held_out, anchors, sources, linked.protocols)
 
 
 def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[LanguageMap, Coverage | None]:
@@ -160,16 +174,14 @@ def score(
         whole = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
             project = _projection(None if whole is None else whole.of([layer]), args)
-            sides = project(words.source[:, k], words.target[:, k])
-            links = torch.arange(len(sides[0])).unsqueeze(1).expand(-1, 2)
-            found = named_scores(
-                word_retrieval(*sides, links, source_words=words.source_words, target_words=words.target_words),
-                f"retrieval_{args.pooling}",
-            )
+            found = words.score(f"retrieval_{args.pooling}", corpus.protocols, layer=k, project=project)
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
-                induced, bounds = _induction(corpus, language, k, project, args.seed)
-                found |= induced
+                for protocol in corpus.protocols:
+                    if protocol.cosine or not protocol.name:
+                        induced, own = _induction(corpus, language, k, project, args.seed, protocol)
+                        found |= induced
+                        bounds |= own
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in found.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
@@ -177,7 +189,7 @@ def score(
 
 
 def _induction(
-    corpus: MappingData, language: str, layer: int, project: Projection, seed: int
+    corpus: MappingData, language: str, layer: int, project: Projection, seed: int, protocol: Protocol
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
     source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
@@ -186,9 +198,10 @@ def _induction(
     entries = list(
         zip(_anchor_words([other for _, other in test], own), _anchor_words([word for word, _ in test], pivot))
     )
-    to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, seed=seed)
+    options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": seed}
+    to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, **options)
     entries = [(word, other) for other, word in entries]
-    from_pivot = lexicon_induction(target, source, pivot.words, own.words, entries, seed=seed)
+    from_pivot = lexicon_induction(target, source, pivot.words, own.words, entries, **options)
     scores: dict[str, float] = {}
     bounds: dict[str, list[float]] = {}
     for name in _PRECISIONS:
@@ -198,7 +211,8 @@ def _induction(
             bounds[f"bli_{name}{end}"] = [found[f"{name}_low"], found[f"{name}_high"]]
     scores["bli_coverage"] = to_pivot["coverage"]
     scores["pool_bli"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
-    return scores, bounds
+    end = protocol.end
+    return {name + end: value for name, value in scores.items()}, {name + end: own for name, own in bounds.items()}
 
 
 def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:

@@ -61,11 +61,13 @@ def save(
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
     folder: Path,
+    *,
+    alone: bool,
 ) -> None:
     """Replace an earlier run by the evaluation links, the maps, card and record, and print the scores.
 
     Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last layer
-    alone, else as an encoder with mapped layers.
+    alone, else as an encoder with mapped layers. `alone` is for two encoders: no model holds both.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_run(folder)
@@ -80,10 +82,13 @@ def save(
     used = {language: found._asdict() for language, found in coverage.items() if found is not None}
     record["maps"] = {"files": files, "dictionary": used}
     saved = {"maps": str(folder / MAPS)}
-    linked.tokenizer.save_pretrained(folder)
+    if not alone:
+        linked.tokenizer.save_pretrained(folder)
     for language, found in used.items():
         print(f"learnt   {language}: from {found['used']} of {found['entries']} dictionary entries")
     try:
+        if alone:
+            raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
         saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
     except InputError as error:
         print(f"model    none: {error}")

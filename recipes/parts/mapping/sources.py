@@ -44,8 +44,10 @@ class Sources:
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.about.items() if entries and name != unused}
 
-    def sentences(self, language: str, linked: WordCorpus, pivot: str) -> list[str]:
+    def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
         """Return the text for a language's anchors: its monolingual text, then its side of the training pairs."""
+        if not args.anchor_pairs:
+            return list(chain(*(part["text"][:] for part in self.texts[language])))
         rows = linked.train["target"] if language == pivot else pairs_of(linked.train, language)["source"]
         return list(chain(*(part["text"][:] for part in self.texts.get(language, [])), rows[:]))
 
@@ -86,6 +88,8 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
             f"text: {strange[0]} needs no anchors. Remove its text, or add a test_dictionary, or a dictionary with "
             "supervision=dictionary."
         )
+    if not args.anchor_pairs and (missing := sorted((anchored and anchored | {pivot}) - set(sources.texts))):
+        raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add --text {missing[0]}=FILE.")
 
 
 def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingArguments) -> None:
@@ -116,7 +120,7 @@ def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: M
         return []
     words, found = {}, {}
     for language in (*languages, pivot):
-        text = sources.sentences(language, linked, pivot)
+        text = sources.sentences(language, linked, pivot, args)
         words[language] = set(count_words(text, language).types)
         found[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
     lexicons = {"test_dictionary": sources.test_dictionaries}

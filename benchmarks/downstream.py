@@ -10,7 +10,7 @@ DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the t
 The systems:
 
 - the raw encoder;
-- FAO, alone and with continual alignment during task training;
+- FAO, alone and with continual alignment during task training, by each of its presets;
 - MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head.
 
 Each is trained on English and tested on all
@@ -30,9 +30,11 @@ from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = ("raw", "fao", "continual", "mao", "rotation")
+# The presets of continual alignment.
+CONTINUAL = ("continual", "continual_mean", "efimov")
+SYSTEMS = ("raw", "fao", *CONTINUAL, "mao", "rotation")
 # Those that start from FAO's encoder.
-ALIGNED = {"fao", "continual"}
+ALIGNED = {"fao", *CONTINUAL}
 TASKS = ("pos", "slots")
 # Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
 EXAMPLES = {"pos": 1000, "slots": 3000}
@@ -106,8 +108,8 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     aligned = str(models / "fao-{seed}")
     name = "finetune.py"
     options += ["--model_name_or_path", aligned if system in ALIGNED else "embedded"]
-    if system == "continual":
-        options += ["--preset", "continual", "--reference", "embedded", "--pairs", *parallel(given, "train")]
+    if system in CONTINUAL:
+        options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
         options += ["--max_pairs", str(given.max_train_pairs), "--pairs_dropout", "false"]
         # The schedule of the other systems: the preset has no warm-up and no decay.

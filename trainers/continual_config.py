@@ -22,6 +22,7 @@ _PAPER: dict[str, Any] = {
     "reduction": "links",
     "mean_over_dims": False,
 }
+_MEAN: dict[str, Any] = {**_PAPER, "reduction": "words", "mean_over_dims": True}
 
 
 @dataclass
@@ -31,9 +32,10 @@ class ContinualConfig(TaskConfig):
     Presets:
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
-    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with means over words and dimensions. With
-      vectors of size d it pulls linked words together d times less than `continual`, and pivot words to f0 about
-      d / 100 times less.
+    - `continual_mean`: the paper's formula at the scale of its published code, with means over words and dimensions.
+      With vectors of size d, both terms weigh about d times less than in `continual`.
+    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with these means: L_reg weighs 100 times more
+      than in `continual_mean`.
 
     The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link of a short
     sentence weighs more than one of a long sentence. Set `train_sampling_strategy=random` to draw as the papers do.
@@ -41,14 +43,15 @@ class ContinualConfig(TaskConfig):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "continual": _PAPER,
-        "efimov": {**_PAPER, "regularizer_weight": 100.0, "reduction": "words", "mean_over_dims": True},
+        "continual_mean": _MEAN,
+        "efimov": {**_MEAN, "regularizer_weight": 100.0},
     }
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("alpha", "regularizer_weight"), (0, inf)),
         "pairs_per_example": (1e-6, inf),
     }
 
-    preset: str = own("continual", "Published variant: continual or efimov.")
+    preset: str = own("continual", "Published variant: continual, continual_mean or efimov.")
     alpha: float = by_preset("Weight of the alignment loss, L_align + w L_reg.")
     regularizer_weight: float = by_preset("w, the weight of L_reg, the distance to f0.")
     reduction: Literal["links", "words"] = by_preset("Divide both terms by the links, or each by its own words.")

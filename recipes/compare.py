@@ -54,6 +54,9 @@ class CompareArguments:
     level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
     confidence: float = option("Tests", "Share of the resampled differences inside the intervals.", 0.95)
     permutations: int = option("Tests", "Swaps of the permutation test.", 10_000)
+    concatenate_seeds: bool = option(
+        "Tests", "Swap each seed's answers alone (Efimov et al. 2022), not an example's under all seeds.", False
+    )
     resamples: int = option("Tests", "Draws of examples and seeds for the intervals.", 2000)
     seed: int = option("Tests", "Seed of swaps and draws.", 0)
     markdown: str | None = option("Output", "File to write as Markdown.", None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.recipes.parts.common import PairColumns, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
@@ -33,7 +33,9 @@ class ContinualArguments(TaskArguments, PairColumns):
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use the first n pairs of each source.", None)
+    on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
+    drop_identical: bool = option(_PAIRS, "Drop links between identical words, as the published code does.", False)
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
@@ -56,8 +58,9 @@ class ContinualArguments(TaskArguments, PairColumns):
         with args.main_process_first(desc="making the embedded encoder"):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
-            columns = tuple(self.columns().items())
-            pairs = _linked(tuple(self.pairs), self.pairs_split, self.max_pairs, columns, self.aligner)
+            more = {"split": self.pairs_split, "max_pairs": self.max_pairs, "on_empty": self.on_empty}
+            options = tuple((self.columns() | more).items())
+            pairs = _linked(tuple(self.pairs), options, self.aligner, self.drop_identical)
         model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
         return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 
@@ -71,15 +74,12 @@ def main(argv: list[str] | None = None) -> None:
 
 
 @cache
-def _linked(
-    items: tuple[str, ...], split: str, max_pairs: int | None, columns: tuple[tuple[str, Any], ...], aligner: str
-) -> Any:
+def _linked(items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool) -> Any:
     """Return word-linked pairs, computed once for all seeds."""
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
 
-    found = load_sources(items, split=split, max_pairs=max_pairs, **dict(columns))
-    return align_words(found, aligner)
+    return align_words(load_sources(items, **dict(options)), aligner, drop_identical=drop_identical)
 
 
 if __name__ == "__main__":

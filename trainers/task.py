@@ -14,6 +14,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 
+from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -66,7 +67,10 @@ class TaskTrainer(AlignmentTrainer):
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         if not isinstance(train_dataset, Dataset):
-            train_dataset = datasets.concatenate_datasets([self._encode(part, True) for part in train_dataset])
+            encoded = [self._encode(part, True) for part in train_dataset]
+            if any(part.group_size > 1 for part in train_dataset):
+                encoded = [_gathered(rows, part.group_size) for rows, part in zip(encoded, train_dataset, strict=True)]
+            train_dataset = datasets.concatenate_datasets(encoded)
         for language, part in (self.eval_dataset or {}).items():
             self._encoded[language] = (part, self._encode(part))
         self.train_languages = sorted(train_dataset.unique("source_lang"))
@@ -84,7 +88,7 @@ class TaskTrainer(AlignmentTrainer):
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
-        return model, train_dataset, partial(self.task.collate, pad_token_id=pad_token_id)
+        return model, train_dataset, GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
 
     def _encode(self, examples: Examples, training: bool = False) -> Dataset:
         tokenizer, length = self.processing_class, self.args.max_length
@@ -138,3 +142,14 @@ class TaskTrainer(AlignmentTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         Trainer._load_from_checkpoint(self, resume_from_checkpoint, cast(Any, model))
+
+
+def _gathered(encoded: Dataset, size: int) -> Dataset:
+    """Put the encoded rows of each group of examples into one row, with one length and language."""
+    owners = encoded["question"] if size > 1 and "question" in encoded.column_names else range(len(encoded))
+    gathered = gather_groups(encoded.add_column(GROUP, [owner // size for owner in owners]))
+    return gathered.map(
+        lambda rows: {"length": list(map(max, rows["length"])), "source_lang": [one[0] for one in rows["source_lang"]]},
+        batched=True,
+        remove_columns=["length", "source_lang"],
+    )

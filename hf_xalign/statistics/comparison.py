@@ -98,6 +98,7 @@ def compare(
     level: float = 0.05,
     confidence: float = 0.95,
     permutations: int = 10_000,
+    concatenate_seeds: bool = False,
     resamples: int = 2000,
     seed: int = 0,
     quiet: bool = False,
@@ -106,7 +107,8 @@ def compare(
 
     All systems must have the same seeds, languages and test sets: tests pair examples, intervals pair examples and
     seeds. A score that is a mean over examples (accuracy of sentences, QA F1) gets the paired t-test. Any other (micro
-    F1, accuracy of words) gets the permutation test. All systems and languages get the same test.
+    F1, accuracy of words) gets the permutation test, whose options are those of
+    [`~hf_xalign.statistics.significance.permutation_test`]. All systems and languages get the same test.
 
     By default systems have their folders' names, and all languages and seeds are compared. A difference is significant
     where p is below `level`; `confidence` is the share of the resampled differences inside the intervals; `resamples`
@@ -140,7 +142,12 @@ def compare(
     columns = list(baseline.examples)
     for system in systems[1:]:
         _check_comparable(system, baseline)
+    swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
     means = is_mean([one for system in systems for runs in system.examples.values() for one in runs])
+    if means and concatenate_seeds:
+        raise InputError(
+            f"concatenate_seeds is of the permutation test, and {baseline.metric} gets the paired t-test: leave it out"
+        )
     differences = []
     with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:
         for system in systems[1:]:
@@ -148,9 +155,7 @@ def compare(
             for language in columns:
                 pair = system.examples[language], baseline.examples[language]
                 drawn.append(resampled_differences(*pair, resamples=resamples, seed=seed))
-                p_values.append(
-                    paired_t_test(*pair) if means else permutation_test(*pair, permutations=permutations, seed=seed)
-                )
+                p_values.append(paired_t_test(*pair) if means else permutation_test(*pair, **swaps))
                 bar.update()
             sizes = [len(baseline.examples[language][0]) for language in columns]
             means_apart = [float(np.mean(system.scores(code) - baseline.scores(code))) for code in columns]

@@ -9,7 +9,7 @@ from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model
 from hf_xalign.tasks.prediction import predict, score_languages
-from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages
+from hf_xalign.tasks.crossing import cross_lingual, mix_languages
 from hf_xalign.tasks.qa.reading import read_questions
 from hf_xalign.tasks.qa.task import QuestionTask
 from hf_xalign.tasks.tagging import TaggingTask, load_tagger

@@ -43,6 +43,7 @@ class Examples:
         unit: unit of a place: `line` of a file, `row` of a Hub dataset.
         fingerprint: hash of the content.
         revision: commit of a Hub dataset.
+        group_size: consecutive examples that training keeps in one batch; 2 in code-switched text.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Examples:
     unit: str = "line"
     fingerprint: str = ""
     revision: str | None = None
+    group_size: int = 1
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -39,7 +39,16 @@ class TaskArguments:
         [],
     )
     eval_data: list[str] = option(
-        _DATA, "Text to score, one of each language; questions also LANG+LANG=SOURCE,SOURCE (question, context).", []
+        _DATA,
+        "Text to score, one of each language. LANG+LANG=SOURCE,SOURCE: questions of the first about contexts of the "
+        "second; pairs of texts of the first, one at random from the second.",
+        [],
+    )
+    code_switch: str | None = option(
+        _DATA,
+        "English original of translated training text, LANG=SOURCE: each example becomes two, each with one of its texts "
+        "in English, in one batch (PPA). Batch sizes count examples before.",
+        None,
     )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
     train_split: str = option(_DATA, "Split of Hub training data.", "train")
@@ -133,8 +142,7 @@ class TaskData:
 
 def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels."""
-    from hf_xalign.tasks import LabelSet, QuestionTask, SequenceTask, TokenTask, by_language, read_examples
-    from hf_xalign.tasks.qa.crossing import read_crossed
+    from hf_xalign.tasks import LabelSet, QuestionTask, SequenceTask, TokenTask, by_language, read_examples, read_questions
 
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
@@ -143,7 +151,7 @@ def load_task(data: TaskArguments) -> TaskData:
         for name in ("text_columns", "label_column", "labels", "metric"):
             if getattr(data, name):
                 raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
-        train, evaluation = _read(data, read_crossed)
+        train, evaluation = _read(data, read_questions)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
         return TaskData(questions, train, by_language(evaluation, data.languages))
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
@@ -167,8 +175,16 @@ def load_task(data: TaskArguments) -> TaskData:
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], list[Examples]]:
     """Read training and evaluation text."""
-    read = partial(read, revision=data.dataset_revision)
-    return (
-        [read(item, split=data.train_split, max_examples=data.max_train_examples) for item in data.train_data],
-        [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data],
-    )
+    from hf_xalign.tasks.crossing import code_switch, read_crossed
+
+    read = partial(read_crossed, read=read, revision=data.dataset_revision)
+    of_training = {"split": data.train_split, "max_examples": data.max_train_examples}
+    train = [read(item, **of_training) for item in data.train_data]
+    if data.code_switch:
+        # Questions are matched by their ids, pairs of texts by row.
+        by_id = {"max_examples": None} if data.task == "questions" else {}
+        english = read(data.code_switch, **{**of_training, **by_id})
+        if all(part.language == english.language for part in train):
+            raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
+        train = [part if part.language == english.language else code_switch(part, english) for part in train]
+    return train, [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data]

@@ -68,6 +68,7 @@ def test_finetuning(files, refused, tmp_path):
     tagger = ("--head", "tagger", "--tagger_lstm_size", "8")
     words = partial(task_command, files)
     of_texts = [
+        ((*pairs, "--code_switch", f"en={files / 'texts.jsonl'}"), "train_data has no other language to switch"),
         ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
         ((*tagger, *pairs), "head=tagger labels words, but the task is sequence"),
     ]

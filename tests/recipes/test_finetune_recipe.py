@@ -178,6 +178,19 @@ def test_questions(files, tmp_path):
     assert found["languages"]["en"]["score"] > 0.9  # the questions of training
 
 
+def test_code_switched_training_and_mixed_evaluation(files, tmp_path):
+    """PPA's translate-train, and CONTINUAL's mixed-language NLI."""
+    german = [{"premise": "die katze", "hypothesis": "die katze ist offen", "label": "yes"},
+              {"premise": "die katze", "hypothesis": "kein hund", "label": "no"}] * 6  # fmt: skip
+    de, en = write_lines(tmp_path / "de.jsonl", german), files / "texts.jsonl"
+    data = {"train": (f"en={en}", f"de={de}"), "evaluation": (f"de={de}", f"de+en={de},{en}")}
+    words = task_command(files, *TEXTS, "--code_switch", f"en={en}", **data, out=tmp_path)
+    printed = output_of(main, words)
+    assert "train    de: 24 examples of " in printed and "code-switched with" in printed
+    assert list(scores_of(tmp_path, 42)["languages"]) == ["de", "de+en"]
+    assert "nothing was trained" in output_of(main, [*words, "--dry_run", "true"])
+
+
 def test_encoder_of_each_seed_and_label_file(files, tmp_path):
     for seed in (0, 1):
         save_base("bert", tmp_path / f"base-{seed}", seed=seed)
@@ -198,7 +211,7 @@ def test_commit_of_hub_datasets(monkeypatch):
 
 def test_continual(files, tmp_path):
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text("yy,xx\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8")
+    pairs.write_text("yy,xx\n,leer\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8")
     options = [
         "--pairs",
         f"de={pairs}",
@@ -210,6 +223,10 @@ def test_continual(files, tmp_path):
         str(files / "base"),
         "--max_length",
         "32",
+        "--on_empty",
+        "drop",
+        "--drop_identical",
+        "true",
     ]
     options += ["--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"]
     words = task_command(files, *options, out=tmp_path)

@@ -54,6 +54,8 @@ def test_means_are_compared_by_the_t_test(tmp_path):
     (only,) = found.differences
     assert found.test == "paired t-test"
     assert only.p == significance.paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
+    with pytest.raises(InputError, match="concatenate_seeds is of the permutation test, and qa_f1 gets the paired"):
+        compare(given, concatenate_seeds=True, quiet=True)
 
 
 def test_languages_seeds_and_names_can_be_chosen(folders, tmp_path):
@@ -84,6 +86,8 @@ def test_recipe_prints_and_writes_the_tables(folders, tmp_path, capsys):
     spread = fao.replace("±", r"$\pm$")
     assert rf"fao\_1\% & {spread} \textsuperscript{{*}} & " in latex
     assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 2
+    recipe.main([*argv, "--concatenate_seeds", "true"])
+    assert capsys.readouterr().out != text
     recipe.main([*map(str, folders), "--seeds", "1", "--permutations", "50", "--resamples", "50"])
     text = capsys.readouterr().out
     assert "±" not in text and "One seed only" in text

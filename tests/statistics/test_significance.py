@@ -74,6 +74,10 @@ def test_permutation_test_against_all_permutations(monkeypatch):
         assert abs(found - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4, "four standard deviations"
         assert found == permutation_test(own, other, permutations=20_000)
         assert found != permutation_test(own, other, permutations=20_000, seed=1)
+        joined = ([ExampleScores.from_counts(*map(np.concatenate, zip(*(one.columns.values() for one in system))))]
+                  for system in (own, other))  # fmt: skip
+        apart = permutation_test(own, other, permutations=500, concatenate_seeds=True)
+        assert apart == permutation_test(*joined, permutations=500)
     monkeypatch.setattr(significance, "_NUMBERS", 1000)  # several batches, the last one smaller
     own, other = ([right_or_wrong(np.full(60, value))] for value in (1, 0))
     assert permutation_test(own, other, permutations=99) == 1 / 100, "the smallest there is"

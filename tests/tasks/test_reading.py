@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
-from hf_xalign.tasks.qa.crossing import cross_lingual, mix_languages, read_crossed
+from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages, read_crossed
 from hf_xalign.tasks.qa.reading import read_questions
 
 CONLLU = (
@@ -193,10 +193,27 @@ def test_mixed_questions(tmp_path):
     assert again.language == "de"
 
 
-def test_mixed_pairs_of_texts():
+def test_mixed_pairs_of_texts(tmp_path):
     for n, row in enumerate(mix_languages(pairs("de"), pairs("en"), seed=0).rows):
         other = {"text_a": "text_b", "text_b": "text_a"}[row["english"]]
         assert row[row["english"]] == f"en {row['english'][-1]} {n}" and row[other] == f"de {other[-1]} {n}"
+    files = [write_lines(tmp_path / f"{code}.jsonl", pairs(code).rows.to_list()) for code in ("de", "en")]
+    named = read_crossed(f"de+en={files[0]},{files[1]}", sequence)
+    wanted = mix_languages(pairs("de"), pairs("en"), seed=0).rows.to_list()
+    assert named.language == "de+en" and named.rows.remove_columns("line").to_list() == wanted
+
+
+def test_code_switched_examples():
+    for german, english, sides in (
+        (pairs("de"), pairs("en"), ("text_a", "text_b")),
+        (many("de", 40), many("en"), ("question", "context")),
+    ):
+        found = code_switch(german, english)
+        assert (len(found), found.group_size, found.language) == (80, 2, "de")
+        for n, row in enumerate(found.rows):
+            assert [row[side][:2] for side in sides] == [["de", "en"], ["en", "de"]][n % 2]
+            assert all(row[side].endswith(f" {n // 2}") for side in sides)
+        assert found.fingerprint != german.fingerprint
 
 
 # ---- Bad inputs: rows of (message, function, *arguments) ----
@@ -315,6 +332,7 @@ def test_files_and_languages_of_questions(tmp_path):
             (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross),
             ("row 0: label is x, and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
             ("are not pairs", lambda _: mix(words(), words())),
+            ("are not pairs", lambda _: code_switch(words(), words())),
         ],
         tmp_path,
     )

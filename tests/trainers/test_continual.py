@@ -78,6 +78,7 @@ FORMS = {
     "tokens": (TOKENS, {"alpha": 0.3}),
     "texts": (TEXTS, {"alpha": 0.3, "layers": [1, -1]}),
     "questions": (QUESTIONS, {"alpha": 0.3}),
+    "continual_mean": (TOKENS, {"preset": "continual_mean"}),
     "efimov": (TOKENS, {"preset": "efimov"}),
     "languages": (TOKENS, {"alpha": 0.3, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}),
 }

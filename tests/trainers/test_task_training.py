@@ -1,13 +1,15 @@
 """The task trainer: loss against a loop, checkpoints with a module in them, scores, what is frozen."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from datasets import concatenate_datasets
 from safetensors.torch import load_file
 from support.adapters import adapt
-from support.continual import LABELS, TEXTS, TOKENS, examples, make_model, make_task
+from support.continual import LABELS, QUESTIONS, TEXTS, TOKENS, examples, make_model, make_task
 from support.families import save_base
 from support.launch import STEP, same_bits, same_tensors, tensors
 from support.numeric import assert_rounding
@@ -74,6 +76,26 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
                 results.append({"loss": loss, **{name: p.grad.clone() for name, p in named if p.grad is not None}})
         assert loss.dtype == torch.float64
         same_tensors(*results, STEP)
+
+
+@pytest.mark.numeric
+def test_halves_of_an_example_are_in_one_batch(tmp_path):
+    """Code-switched pairs or questions next to plain ones: the batches hold whole groups, and the loss is the loop's."""
+    for task in (TEXTS, QUESTIONS):
+        plain = examples(task, 5)
+        if task is TEXTS:
+            plain = replace(plain, rows=plain.rows.add_column("text_b", plain.rows["text_a"][:]))
+        halves = replace(plain, language="de", rows=concatenate_datasets([plain.rows] * 2), group_size=2)
+        with exact():
+            trainer = make_task(tmp_path, make_model(task), task, train=[plain, halves], dropout=False)
+            alone = [make_task(tmp_path, trainer.model, task, train=[one], dropout=False) for one in (plain, halves)]
+            flat = replace(halves, group_size=1)
+            together = make_task(tmp_path, trainer.model, task, train=[plain, flat], dropout=False)
+            batches = [one.data_collator([*one.train_dataset]) for one in (trainer, together)]
+            losses = [trainer.compute_loss(trainer.model, batch) for batch in batches]
+        assert [len(one.train_dataset) for one in alone] == [len(alone[0].train_dataset), 5]
+        assert set(trainer.train_languages) == {"de", "en"} and torch.equal(*(b["input_ids"] for b in batches))
+        assert_rounding(losses[0].item(), losses[1].item(), operations=100)
 
 
 def test_resumed_with_a_module_is_uninterrupted(base, tmp_path):

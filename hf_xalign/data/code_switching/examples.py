@@ -119,7 +119,10 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
 
 
 class GroupCollator:
-    """Collate rows of [`gather_groups`] with the task's collator of single examples; other rows pass unchanged."""
+    """Collate rows of [`gather_groups`] with the task's collator of single examples; other rows pass unchanged.
+
+    Columns of a gathered row that hold one value are of the group, and do not reach the task's collator.
+    """
 
     def __init__(self, collate: Callable[[list[Mapping[str, Any]]], Any]):
         self.collate = collate
@@ -131,7 +134,8 @@ class GroupCollator:
             if np.ndim(row["input_ids"][0]) == 0:
                 flat.append(row)
                 continue
-            flat += [dict(zip(row, values, strict=True)) for values in zip(*row.values(), strict=True)]
+            columns = {name: values for name, values in row.items() if not np.isscalar(values)}
+            flat += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return self.collate(flat)
 
 

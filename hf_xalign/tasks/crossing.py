@@ -1,10 +1,11 @@
-"""Evaluation sets with two languages in each example, made from parallel sets."""
+"""Examples with two languages in each, made from parallel sets."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import datasets
@@ -21,15 +22,18 @@ _CONTEXT = ("context", "context_lang", "answers")
 _CROSSED = re.compile(r"([A-Za-z-]+)\+([A-Za-z-]+)=([^,]+),([^,]+)")
 
 
-def read_crossed(item: str, **options: Any) -> Examples:
-    """Read questions of one source about the contexts of another, matched by id: `en+de=xquad.en.json,xquad.de.json`.
+def read_crossed(item: str, read: Callable[..., Examples] = read_questions, **options: Any) -> Examples:
+    """Read examples in two languages from two sources, `hi+en=SOURCE,SOURCE`, or any other item with `read` alone.
 
-    Any other item is read by [`~hf_xalign.tasks.qa.reading.read_questions`], with the same options.
+    Of questions, the first source's are asked about the contexts of the second ([`cross_lingual`]). Of pairs of texts,
+    the first source's have one text replaced by the second source's ([`mix_languages`], seed 0).
     """
-    if match := _CROSSED.fullmatch(item):
-        asked, there = f"{match[1]}={match[3]}", f"{match[2]}={match[4]}"
-        return cross_lingual(read_questions(asked, **options), read_questions(there, **options))
-    return read_questions(item, **options)
+    if not (match := _CROSSED.fullmatch(item)):
+        return read(item, **options)
+    first, second = (read(f"{match[side]}={match[side + 2]}", **options) for side in (1, 2))
+    if "context" in first.rows.column_names:
+        return cross_lingual(first, second)
+    return replace(mix_languages(first, second, seed=0), language=f"{match[1]}+{match[2]}")
 
 
 def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
@@ -70,8 +74,8 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
 def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Examples:
     """Replace one side of each example by its English original: question or context, or either text of a pair.
 
-    This makes CONTINUAL's mixed-language NLI and QA (METHODS section 5). A fair coin, drawn from the seed and the
-    example's number, decides on the side. Save the result by `mixed.rows.to_json("mixed.jsonl")`.
+    This makes the mixed-language NLI of Efimov et al. (2022). A fair coin, drawn from the seed and the example's
+    number, decides on the side. Save the result by `mixed.rows.to_json("mixed.jsonl")`.
 
     Args:
         examples: questions, or pairs of texts (`text_a`, `text_b`).
@@ -84,29 +88,44 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
     Raises:
         InputError: an id is missing, the numbers of rows or the labels differ, or the examples are not pairs.
     """
-    columns = examples.rows.column_names
-    if "context" in columns:
-        sides: tuple[Sequence[str], Sequence[str]] = (_QUESTION, _CONTEXT)
-    elif "text_b" in columns:
-        sides = (("text_a",), ("text_b",))
-    else:
-        raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not pairs")
-    try:
-        halves = code_switch_pairs(
-            examples.rows,
-            english.rows,
-            first=sides[0],
-            second=sides[1],
-            id_column="id" if "id" in columns else None,
-        )
-    except InputError as error:
-        raise InputError(f"{examples.name} with {english.name}: {error}") from error
+    halves, sides = code_switch(examples, english).rows, _sides(examples)
     second = example_draws(np.arange(len(examples)), 1, seed=seed, epoch=0) < 0.5
     # Of each example's two halves the first has the second side in English.
-    mixed = halves.select(2 * np.arange(len(examples)) + ~second).remove_columns(GROUP)
+    mixed = halves.select(2 * np.arange(len(examples)) + ~second)
     mixed = mixed.add_column("english", np.where(second, sides[1][0], sides[0][0]).tolist())
     name = f"{examples.name} mixed with {english.name} (seed {seed})"
     return Examples(name, examples.language, mixed, examples.unit, _fingerprint(examples, english, str(seed)))
+
+
+def code_switch(examples: Examples, english: Examples) -> Examples:
+    """Pair each question, or text of a pair, with the English original of the other (Pan et al. 2021, 2.3).
+
+    Takes translated training text and what it was translated from, as [`mix_languages`] does. Each example becomes two,
+    which training keeps in one batch.
+    """
+    first, second = _sides(examples)
+    key = "id" if "id" in examples.rows.column_names else None
+    try:
+        halves = code_switch_pairs(examples.rows, english.rows, first=first, second=second, id_column=key)
+    except InputError as error:
+        raise InputError(f"{examples.name} with {english.name}: {error}") from error
+    return replace(
+        examples,
+        name=f"{examples.name} code-switched with {english.name}",
+        rows=halves.remove_columns(GROUP),
+        fingerprint=_fingerprint(examples, english, "switched"),
+        group_size=2,
+    )
+
+
+def _sides(examples: Examples) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the columns of each of the two texts of an example."""
+    columns = examples.rows.column_names
+    if "context" in columns:
+        return _QUESTION, _CONTEXT
+    if "text_b" in columns:
+        return ("text_a",), ("text_b",)
+    raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not pairs")
 
 
 def _fingerprint(one: Examples, other: Examples, more: str = "") -> str:

@@ -7,7 +7,7 @@ Parts of speech on the embedded encoder, with files of your own (JSON Lines, CoN
 
 `--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
 module of MAO or a rotation to its encoder. `{seed}` in either stands for the seed of the run, so that seeds of the
-alignment and of the task go together. Several `--train_data` give translate-train.
+alignment and of the task go together. Several `--train_data` give translate-train, `--code_switch` PPA's.
 
 `--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:
 

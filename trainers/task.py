@@ -149,7 +149,10 @@ def _gathered(encoded: Dataset, size: int) -> Dataset:
     owners = encoded["question"] if size > 1 and "question" in encoded.column_names else range(len(encoded))
     gathered = gather_groups(encoded.add_column(GROUP, [owner // size for owner in owners]))
     return gathered.map(
-        lambda rows: {"length": list(map(max, rows["length"])), "source_lang": [one[0] for one in rows["source_lang"]]},
+        lambda rows: {
+            "length": list(map(max, rows["length"])),
+            "source_lang": [one[0] for one in rows["source_lang"]],
+        },
         batched=True,
         remove_columns=["length", "source_lang"],
     )

@@ -4,12 +4,12 @@ A [`Task`] encodes, predicts and scores one kind of task for trainers and recipe
 """
 
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
+from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages
 from hf_xalign.tasks.examples import Examples, by_language, read_examples
 from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model
 from hf_xalign.tasks.prediction import predict, score_languages
-from hf_xalign.tasks.crossing import cross_lingual, mix_languages
 from hf_xalign.tasks.qa.reading import read_questions
 from hf_xalign.tasks.qa.task import QuestionTask
 from hf_xalign.tasks.tagging import TaggingTask, load_tagger
@@ -26,6 +26,7 @@ __all__ = [
     "TaskScores",
     "TokenTask",
     "by_language",
+    "code_switch",
     "cross_lingual",
     "load_tagger",
     "load_task_model",

@@ -63,7 +63,9 @@ class _Classification(Task):
             raise InputError(f"max_length={max_length} leaves no room: every text has {specials} special tokens")
         inputs = languages.columns(examples.language)
         if inputs and examples.group_size > 1:
-            raise InputError(f"{examples.name}: its texts are in two languages, and this model needs one language each")
+            raise InputError(
+                f"{examples.name}: its texts are in two languages, and this model needs one language each"
+            )
         own = {"source_lang": examples.language, **inputs}
         encode_rows = self._encoder(examples, tokenizer, min(max_length, tokenizer.model_max_length), languages)
         cut = 0

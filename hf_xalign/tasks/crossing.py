@@ -100,8 +100,8 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
 def code_switch(examples: Examples, english: Examples) -> Examples:
     """Pair each question, or text of a pair, with the English original of the other (Pan et al. 2021, 2.3).
 
-    Takes translated training text and what it was translated from, as [`mix_languages`] does. Each example becomes two,
-    which training keeps in one batch.
+    Takes translated training text and what it was translated from, as [`mix_languages`] does. Each example becomes
+    two, which training keeps in one batch.
     """
     first, second = _sides(examples)
     key = "id" if "id" in examples.rows.column_names else None

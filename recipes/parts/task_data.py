@@ -46,8 +46,8 @@ class TaskArguments:
     )
     code_switch: str | None = option(
         _DATA,
-        "English original of translated training text, LANG=SOURCE: each example becomes two, each with one of its texts "
-        "in English, in one batch (PPA). Batch sizes count examples before.",
+        "English original of translated training text, LANG=SOURCE: each example becomes two, with one of its texts in "
+        "English, in one batch (PPA). Batch sizes count the examples before.",
         None,
     )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
@@ -142,7 +142,15 @@ class TaskData:
 
 def load_task(data: TaskArguments) -> TaskData:
     """Read the text and find its labels."""
-    from hf_xalign.tasks import LabelSet, QuestionTask, SequenceTask, TokenTask, by_language, read_examples, read_questions
+    from hf_xalign.tasks import (
+        LabelSet,
+        QuestionTask,
+        SequenceTask,
+        TokenTask,
+        by_language,
+        read_examples,
+        read_questions,
+    )
 
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):

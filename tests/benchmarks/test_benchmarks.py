@@ -119,14 +119,3 @@ def test_ppa_step(script, sentences, tmp_path):
     heads.check(batches[0], 1e-3)  # both heads give one loss
     turns = bench.measure(heads.actions(), batches, 1, heads.clear)
     assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})
-
-
-def test_ppa_ablation(script, sentences, tmp_path):
-    bench, config = script("ppa_ablation"), tmp_path / "c.yaml"
-    config.write_text("use_cpu: true\nqueue_size: 8\nper_device_train_batch_size: 4\nmax_tokens: 60\nmin_tokens: 2\n")
-    start, tests = sentences.model, {"held out": sentences.evaluation}
-    before = model_fingerprint(start)
-    words = bench.options(config, {"learning_rate": "1e-2", **bench.VARIANTS["full"]}, seed=1, max_steps=3)
-    result = bench.train(sentences, start, words, tests)
-    assert model_fingerprint(start) == before and result["steps"] == 3
-    assert result["scores"] == bench.score(sentences, tests, 8)

@@ -211,7 +211,9 @@ def test_commit_of_hub_datasets(monkeypatch):
 
 def test_continual(files, tmp_path):
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text("yy,xx\n,leer\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8")
+    pairs.write_text(
+        "yy,xx\n,leer\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8"
+    )
     options = [
         "--pairs",
         f"de={pairs}",

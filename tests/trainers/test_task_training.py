@@ -80,7 +80,7 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
 
 @pytest.mark.numeric
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
-    """Code-switched pairs or questions next to plain ones: the batches hold whole groups, and the loss is the loop's."""
+    """Code-switched examples next to plain ones: whole groups in a batch, and the loss of the flat batch."""
     for task in (TEXTS, QUESTIONS):
         plain = examples(task, 5)
         if task is TEXTS:

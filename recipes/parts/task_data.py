@@ -46,8 +46,8 @@ class TaskArguments:
     )
     code_switch: str | None = option(
         _DATA,
-        "English original of translated training text, LANG=SOURCE: each example becomes two, with one of its texts in "
-        "English, in one batch (PPA). Batch sizes count the examples before.",
+        "English original of translated training text, LANG=SOURCE: each example becomes two in one batch, with one "
+        "of its texts in English (PPA). Batch sizes count the examples before.",
         None,
     )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])

@@ -202,3 +202,14 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def follow_umask(folder: str | os.PathLike) -> None:
+    """Give weights in `folder`, which safetensors writes for their owner alone, the mode of any other new file."""
+    probe = Path(folder) / f".mode.{os.getpid()}"  # os.umask cannot be read without changing it for all threads
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in Path(folder).glob("*.safetensors"):
+        if not path.is_symlink():
+            path.chmod(mode)

@@ -20,6 +20,7 @@ import transformers
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
+from hf_xalign.cache import follow_umask
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
@@ -62,6 +63,7 @@ def save_sentence_transformer(
     old = made.with_name(f"{made.name}-old")
     try:
         _save_encoder(model, made)
+        follow_umask(made)
         tokenizer.save_pretrained(made)
         settings = _settings(model, tokenizer, pooling)
         files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}

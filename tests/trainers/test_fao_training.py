@@ -1,5 +1,7 @@
 """What happens around the steps: evaluation, early stopping, NaN, logging, sampling."""
 
+import os
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -57,6 +59,19 @@ def test_early_stopping_restores_the_best_with_the_projection_head_which_is_not_
     assert head and not any(torch.equal(seen[0][name], seen[2][name]) for name in head)
     trainer.save_model(str(tmp_path / "out"))
     assert not head & set(load_file(tmp_path / "out" / "model.safetensors"))
+
+
+def test_saved_weights_follow_the_umask(tmp_path):
+    trainer = make(tmp_path, objective="infonce", max_steps=1, save_strategy="steps", save_steps=1)
+    before = os.umask(0o027)
+    try:
+        trainer.train()
+        trainer.save_model(str(tmp_path / "out"))
+    finally:
+        os.umask(before)
+    files = [*tmp_path.rglob("*.safetensors")]
+    assert len(files) == 3  # of the checkpoint the model and the head, and the model
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o640}
 
 
 @pytest.mark.numeric

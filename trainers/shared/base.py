@@ -25,7 +25,7 @@ from transformers.trainer_utils import (
     rotate_checkpoints,
 )
 
-from hf_xalign.cache import disk_errors, hold_folder
+from hf_xalign.cache import disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.errors import InputError, NonFiniteLossError
@@ -367,6 +367,7 @@ class AlignmentTrainer(HubTrainer):
                 super()._save_checkpoint(model, trial)
                 if (head := getattr(self.model, HEAD_NAME, None)) is not None and self.args.should_save:
                     save_file(head.state_dict(), folder / _HEAD_FILE)
+                    follow_umask(folder)
         except InputError:
             shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
             raise
@@ -394,6 +395,7 @@ class AlignmentTrainer(HubTrainer):
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._save_weights(folder, state_dict)
+            follow_umask(folder)
             self.processing_class.save_pretrained(folder)
         write_text(folder / "training_args.json", mask_secrets(self.args.to_json_string()))
 

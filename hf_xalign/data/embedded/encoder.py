@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.cache import cache_dir
+from hf_xalign.cache import cache_dir, follow_umask
 from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.errors import InputError
 
@@ -145,6 +145,7 @@ def convert(source: Path, folder: Path) -> None:
             theirs = theirs.replace(part, other)
         tensors[name] = torch.from_numpy(weights.tensor(theirs)).reshape(empty.shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    follow_umask(folder)
     make_tokenizer(weights).save_pretrained(folder)
     (folder / "README.md").write_text(_README, encoding="utf-8")
     digests = {file.name: _sha256(file) for file in sorted(folder.iterdir())}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
-from hf_xalign.cache import inside
+from hf_xalign.cache import follow_umask, inside
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
@@ -106,12 +106,14 @@ def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, rec
         for one in maps.values()
     ):
         RotatedModel.from_maps(encoder, maps).save_pretrained(folder)
+        follow_umask(folder)
         record["maps"]["encoder"] = True
         return {"mapped encoder": str(folder)}
     adapter = map_adapter(encoder, maps)
     config = adapter.active_peft_config
     config.revision = record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
     adapter.save_pretrained(str(folder))
+    follow_umask(folder)
     record["adapter"] = adapter_entry(config)
     return {"adapter": str(folder)}
 

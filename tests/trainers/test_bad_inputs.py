@@ -66,6 +66,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
     packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
+    refused({"report_to=wandbb: choose from .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
     refused({f"{name} is not installed: pip install {p}$": {"report_to": [name]} for name, p in packages.items()})
 
 

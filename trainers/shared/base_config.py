@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType, TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from hf_xalign.config import non_default_fields, suggestion
 from hf_xalign.data.batches.sampling import LanguageSampling
@@ -125,6 +126,11 @@ class AlignmentConfig(TrainingArguments):
             logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
             self.bf16 = False
         super().__post_init__()
+        for tracker in self.report_to or []:
+            if tracker not in INTEGRATION_TO_CALLBACK:
+                known = ", ".join(("none", "all", *INTEGRATION_TO_CALLBACK))
+                hint = suggestion(tracker, INTEGRATION_TO_CALLBACK)
+                raise InputError(f"report_to={tracker}: choose from {known}{hint}")
         for tracker, package in _TRACKERS.items():
             modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
             if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):

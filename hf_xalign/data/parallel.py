@@ -4,6 +4,7 @@ A source is written in one of these ways, on the command line, in a recipe's YAM
 
     embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
+    clean/                         a folder of .parquet files, such as `hf-xalign prepare` writes
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 
@@ -131,14 +132,14 @@ def load_parallel(
             check_language(code, field)
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    files, hub, columns, rows = _open(source, asked, split, revision)
-    names = (str(files[0]), str(files[-1])) if files else (name, name)
+    kind, files, hub, columns, rows = _open(source, asked, split, revision)
+    names = (str(files[0]), str(files[1])) if kind == "aligned" else (name, name)
     info = datasets.DatasetInfo()
     if hub is not None:
         content = ["hub", hub._fingerprint]
         info.download_checksums = hub.info.download_checksums
     else:
-        content = ["aligned" if len(files) == 2 else file_format(files[0]), *map(_hash, files)]
+        content = [kind, *map(_hash, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
@@ -159,10 +160,11 @@ def stream_parallel(
 ) -> Iterator[Pair]:
     """Yield the pairs of a source, also those with an empty side, without a cache; see [`load_parallel`]."""
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    files, _, columns, rows = _open(source, asked, split, revision)
+    _, files, _, columns, rows = _open(source, asked, split, revision)
+    name = files[0] if len(files) == 1 else source
     for row, record in rows:
         if record is not None:
-            yield columns.read(record, f"{files[0] if files else source}, row {row}")
+            yield columns.read(record, f"{name}, row {row}")
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -198,16 +200,23 @@ def check_parallel(dataset: Dataset, name: str) -> None:
 
 def _open(
     source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
-) -> tuple[list[Path], Dataset | None, Columns, Rows]:
-    """Return the files of a source, else its Hub dataset; the columns that it has; and its rows."""
+) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
+    """Return the kind of a source; its files, else its Hub dataset; the columns that it has; and its rows."""
+    if isinstance(source, (str, Path)) and (folder := Path(source).expanduser()).is_dir():
+        if not (shards := sorted(folder.glob("*.parquet"))):
+            raise InputError(f"{source} is a folder without .parquet files; name a file in it")
+        records = (record for shard in shards for _, record in read_file(shard, columns))
+        return "shards", shards, None, columns, enumerate(records, 1)
     files = _find_files(source, split)
     if len(files) == 2 or str(source).startswith(_EMBEDDED):
         columns = Columns(columns.source_lang, columns.target_lang)
+    if len(files) == 2:
+        return "aligned", files, None, columns, read_aligned(*files)
     if files:
-        return files, None, columns, read_aligned(*files) if len(files) == 2 else read_file(files[0], columns)
+        return file_format(files[0]), files, None, columns, read_file(files[0], columns)
     hub = load_hub(str(source), split, revision)
     rows = enumerate(hub.select_columns(columns.select(hub.column_names, str(source))), 1)
-    return files, hub, columns, cast(Rows, rows)
+    return "hub", files, hub, columns, cast(Rows, rows)
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:

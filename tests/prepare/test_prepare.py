@@ -143,7 +143,11 @@ def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkey
     assert tables[0].column_names[4:] == ["origin", "length_ratio", "margin"]
     assert tables[0]["source"].to_pylist()[:3] == [pair[1] for pair in PAIRS[-3:]]
     assert set(tables[2]["origin"].to_pylist()) == {"a2.jsonl", "b.jsonl"}
-    assert len(load_parallel(tmp_path / "out" / record["shards"][0]["file"])) == 40
+    assert load_parallel(tmp_path / "out")["source"][:] == [
+        row for table in tables for row in table["source"].to_pylist()
+    ]
+    with pytest.raises(InputError, match="a folder without"):
+        load_parallel(tmp_path)
     page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
     assert "Файл" in page and "<svg" in page
     assert main([*words, "--workers", "1"]) == 2 and "holds a finished result" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -185,21 +184,23 @@ CALL = (
 @pytest.mark.slow
 def test_workers_and_kills_change_no_byte(tmp_path):
     source = write(tmp_path / "a.jsonl", sentences(3000) + sentences(300))
-    words = [sys.executable, "-c", CALL, "prepare", source, "--skip", *FAST, "--output"]
+    # -P: a checkout without an editable install is only a part of the package.
+    words = [sys.executable, "-P", "-c", CALL, "prepare", source, "--skip", *FAST, "--output"]
     for workers in ("1", "2"):
         subprocess.run([*words, tmp_path / workers, "--workers", workers], check=True, capture_output=True)
-    draw, kills = random.Random(0), 0
-    while not (tmp_path / "killed" / "prepare.json").exists():
-        run = subprocess.Popen(
-            [*words, tmp_path / "killed", "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(draw.uniform(2, 6) if kills < 3 else 60)
-        if run.poll() is None:
-            run.send_signal(signal.SIGKILL)
-            kills += 1
+    kills = 0
+    for chunks_done in (20, 70, 120, None):  # of 165; the last run is not killed
+        run = subprocess.Popen([*words, tmp_path / "killed", "--workers", "2"], stderr=subprocess.DEVNULL)
+        while run.poll() is None:
+            done = len([*(tmp_path / "killed" / ".work").glob("[0-9]*.json")])
+            if chunks_done is not None and done >= chunks_done:
+                run.kill()
+                kills += 1
+                break
+            time.sleep(0.01)
         run.wait()
     files = sorted(path.name for path in (tmp_path / "1").iterdir())
-    assert files == ["part-00000-of-00001.parquet", "prepare.html", "prepare.json"] and kills
+    assert files == ["part-00000-of-00001.parquet", "prepare.html", "prepare.json"] and kills == 3
     for other in ("2", "killed"):
         assert sorted(path.name for path in (tmp_path / other).iterdir()) == files
         for name in files:

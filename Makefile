@@ -15,8 +15,7 @@ $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
 
 # FAO on the embedded encoder and text: a table of scores before and after, and a model in runs/fao_embedded.
 quickstart: $(BIN)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no \
-		--dynamo_backend no recipes/fao.py --config recipes/configs/fao_embedded.yaml $(ARGS)
+	$(BIN)/hf-xalign demo --processes 1 $(ARGS)
 
 test: $(BIN)/.installed
 	$(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)

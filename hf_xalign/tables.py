@@ -78,6 +78,13 @@ def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[t
             yield language, metric, *values, None if missing else values[-1] - values[0]
 
 
+def before_table(record: Mapping[str, Any]) -> str:
+    """Format the headline scores before training, the first of each language, for the terminal."""
+    before = record["scores"]["before"].items()
+    rows = [(language, metric, _number(own[metric], metric)) for language, own in before for metric in list(own)[:1]]
+    return table([("language", "metric", "before"), *rows], 1)
+
+
 def cost_lines(record: Mapping[str, Any]) -> list[str]:
     """Return one line on the trained parameters and one on the training time, as far as the record has them."""
     lines = []
@@ -103,7 +110,8 @@ def format_table(record: Mapping[str, Any]) -> str:
         saved = {"model": saved}
     if saved:
         longest = max(map(len, saved)) + 2
-        lines += ["", *(f"{what + ':':<{longest}}{path}" for what, path in saved.items())]
+        several = ",\n" + " " * longest
+        lines += ["", *(f"{what + ':':<{longest}}{path.replace(', ', several)}" for what, path in saved.items())]
     return "\n".join(lines)
 
 

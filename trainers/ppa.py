@@ -280,15 +280,18 @@ class PPATrainer(AlignmentTrainer):
 
     # ---- Scores and checkpoints ----
 
-    def _score(self, dataset: Dataset) -> tuple[Scores, str]:
-        scores = score_sentences(
+    def _headline(self) -> str:
+        return f"sentence_{self.args.sentence_pooling}"
+
+    def _score(self, dataset: Dataset) -> Scores:
+        return score_sentences(
             self.accelerator.unwrap_model(self.model),
             self.processing_class,
             dataset,
             batch_size=self.args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if self.args.bf16 else None,
+            desc=f"Scoring step {self.state.global_step}",
         )
-        return scores, f"sentence_{self.args.sentence_pooling}"
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         if self.args.words != "none":

@@ -9,8 +9,8 @@ from hf_xalign.cli import train
 CONFIG = "fao_embedded.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-Needs no network, account or GPU, and takes about ten minutes on two CPU cores. Prints the scores before and after, and
-saves a model in runs/fao_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the same
+Needs no network, account or GPU, and takes about five minutes on two CPU cores. Prints the scores before and after,
+and saves a model in runs/fao_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the same
 settings:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""

@@ -1,10 +1,11 @@
-"""`hf-xalign train METHOD`: run a method's recipe under `accelerate launch`."""
+"""`hf-xalign train METHOD`: run a method's recipe here, or several processes of it under `accelerate launch`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 
-DESCRIPTION = """Train by a method: run its recipe, which is inside the package, under `accelerate launch`.
+DESCRIPTION = """Train by a method: run its recipe, which is inside the package.
 
     hf-xalign train fao --config fao_embedded.yaml --output_dir runs/mine
     hf-xalign train mao --processes 2 --config my_settings.yaml
@@ -69,14 +70,17 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     alone = method in _ONE_PROCESS
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
+    importlib.import_module("hf_xalign.recipes.parts")  # chooses threads and how they wait, before torch reads it
     words = find_config(words)
     if "--help" in words or "-h" in words:
         importlib.import_module(f"hf_xalign.recipes.{method}").main(["--help"])
+    command = [str(packaged.script(method)), *words]
     if accelerate_config is not None:
-        options = ["--config_file", packaged.find(accelerate_config, "accelerate", "--accelerate_config")]
-    else:
-        options = launcher_options(1 if alone else processes)
-    return _launch([*options, str(packaged.script(method)), *words])
+        return _launch(
+            ["--config_file", packaged.find(accelerate_config, "accelerate", "--accelerate_config"), *command]
+        )
+    options = launcher_options(1 if alone else processes)
+    return _run_here(command) if options is None else _launch([*options, *command])
 
 
 def find_config(words: Sequence[str]) -> list[str]:
@@ -90,18 +94,33 @@ def find_config(words: Sequence[str]) -> list[str]:
     return found
 
 
-def launcher_options(processes: int | None) -> list[str]:
-    """Return options of `accelerate launch` for so many processes; none if the user has configured accelerate."""
-    import torch
-    from accelerate.commands.config.config_args import default_config_file
+def launcher_options(processes: int | None) -> list[str] | None:
+    """Return options of `accelerate launch`, empty if the user has configured accelerate; None for one process."""
+    if processes is None:
+        from accelerate.commands.config.config_args import default_config_file
 
-    if processes is None and os.path.isfile(default_config_file):
-        return []
-    processes = processes or max(1, torch.cuda.device_count())
-    options = ["--num_processes", str(processes), "--num_machines", "1", "--dynamo_backend", "no"]
-    options += ["--mixed_precision", "no"]  # the recipe's own fields decide
-    # Without `--multi_gpu` and without a GPU, accelerate quietly runs one process.
-    return ["--multi_gpu", *options] if processes > 1 else options
+        if os.path.isfile(default_config_file):
+            return []
+        import torch
+
+        processes = torch.cuda.device_count()
+    if processes <= 1:
+        return None
+    # Without `--multi_gpu` and without a GPU, accelerate quietly runs one process. The recipe's fields set precision.
+    options = ["--multi_gpu", "--num_processes", str(processes), "--num_machines", "1"]
+    return [*options, "--dynamo_backend", "no", "--mixed_precision", "no"]
+
+
+def _run_here(command: list[str]) -> int:
+    """Run a recipe in this process and return its exit status: a launcher would import torch a second time."""
+    before, sys.argv = sys.argv, command
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    finally:
+        sys.argv = before
+    return 0
 
 
 def _launch(words: list[str]) -> int:

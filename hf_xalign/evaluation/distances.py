@@ -22,6 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
+from hf_xalign.evaluation.scores import TextVectors
 from hf_xalign.evaluation.vectors import language_rows, side_vectors
 from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.word_vectors import WordVectors
@@ -29,6 +30,8 @@ from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")
 NUMBERS = "distances.json"
+# Word pairs per language in a histogram of a run: enough for its bins, a fraction of the cost of an evaluation.
+HISTOGRAM_PAIRS = 2000
 
 
 class WordPairs(NamedTuple):
@@ -100,44 +103,72 @@ def word_distances(
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.
     """
+    found = {}
+    for language, rows, own in _drawn_by_language(dataset, pairs, seed):
+        vectors, needed = {}, {}
+        for side, words in (("source", (own.source,)), ("target", (own.linked, own.random))):
+            # Only the sentences that a pair was drawn from are encoded.
+            needed[side] = np.unique(np.concatenate([part[:, 0] for part in words]))
+            label, chosen = desc and f"{desc}, {language}, {side}", rows.select(needed[side])
+            vectors[side] = side_vectors(model, tokenizer, chosen, side, layers=layers, desc=label, **options)
+        found[language] = _measure(language, own, vectors, needed, layers)
+    return found
+
+
+def known_distances(
+    vectors: TextVectors, dataset: Dataset, *, pooling: Pooling = "mean", pairs: int | None = 10_000, seed: int = 0
+) -> dict[str, dict[int, dict[str, Distances]]]:
+    """Measure the [`word_distances`] of the last layer from its vectors, without the encoder."""
+    found = {}
+    for language, rows, own in _drawn_by_language(dataset, pairs, seed):
+        sides = {side: by_pooling[pooling] for side, by_pooling in vectors[language].items()}
+        found[language] = _measure(language, own, sides, dict.fromkeys(sides, np.arange(len(rows))), (-1,))
+    return found
+
+
+def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
+    """Draw the word pairs of every language: too few links should not be found after an hour of other languages."""
     if pairs is not None and pairs < 1:
         raise InputError(f"distances: pairs={pairs}: at least one word pair is needed")
     if not len(dataset):
         raise InputError("distances: the word-linked text is empty")
-    texts = {language: dataset.select(numbers) for language, numbers in language_rows(dataset).items()}
-    drawn = {}
-    for language, rows in texts.items():  # too few links should not be found after an hour of other languages
+    drawn = []
+    for language, numbers in language_rows(dataset).items():
+        rows = dataset.select(numbers)
         try:
-            drawn[language] = draw_word_pairs(rows["links"][:], pairs, seed)
+            drawn.append((language, rows, draw_word_pairs(rows["links"][:], pairs, seed)))
         except InputError as error:
             raise InputError(f"{language}: {error}") from error
-    found: dict[str, dict[int, dict[str, Distances]]] = {}
-    for language, rows in texts.items():
-        own_pairs = drawn[language]
-        vectors, places = {}, {}
-        for side, words in (("source", (own_pairs.source,)), ("target", (own_pairs.linked, own_pairs.random))):
-            # Only the sentences that a pair was drawn from are encoded.
-            needed = np.unique(np.concatenate([part[:, 0] for part in words]))
-            label = desc and f"{desc}, {language}, {side}"
-            chosen = rows.select(needed)
-            vectors[side] = side_vectors(model, tokenizer, chosen, side, layers=layers, desc=label, **options)
-            places[side] = [_vector_rows(vectors[side], needed, part, f"{language}, {side}") for part in words]
-        source, target = vectors["source"], vectors["target"]
-        [own], [linked, random] = places["source"], places["target"]
-        kept = (source.present[own] & target.present[linked] & target.present[random]).numpy()
-        if not kept.any():
-            raise InputError(
-                f"{language}: none of {len(kept)} word pairs has vectors. Check that the tokenizer belongs to the "
-                "model and that max_length is large enough."
-            )
-        own, linked, random = own[kept], linked[kept], random[kept]
-        found[language] = {
-            layer: _distances(source.vectors[own, n], target.vectors[linked, n], target.vectors[random, n])
-            for n, layer in enumerate(layers)
-        }
-        for layer, measured in found[language].items():
-            if not np.isfinite(np.concatenate(measured["l2"])).all():
-                raise InputError(f"{language}, layer {layer}: word vectors contain NaN or infinity. Check the model.")
+    return drawn
+
+
+def _measure(
+    language: str,
+    own: WordPairs,
+    vectors: Mapping[str, WordVectors],
+    sentences: Mapping[str, np.ndarray],
+    layers: Sequence[int],
+) -> dict[int, dict[str, Distances]]:
+    """Measure the distances of drawn pairs, from the vectors of these sentence numbers of each side."""
+    source, target = vectors["source"], vectors["target"]
+    query = _vector_rows(source, sentences["source"], own.source, f"{language}, source")
+    linked, random = (
+        _vector_rows(target, sentences["target"], part, f"{language}, target") for part in (own.linked, own.random)
+    )
+    kept = (source.present[query] & target.present[linked] & target.present[random]).numpy()
+    if not kept.any():
+        raise InputError(
+            f"{language}: none of {len(kept)} word pairs has vectors. Check that the tokenizer belongs to the "
+            "model and that max_length is large enough."
+        )
+    query, linked, random = query[kept], linked[kept], random[kept]
+    found = {
+        layer: _distances(source.vectors[query, n], target.vectors[linked, n], target.vectors[random, n])
+        for n, layer in enumerate(layers)
+    }
+    for layer, measured in found.items():
+        if not np.isfinite(np.concatenate(measured["l2"])).all():
+            raise InputError(f"{language}, layer {layer}: word vectors contain NaN or infinity. Check the model.")
     return found
 
 

@@ -20,6 +20,8 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 
 Scores = dict[str, dict[str, float]]
+# Word vectors by language, side and pooling.
+TextVectors = dict[str, dict[str, dict[str, WordVectors]]]
 
 
 # What may be added to our protocol of word retrieval and lexicon induction, and the names of whole sets.
@@ -119,12 +121,29 @@ def score_retrieval(
         ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """
     specials = check_protocols(protocols, tokenizer, dataset)
-    device = next(model.parameters()).device
-    scores: Scores = {}
     options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
+    options |= {"layer": layer, "poolings": poolings, "word_view": word_view, "desc": desc}
+    vectors = text_vectors(model, tokenizer, dataset, **options)
+    device = next(model.parameters()).device
+    return score_vectors(vectors, dataset, protocols, all_occurrences=all_occurrences, device=device)
+
+
+def text_vectors(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    dataset: Dataset,
+    *,
+    layer: int = -1,
+    poolings: Sequence[Pooling] = ("mean",),
+    word_view: bool = False,
+    desc: str | None = None,
+    **options: Any,
+) -> TextVectors:
+    """Extract the vectors of all words of a word-aligned dataset in one pass; see [`score_retrieval`]."""
+    found: TextVectors = {}
     for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
-        sides: dict[str, dict[str, WordVectors]] = {}
+        sides = found[language] = {}
         for side in SIDES:
             label = desc and f"{desc} ({language}, {side})"
             sentences = rows[f"{side}_words"][:]
@@ -138,8 +157,25 @@ def score_retrieval(
                         model, tokenizer, sentences, poolings=("first",), desc=label, word_view=True, **options
                     )
                     sides[side]["words"] = viewed["first"]
-        scores[language] = {}
-        links, kinds, words = _flat_links(rows, sides["source"][poolings[0]], sides["target"][poolings[0]], specials)
+    return found
+
+
+def score_vectors(
+    vectors: TextVectors,
+    dataset: Dataset,
+    protocols: Sequence[Protocol],
+    *,
+    device: torch.device,
+    all_occurrences: bool = False,
+) -> Scores:
+    """Score the vectors of [`text_vectors`] as [`score_retrieval`] does."""
+    specials = any(protocol.specials for protocol in protocols)
+    scores: Scores = {}
+    for language, numbers in language_rows(dataset).items():
+        sides, scores[language] = vectors[language], {}
+        some = next(iter(sides["source"]))
+        ends = (sides["source"][some], sides["target"][some])
+        links, kinds, words = _flat_links(dataset.select(numbers), *ends, specials)
         for kind in sides["source"]:
             source, target, name = sides["source"][kind], sides["target"][kind], f"retrieval_{kind}"
             held_out = HeldOutWords(source.vectors[links[:, 0]], target.vectors[links[:, 1]], words, kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,17 +18,26 @@ from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import Protocol, Scores, check_protocols, read_protocols, score_retrieval
+from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
+from hf_xalign.evaluation.scores import (
+    Protocol,
+    Scores,
+    check_protocols,
+    read_protocols,
+    score_vectors,
+    text_vectors,
+)
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
+
+logger = logging.getLogger(__name__)
 
 EVAL_LINKS = "eval_links.jsonl"
 # Pivot sentences of the drift check.
@@ -44,6 +54,10 @@ class Corpus:
     evaluation: Dataset
     sources: dict[str, list[dict[str, Any]]]
     link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # By stage of training: vectors (words or sentences, dim) of held-out pivot text, for the drift check, and
+    # distances of linked words.
+    pivot: dict[str, torch.Tensor] = field(default_factory=dict, init=False)
+    distances: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def languages(self) -> list[str]:
@@ -89,26 +103,31 @@ class WordCorpus(Corpus):
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
         """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
-        return score_retrieval(
+        vectors = text_vectors(
             self.model,
             self.tokenizer,
             self.evaluation,
-            poolings=("mean", "last"),
-            all_occurrences=True,
-            protocols=self.protocols,
+            poolings=list(dict.fromkeys(("mean", "last", args.eval_pooling))),
+            specials=check_protocols(self.protocols, self.tokenizer, self.evaluation),
             word_view=isinstance(getattr(self.model, "active_peft_config", None), XAlignConfig),
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
-
-    def pivot_vectors(self, args: WordAlignmentConfig) -> torch.Tensor:
-        """Return last-layer vectors (words, dim) of held-out pivot text, for the drift check."""
-        rows = self.evaluation.select(range(min(DRIFT_SENTENCES, len(self.evaluation))))
-        with language_context(self.model, rows["target_lang"][0]):
-            found = extract_word_vectors(
-                self.model, self.tokenizer, rows["target_words"][:], batch_size=args.per_device_eval_batch_size
+        parts = []
+        for language, numbers in language_rows(self.evaluation).items():
+            found = vectors[language]["target"]["mean"]
+            end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
+            parts.append(found.vectors[:end][found.present[:end], 0])
+        self.pivot[when] = torch.cat(parts)
+        try:
+            self.distances[when] = known_distances(
+                vectors, self.evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
             )
-        return found.vectors[found.present, 0]
+        except InputError as error:  # too few links for random pairs must not end a run
+            logger.warning("no histograms of distances: %s", error)
+        return score_vectors(
+            vectors, self.evaluation, self.protocols, all_occurrences=True, device=next(self.model.parameters()).device
+        )
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

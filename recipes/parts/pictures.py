@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-
-from peft import PeftModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
 from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.tracking import linked_distances
 
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
-def distances_before(trainer: AlignmentTrainer) -> Any:
-    """Measure the distances of the untouched encoder; None without word links or matplotlib."""
-    try:
-        require_matplotlib()
-    except InputError:
-        return None
-    model: Any = trainer.accelerator.unwrap_model(trainer.model)
-    with model.disable_adapter() if isinstance(model, PeftModel) else nullcontext():
-        return linked_distances(trainer)
-
-
-def draw_pictures(trainer: AlignmentTrainer, before: Any, folder: Path, base_model: str) -> list[Path]:
+def draw_pictures(
+    trainer: AlignmentTrainer, distances: Mapping[str, Any], folder: Path, base_model: str
+) -> list[Path]:
     """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install."""
     for pattern in _OURS:
         for path in folder.glob(pattern):
@@ -42,9 +29,10 @@ def draw_pictures(trainer: AlignmentTrainer, before: Any, folder: Path, base_mod
         return []
     curves = score_curves(trainer.state.log_history)
     drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
-    if before and (after := linked_distances(trainer)):
+    if distances.get("before") and distances.get("after"):
+        found = {stage: distances[stage] for stage in ("before", "after")}
         sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of({"before": before, "after": after}, sources, pooling=trainer.args.eval_pooling)
+        grid = grid_of(found, sources, pooling=trainer.args.eval_pooling)
         drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
     return drawn
 

@@ -22,9 +22,9 @@ from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
-from hf_xalign.recipes.parts.pictures import distances_before, draw_pictures
+from hf_xalign.recipes.parts.pictures import draw_pictures
 from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
-from hf_xalign.tables import format_table
+from hf_xalign.tables import before_table, format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import check_output_dir
@@ -117,18 +117,22 @@ class AlignmentRun:
         )
 
     def score(self, when: str) -> None:
-        """Score the evaluation text `before` or `after` training."""
+        """Score the evaluation text `before` or `after` training, and print the table before it."""
+        scores = self.record["scores"]
         with self._scoring():
             if self.args.should_save:
-                self.record["scores"][when] = self.corpus.score(self.args, when)
+                scores[when] = self.corpus.score(self.args, when)
+                if when == "before":
+                    print("\n" + before_table(self.record) + "\n", flush=True)
+                elif when == "after" and self.args.eval_on_start:  # the last point of the curve
+                    self.trainer.known_scores[self.trainer.state.global_step] = scores["after"]
+                    self.trainer.evaluate()
 
     def prepare(self) -> None:
-        """Make the trainer, after a look at the untouched encoder."""
-        with self._scoring():
-            if self.args.should_save:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self.corpus.keep(self.folder)
-                self.pivot_before = self.corpus.pivot_vectors(self.args)
+        """Make the trainer."""
+        if self.args.should_save:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.corpus.keep(self.folder)
         with phase(self.record, "preparing"):
             self.trainer = self.corpus.trainer(self.trainer_class, self.args)
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
@@ -140,11 +144,12 @@ class AlignmentRun:
         self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
         if self.trainer.is_world_process_zero():
             print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
-        with self._scoring():
-            if self.args.should_save:
-                self.distances_before = distances_before(self.trainer)
         if self.trainer.random_start:
             self.score("untrained")
+        self.trainer.scored_outside = True
+        stages = self.record["scores"]
+        if self.args.should_save:
+            self.trainer.known_scores[0] = stages["untrained"] if self.trainer.random_start else stages["before"]
 
     def train(self) -> None:
         """Train from the start or from the checkpoint, and save the model."""
@@ -164,8 +169,7 @@ class AlignmentRun:
 
     def _write(self, record: dict[str, Any]) -> None:
         _fill_words(record["scores"], getattr(self.args, "pooling", ""))
-        with phase(record, "scoring"):
-            record["drift"] = vector_drift(self.pivot_before, self.corpus.pivot_vectors(self.args))
+        record["drift"] = vector_drift(self.corpus.pivot["before"], self.corpus.pivot["after"])
         if self.other and not self.checkpoint:  # a resumed run knows the time of its last part only
             own, others = (
                 sum(one["times"]["seconds"][part] for part in ("preparing", "training"))
@@ -179,7 +183,7 @@ class AlignmentRun:
             }
         write_record(self.folder, record)  # before pictures, which may fail where the scores did not
         with phase(record, "scoring"):
-            drawn = draw_pictures(self.trainer, self.distances_before, self.folder, self.data.model_name_or_path)
+            drawn = draw_pictures(self.trainer, self.corpus.distances, self.folder, self.data.model_name_or_path)
         named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, self.folder, {"model": str(self.folder), **self.corpus.export(self.folder), **named})
         track_record(self.args, record)

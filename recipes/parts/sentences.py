@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Scores
@@ -59,6 +58,9 @@ class SentenceCorpus(Corpus):
 
     def score(self, args: PPAConfig, when: str) -> Scores:
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
+        texts, size = self.evaluation["target"][:DRIFT_SENTENCES], args.per_device_eval_batch_size
+        vectors = encode_sentences(self.model, self.tokenizer, texts, pooling=self.pooling, batch_size=size)
+        self.pivot[when] = vectors[:, 0]
         return score_sentences(
             self.model,
             self.tokenizer,
@@ -66,11 +68,6 @@ class SentenceCorpus(Corpus):
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
-
-    def pivot_vectors(self, args: PPAConfig) -> torch.Tensor:
-        """Return vectors (sentences, dim) of held-out pivot sentences, for the drift check."""
-        texts, size = self.evaluation["target"][:DRIFT_SENTENCES], args.per_device_eval_batch_size
-        return encode_sentences(self.model, self.tokenizer, texts, pooling=self.pooling, batch_size=size)[:, 0]
 
 
 def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from accelerate.commands.config import config_args
 from support.recipe import command, make_files
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
-from hf_xalign.cli import packaged
+from hf_xalign.cli import packaged, train
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import DataArguments
@@ -25,6 +26,7 @@ def launched(monkeypatch, tmp_path):
     """List the launches instead of starting them, where nobody has configured accelerate."""
     calls = []
     monkeypatch.setattr(launch, "launch_command", calls.append)
+    monkeypatch.setattr(train, "_run_here", lambda words: calls.append(Namespace(command=words)))
     monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     return calls
@@ -46,19 +48,22 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for gpus, words, processes in [(0, "", 1), (0, "--processes 3", 3), (4, "", 4), (4, "--processes 1", 1)]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
-        assert main(["train", "mao", *words.split()]) == 0
+        assert not main(["train", "mao", *words.split()])
         args = launched.pop()
-        assert (args.num_processes, args.multi_gpu) == (processes, processes > 1), (gpus, words)
-        assert args.num_cpu_threads_per_process is None  # left to the recipe
+        assert hasattr(args, "command") == (processes == 1), (gpus, words)  # one process needs no launcher
+        if processes > 1:
+            assert (args.num_processes, args.multi_gpu) == (processes, True), (gpus, words)
+            assert args.num_cpu_threads_per_process is None  # left to the recipe
     for name in ("own.yaml", "fao_embedded.yaml"):
         Path(name).write_text("num_processes: 3\n")
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
+    main(["train", "mapping"])
+    assert launched.pop().command == [str(packaged.script("mapping"))]  # one process even so
     ddp, mao = (
         str(packaged.FOLDER / path) for path in ("accelerate/ddp_2gpu.yaml", "configs/mao_linear_embedded.yaml")
     )
     for words, processes, accelerate, config in [
         ("fao", None, None, []),
-        ("mapping", 1, None, []),
         ("fao --accelerate_config ddp_2gpu", None, ddp, []),
         ("fao --accelerate_config own.yaml", None, "own.yaml", []),
         ("fao --config fao_embedded.yaml", None, None, ["fao_embedded.yaml"]),
@@ -85,18 +90,31 @@ def test_the_status_is_the_recipes_and_an_interrupt_is_left_to_it(launched, monk
             raise error
 
         monkeypatch.setattr(launch, "launch_command", launch_command)
-        assert (main(["train", "fao"]), capsys.readouterr().err) == (status, said)
+        assert (main(["train", "fao", "--processes", "2"]), capsys.readouterr().err) == (status, said)
         assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_demo_is_fao_on_what_the_package_holds(launched):
-    assert main(["demo", "--max_train_pairs", "10"]) == 0
+    assert not main(["demo", "--max_train_pairs", "10"])
     (args,) = launched
-    assert Path(args.training_script) == packaged.script("fao")
-    option, config, *rest = args.training_script_args
+    script, option, config, *rest = args.command
+    assert Path(script) == packaged.script("fao")
     assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
     data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
     assert data.model_name_or_path == "embedded" and data.train_data == ["embedded:de", "embedded:bn"]
+
+
+def test_threads_are_chosen_before_torch_is_imported():
+    code = (
+        "import os, sys\nfrom hf_xalign.cli import train\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch': sys.exit(os.environ.get('OMP_WAIT_POLICY', 'unset'))\n"
+        "sys.meta_path.insert(0, Finder())\ntrain.start('fao', ['--config', 'fao_embedded'], None, None)"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "PASSIVE"
 
 
 def test_help_of_each_method_is_its_recipes(capsys):
@@ -119,7 +137,7 @@ def test_every_recipe_has_a_command():
 
 
 @pytest.mark.slow
-def test_a_run_under_accelerate(tmp_path):
+def test_runs_here_and_under_accelerate(tmp_path):
     make_files(tmp_path)
     hf_xalign = [sys.executable, "-c", "import sys; from hf_xalign.cli.main import main; sys.exit(main())"]
     options = {"cwd": tmp_path, "capture_output": True, "text": True}

@@ -12,12 +12,13 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import grid_of, word_distances
+from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
-from hf_xalign.recipes.parts import pictures
+from hf_xalign.recipes.parts import parallel, pictures
 from hf_xalign.record import read_record
-from hf_xalign.trainers.shared import tracking
+from hf_xalign.trainers.shared import base
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.
@@ -52,7 +53,6 @@ def test_a_run_leaves_pictures(fao_run, mao_run, ppa_run, files):
 
 def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it fails
-    monkeypatch.setattr(tracking, "word_distances", None)  # nothing is measured for pictures either
     for name in ("curve.png", "distances.json", "other.png"):
         (tmp_path / name).write_text("of an earlier run")
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--max_steps", "1", "--report_to", "none")
@@ -60,6 +60,20 @@ def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monk
     assert text.count('pip install "hf_xalign[plots]"') == 1
     assert drawn(tmp_path) == ["other.png"] and not (tmp_path / "distances.json").exists()
     assert "![" not in (tmp_path / "README.md").read_text() and "pictures" not in read_record(tmp_path)["saved_to"]
+
+
+def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
+    scored = []
+    monkeypatch.setattr(
+        parallel, "text_vectors", lambda *args, **kw: scored.append(kw["desc"]) or text_vectors(*args, **kw)
+    )
+    monkeypatch.setattr(base, "score_retrieval", None)  # of a step in between
+    options = ("--eval_strategy", "steps", "--eval_steps", "2", "--max_steps", "2", "--report_to", "none")
+    printed = output_of(fao.main, command(files, *options, out=tmp_path))
+    assert scored == ["Scoring before", "Scoring after"] and "before" in printed.partition("training ")[0]
+    table = printed[printed.rindex("language  metric") :]
+    assert max(map(len, table.replace(str(tmp_path), "runs/fao_embedded").splitlines())) <= 80
+    assert (tmp_path / "curve.png").is_file()  # of the scores before and after
 
 
 def test_curves_are_scores_that_have_both_directions():

@@ -89,6 +89,8 @@ class AlignmentTrainer(HubTrainer):
     model: PreTrainedModel
     args: AlignmentConfig
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
+    # True if the caller scores the model after training: then `train` scores the last step only to choose the best.
+    scored_outside: bool = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Keep the arguments, from which a search makes its trainers."""
@@ -136,6 +138,8 @@ class AlignmentTrainer(HubTrainer):
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise InputError("FSDP and DeepSpeed are not supported: an encoder fits one device, use plain DDP")
         use_tracker(self)
+        # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
+        self.known_scores: dict[int, Scores] = {}
         self._term_sums: dict[str, torch.Tensor] = {}
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
@@ -254,6 +258,8 @@ class AlignmentTrainer(HubTrainer):
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._stop_if_not_finite()
+        if self.scored_outside and not self.args.load_best_model_at_end and self._has_ended():
+            self.control.should_evaluate = False
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _stop_if_not_finite(self) -> None:
@@ -297,7 +303,8 @@ class AlignmentTrainer(HubTrainer):
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
-        scores, name = self._score(dataset)
+        name, known = self._headline(), self.known_scores.get(self.state.global_step)
+        scores = known if known and dataset is self.eval_dataset else self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
             for language, values in scores.items()
@@ -305,17 +312,21 @@ class AlignmentTrainer(HubTrainer):
         }
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
-    def _score(self, dataset: Dataset) -> tuple[Scores, str]:
-        """Return the scores of each language, and the name of the headline score."""
-        scores = score_retrieval(
+    def _headline(self) -> str:
+        """Return the name of the headline score."""
+        return f"retrieval_{self.args.eval_pooling}"
+
+    def _score(self, dataset: Dataset) -> Scores:
+        """Return the scores of each language."""
+        return score_retrieval(
             self.accelerator.unwrap_model(self.model),
             self.processing_class,
             dataset,
             poolings=(self.args.eval_pooling,),
             batch_size=self.args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if self.args.bf16 else None,
+            desc=f"Scoring step {self.state.global_step}",
         )
-        return scores, f"retrieval_{self.args.eval_pooling}"
 
     # ---- Checkpoints ----
 
@@ -348,7 +359,7 @@ class AlignmentTrainer(HubTrainer):
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
         result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
-        if self.args.eval_on_start and self._last_scored() < self.state.global_step:
+        if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:
             self.evaluate()
         return result
 

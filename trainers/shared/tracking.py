@@ -20,7 +20,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import WandbCallback, WandbLogModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import Distances, word_distances
+from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, Distances, word_distances
 from hf_xalign.hub.files import list_files
 from hf_xalign.record import to_plain
 from hf_xalign.tables import score_values
@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
-# Word pairs per language in a histogram: enough for its 64 bins, a fraction of the cost of an evaluation.
-_PAIRS = 2000
 _BINS = 64
 
 
@@ -110,7 +108,8 @@ def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str,
             trainer.processing_class,
             dataset,
             pooling=args.eval_pooling,
-            pairs=_PAIRS,
+            desc="Linked distances",
+            pairs=HISTOGRAM_PAIRS,
             batch_size=args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if args.bf16 else None,
         )

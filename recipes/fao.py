@@ -1,6 +1,6 @@
 r"""FAO: fine-tune an encoder on word links until its languages meet (Cao et al. 2020).
 
-The embedded encoder and text, about five minutes on two CPU cores, no network:
+The embedded encoder and text, five to ten minutes on two CPU cores, no network:
 
     accelerate launch recipes/fao.py --config recipes/configs/fao_embedded.yaml
 

@@ -9,7 +9,7 @@ from hf_xalign.cli import train
 CONFIG = "fao_embedded.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-Needs no network, account or GPU, and takes about five minutes on two CPU cores. Prints the scores before and after,
+Needs no network, account or GPU, and takes five to ten minutes on two CPU cores. Prints the scores before and after,
 and saves a model in runs/fao_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the same
 settings:
 

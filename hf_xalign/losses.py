@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-Norm = Literal["squared_l2", "l2"]
+Norm = Literal["squared_l2", "l2", "relative"]
 
 
 def word_distance(
@@ -20,6 +20,8 @@ def word_distance(
     """Compute the distance of each pair of word vectors, summed over layers.
 
     `squared_l2` is ||a - b||^2 (Cao et al. 2020; MAO eq. 2; CONTINUAL eq. 1), `l2` is ||a - b|| (ROTATE eq. 7, 8).
+    `relative` is ||a - b||^2 / ||b||^2 (ours): its weight next to a contrast means the same for every encoder. The
+    denominator has no gradient.
     Both terms of FAO sum it. The alignment term sums over links, with a = f(i, s) and b = f(j, t). The regularizer
     sums over words, with a = f and b = f0.
 
@@ -43,6 +45,8 @@ def word_distance(
         same = torch.linalg.vector_norm(difference.detach(), dim=-1, keepdim=True) <= noise
         return torch.linalg.vector_norm(difference.masked_fill(same, 0.0), dim=-1).sum(-1)
     squared = difference.square()
+    if norm == "relative":
+        return (squared.sum(-1) / b.detach().square().sum(-1)).sum(-1)
     return (squared.mean(-1) if mean_over_dims else squared.sum(-1)).sum(-1)
 
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import ProjectionHead
 from hf_xalign.modeling.features.cache import cache_features
+from hf_xalign.modeling.features.midpoints import add_midpoints
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.record import cite
@@ -64,8 +65,16 @@ class FAOTrainer(WordAlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
-        cached = None
-        if args.needs_reference and args.reference == "cache" and not peft:
+        cached, held = None, args.needs_reference or args.interpolation_weight > 0
+        if args.interpolation_weight and args.reference == "cache":
+            train_dataset = add_midpoints(
+                model,
+                train_dataset,
+                layers=self.layers,
+                pad_token_id=self.processing_class.pad_token_id,
+                autocast=torch.bfloat16 if args.bf16 else None,
+            )
+        if args.needs_reference and args.reference == "cache":
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_features(
                     model,
@@ -82,7 +91,7 @@ class FAOTrainer(WordAlignmentTrainer):
             # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.
             model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
-        self.reference = frozen_copy(model) if args.needs_reference and not cached and not peft else None
+        self.reference = frozen_copy(model) if held and args.reference == "copy" and not peft else None
         return model, train_dataset, self._pair_collator(cached)
 
     def _project(self, vectors: torch.Tensor) -> torch.Tensor:

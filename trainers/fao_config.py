@@ -13,7 +13,14 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
-_MAO: dict[str, Any] = {**CAO, "layers": [-1], "per_device_train_batch_size": 4}
+_MAO: dict[str, Any] = {
+    **CAO,
+    "layers": [-1],
+    "projection_dim": 128,
+    "freeze_embeddings": False,
+    "dropout": True,
+    "per_device_train_batch_size": 4,
+}
 _CONTINUAL: dict[str, Any] = {**_MAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
 _MEANS: dict[str, Any] = {"reduction": "words", "mean_over_dims": True}
 _ROTATE: dict[str, Any] = {
@@ -22,6 +29,23 @@ _ROTATE: dict[str, Any] = {
     "pooling": "mean",
     "layers": [-4, -3, -2, -1],
     "norm": "l2",
+}
+# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs.
+_JOINT: dict[str, Any] = {
+    **_MAO,
+    "objective": "infonce",
+    "norm": "relative",
+    "reduction": "words",
+    "pooling": "mean",
+    "temperature": 0.05,
+    "projection_dim": 0,
+    "regularizer_weight": 5.0,
+    "interpolation_weight": 5.0,
+    "freeze_embeddings": True,
+    "dropout": False,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 1e-4,
+    "max_grad_norm": 1.0,
 }
 
 
@@ -40,6 +64,8 @@ class FAOConfig(WordAlignmentConfig):
     - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
       linked words regularized. In `src2tgt` English moves and the other language is regularized; `tgt2src` does the
       reverse.
+    - `joint`: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place. Stronger
+      than the published presets in every probe (Results).
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -56,26 +82,27 @@ class FAOConfig(WordAlignmentConfig):
         "efimov": {**_CONTINUAL, **_MEANS},
         "rotate_src2tgt": {**_ROTATE, "regularized_side": "source"},
         "rotate_tgt2src": _ROTATE,
+        "joint": _JOINT,
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
 
     preset: str = own("mao", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
-    projection_dim: int = own(128, "Size of InfoNCE's projection head; 0 compares the vectors themselves.")
+    projection_dim: int = by_preset("Size of InfoNCE's projection head; 0 compares the vectors themselves.")
     reference: Literal["copy", "cache"] = own(
         "copy", "f0 by a frozen copy of the encoder (copy), or computed once and memory-mapped (cache).", "Model"
     )
     reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Model")
-    freeze_embeddings: bool = own(False, "Do not train the word embeddings.", "Model")
+    freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
-    dropout: bool = own(True, "Use dropout in the tuned model.", "Model")
+    dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
         super().check_settings()
-        if self.objective == "infonce" and len(self.layers or []) != 1:
-            raise InputError("objective=infonce compares the words of one layer: give one layer")
+        if (self.objective == "infonce" or self.sentence_weight) and len(self.layers or []) != 1:
+            raise InputError("objective=infonce, sentence_weight: a contrast is of one layer: give one layer")
         if self.reference != "cache":
             self.refuse_unused(
                 "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype"
@@ -86,7 +113,7 @@ class FAOConfig(WordAlignmentConfig):
         super().check_model(model, tokenizer)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")
-        if peft and (self.freeze_embeddings or self.freeze_layers):
+        if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
             raise InputError("freeze_embeddings, freeze_layers: only for a whole encoder, a PEFT model's is frozen")
         if peft and self.reference == "cache":
             raise InputError("reference=cache: a PeftModel computes f0 without its adapters, use reference=copy")

@@ -135,16 +135,16 @@ class MAOTrainer(WordAlignmentTrainer):
         output = model(**{name: inputs[name] for name in _VIEW if name in inputs})
         return output.last_hidden_state.flatten(0, 1).unsqueeze(1), output
 
-    def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         if not self._word_view:
-            return super()._reference_vectors(model, inputs)
+            return super()._frozen_vectors(model, inputs)
         if "word_vectors" in inputs:
             frozen = inputs["word_vectors"]
         else:
             view = {name: inputs[name] for name in _VIEW if name in inputs}
             with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
                 frozen = encoder(**view).last_hidden_state
-        return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)
+        return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1), frozen[:0]
 
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:

@@ -141,6 +141,11 @@ class MAOConfig(WordAlignmentConfig):
                 raise InputError(
                     f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} is set by peft_options"
                 )
+        elif self.has_sentence_terms:
+            raise InputError(
+                "interpolation_weight, sentence_weight: this module changes words, and a sentence's vector is that of "
+                "its tokens: use another peft_type such as lora, or FAO"
+            )
         if not self.on_top:
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
         elif self.cache_dir and self.feature_cache is False:

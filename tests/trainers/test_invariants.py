@@ -19,6 +19,13 @@ MAGNIFIED = 20
 
 KEPT = {"regularizer_weight": 0.5, "regularized_words": "linked"}
 RANDOM = {"trainer": "mao", "init": "random"}
+JOINT = {
+    "trainer": "fao",
+    "preset": "joint",
+    "objective": "infonce",
+    "sentence_weight": 0.5,
+    "freeze_embeddings": False,
+}
 OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
 
 
@@ -44,6 +51,7 @@ ACCUMULATED = {
     "tagger": {"trainer": "tagger"},
 }
 MORE_ACCUMULATED = {
+    "fao distances": {"trainer": "fao", "preset": "joint", "objective": "l2", "reference": "cache"},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
     "mao linear": RANDOM,
     "mao maps": {**RANDOM, "per_language": "all", "regularizer_weight": 0.5},
@@ -103,6 +111,7 @@ TWO = {
 }
 CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
+    "fao joint": JOINT,
     # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
     **{f"{name} uneven": {**own, "count": 21} for name, own in ACCUMULATED.items()},
     **MORE_ACCUMULATED,
@@ -174,6 +183,7 @@ RESUMED = {
     "ppa": {"trainer": "ppa"},
 }
 MORE_RESUMED = {
+    "fao joint": JOINT,
     "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},

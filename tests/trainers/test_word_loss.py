@@ -110,6 +110,8 @@ def distance(a, b, settings):
     squared = ((a - b) ** 2).view(-1, 16).sum(1)
     if settings.get("norm") == "l2":
         return squared.sqrt().sum()
+    if settings.get("norm") == "relative":
+        return (squared / (b.detach() ** 2).view(-1, 16).sum(1)).sum()
     return squared.sum() / (16 if settings.get("mean_over_dims") else 1)
 
 
@@ -164,11 +166,39 @@ def loop_loss(f, frozen, rows, settings):
             kept += 1
             drift = drift + distance(moving[word], f0[word], settings)
     reduction = settings.get("reduction", "links")
-    if settings.get("objective") == "infonce":
+    if settings.get("objective") == "none":
+        align = 0.0
+    elif settings.get("objective") == "infonce":
         align = contrast(sources, targets, owners, settings["negatives"], TEMPERATURE)
     else:
         align = align / (1 if reduction == "sum" else links)
     return align + weight * drift / {"sum": 1, "links": links, "words": max(kept, 1)}[reduction]
+
+
+def loop_sentences(model, before, rows, settings):
+    """The terms of whole sentences, one pair at a time."""
+    drift, sides = 0.0, ([], [])
+    for row in rows:
+        now, then = [], []
+        for words in (row["source_words"], row["target_words"]):
+            encoding = make_tokenizer()(words, is_split_into_words=True, return_tensors="pt")
+            now.append(model(**encoding).last_hidden_state[0].mean(0))
+            then.append(before(**encoding).last_hidden_state[0].mean(0).detach())
+        drift = drift + distance(sum(now) / 2, sum(then) / 2, settings)
+        for side, vector in zip(sides, now, strict=True):
+            side.append(vector / vector.norm())
+    texts = [row["target_words"] for row in rows]
+    contrast = 0.0
+    for own, others in (sides, sides[::-1]):
+        for k, vector in enumerate(own):
+            exponents = [
+                torch.exp(vector @ other / TEMPERATURE)
+                for n, other in enumerate(others)
+                if n == k or texts[n] != texts[k]
+            ]
+            contrast = contrast - torch.log(torch.exp(vector @ others[k] / TEMPERATURE) / sum(exponents))
+    weights = settings.get("interpolation_weight", 0.0), settings.get("sentence_weight", 0.0)
+    return weights[0] * drift / len(rows) + weights[1] * contrast / (2 * len(rows))
 
 
 def mao_loop(trainer, rows, settings):
@@ -269,12 +299,30 @@ PUBLISHED = {
     "efimov": ("mean", "all", "tuned", "target", "all", [4], "squared_l2", "words", True),
     "rotate_src2tgt": ("mean", "words", "tuned", "source", "linked", [1, 2, 3, 4], "l2", "links", False),
     "rotate_tgt2src": ("mean", "words", "tuned", "target", "linked", [1, 2, 3, 4], "l2", "links", False),
+    "joint": ("mean", "words", "tuned", "target", "all", [4], "relative", "words", False),
+}
+JOINT = {
+    **{"objective": "infonce", "negatives": "all", "temperature": TEMPERATURE},
+    **{"regularizer_weight": 5.0, "interpolation_weight": 5.0},
+}
+# Settings next to the preset's.
+SENTENCES = {
+    "all terms": {**JOINT, "sentence_weight": 0.5},
+    "sentences alone": {
+        "objective": "none",
+        "sentence_weight": 0.5,
+        "interpolation_weight": 0.0,
+        "regularizer_weight": 0.0,
+        "temperature": 0.1,
+    },
+    "distances": {"objective": "l2", "interpolation_weight": 2.0, "regularizer_weight": 0.0},
 }
 
 
-def make_fao(folder, preset="mao", **settings):
+def make_fao(folder, preset="mao", model=None, **settings):
     """A trainer in float64 whose model has moved, and its whole data as one batch."""
-    trainer = fao.make(folder, make_encoder(layers=4).double(), pairs=6, preset=preset, **settings)
+    model = make_encoder(layers=4).double() if model is None else model
+    trainer = fao.make(folder, model, pairs=6, preset=preset, **settings)
     perturb(trainer.model, 0.05)
     return trainer, trainer.data_collator([trainer.train_dataset[k] for k in range(6)])
 
@@ -282,18 +330,37 @@ def make_fao(folder, preset="mao", **settings):
 @pytest.mark.parametrize("preset", sorted(FAOConfig.PRESETS))
 def test_preset_of_fao_equals_loops(preset, tmp_path):
     settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED[preset], strict=True))
-    settings["regularizer_weight"] = 1.0
+    own = JOINT if preset == "joint" else {}
+    settings |= {"regularizer_weight": 1.0, **own}
     options = settings["pooling"], settings["linked_tokens"], settings["layers"]
     before = make_encoder(layers=4).double().eval()
     for reference in ("copy", "cache"):
-        trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference)
+        trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference, **own)
         assert ("reference" in batch) == (reference == "cache")
+        assert ("midpoints" in batch) == (reference == "cache" and preset == "joint")
         expected = loop_loss(
             lambda words, language, model=trainer.model: word_vectors(model, words, *options),
             lambda words: word_vectors(before, words, *options),
             make_links(6),
             settings,
-        )
+        ) + loop_sentences(trainer.model, before, make_links(6), settings)
+        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+
+
+@pytest.mark.parametrize("case", [*SENTENCES, "lora"])
+def test_sentence_terms_equal_loops(case, tmp_path):
+    settings = {"norm": "relative", "regularizer_weight": 1.0, "reduction": "words"}
+    settings |= SENTENCES.get(case, SENTENCES["all terms"])
+    before = make_encoder(layers=4).double().eval()
+    for reference in ("copy",) if case == "lora" else ("copy", "cache"):
+        model = fao.lora(layers=4).double() if case == "lora" else None
+        trainer, batch = make_fao(tmp_path, "joint", model, reference=reference, **settings)
+        expected = loop_loss(
+            lambda words, language, model=trainer.model: word_vectors(model, words, "mean", "words"),
+            lambda words: word_vectors(before, words, "mean", "words"),
+            make_links(6),
+            settings,
+        ) + loop_sentences(trainer.model, before, make_links(6), settings)
         compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
 
 

@@ -15,7 +15,8 @@ from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.distributed import gather_rows, whole_loss
-from hf_xalign.losses import word_distance, word_infonce
+from hf_xalign.losses import sentence_infonce, word_distance, word_infonce
+from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -28,6 +29,11 @@ def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor],
     return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
 
 
+def _midpoints(sentences: torch.Tensor) -> torch.Tensor:
+    source, target = sentences.chunk(2)
+    return (source + target) / 2
+
+
 class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
 
@@ -35,6 +41,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
     words of ||f - f0||^2. `reduction` says how both are divided by counts over the whole optimizer step and all
     processes. With `objective="infonce"`, L_align is [`~hf_xalign.losses.word_infonce`], averaged over both words of
     every link.
+
+    Two more terms hold the vectors of whole sentences, the means of their tokens. Interpolation is the distance of a
+    pair's midpoint (s + t) / 2 to where the encoder before training has it (SALT 2026). The sentence contrast is
+    [`~hf_xalign.losses.sentence_infonce`] (as in LaBSE). Both are means over pairs.
 
     A method sets `layers`. Its batches come from `_pair_collator`, or it overrides where f and f0 come from.
     """
@@ -65,20 +75,26 @@ class WordAlignmentTrainer(AlignmentTrainer):
             linked_tokens=self.args.linked_tokens,
             regularized_side=self.args.regularized_side,
             regularized_words=self.args.reference_words,
-            needs_reference=self.args.needs_reference,
+            # The frozen encoder then runs on both sides of the batch itself.
+            needs_reference=self.args.needs_reference and not self.args.interpolation_weight,
             reference=reference,
+            sentences=self.args.sentence_weight > 0,
         )
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        return [len(batch["links"]), len(batch["kept_words"])]
+        return [len(batch["links"]), len(batch["kept_words"]), len(batch.get("input_ids", ())) // 2]
 
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         words, output = self._word_vectors(model, inputs)
-        links, kept = counts
-        f0 = self._reference_vectors(model, inputs) if self.args.needs_reference else words[:0]
-        if self.args.objective == "infonce":
+        links, kept, pairs = counts
+        f0, midpoints = words[:0], words[:0]
+        if self.args.needs_reference or self.args.interpolation_weight:
+            f0, midpoints = self._frozen_vectors(model, inputs)
+        if self.args.objective == "none":
+            loss = words.sum() * 0.0
+        elif self.args.objective == "infonce":
             loss = self._infonce(inputs, words, links)
         else:
             source, target = words[inputs["links"][:, 0]], words[inputs["links"][:, 1]]
@@ -93,6 +109,18 @@ class WordAlignmentTrainer(AlignmentTrainer):
             regularizer = self._reduce(drift, kept if self.args.reduction == "words" else links)
             self.log_term("regularizer", regularizer)
             loss = loss + self.args.regularizer_weight * regularizer
+        if not self.args.has_sentence_terms:
+            return loss, output
+        sentences = self._sentences(output, inputs["attention_mask"])
+        if self.args.interpolation_weight > 0:
+            drift = self._distance(_midpoints(sentences), midpoints).sum()
+            interpolation = self._reduce(drift, pairs)
+            self.log_term("interpolation", interpolation)
+            loss = loss + self.args.interpolation_weight * interpolation
+        if self.args.sentence_weight > 0:
+            contrast = self._sentence_infonce(sentences[:, 0], inputs["texts"], pairs)
+            self.log_term("sentences", contrast)
+            loss = loss + self.args.sentence_weight * contrast
         return loss, output
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
@@ -100,12 +128,25 @@ class WordAlignmentTrainer(AlignmentTrainer):
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
         return self._pool(output, inputs, "token"), output
 
-    def _reference_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Compute f0 of the regularized words, (kept words, layers, dim), without gradient."""
-        if "reference" in inputs:
-            return inputs["reference"]
+    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute f0 of the regularized words (kept words, layers, dim), and of the midpoints (pairs, layers, dim).
+
+        Without gradient. One that the loss does not read is empty.
+        """
+        empty = inputs["input_ids"].new_zeros(0)
+        if "reference" in inputs or "midpoints" in inputs:
+            return inputs.get("reference", empty), inputs.get("midpoints", empty)
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
-            return self._pool(self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"]), inputs, "kept")
+            if not self.args.interpolation_weight:
+                output = self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"])
+                return self._pool(output, inputs, "kept"), empty
+            words, output = self._word_vectors(encoder, inputs)
+            return words[inputs["kept_words"]], _midpoints(self._sentences(output, inputs["attention_mask"]))
+
+    def _sentences(self, output: Any, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the mean token of each sentence, (sentences, layers, dim)."""
+        states = select_layers(output, self.layers, self._depth())
+        return torch.stack([pool_sentences(hidden, attention_mask, "mean") for hidden in states], dim=1)
 
     @contextlib.contextmanager
     def _frozen_encoder(self, model: nn.Module) -> Iterator[nn.Module]:
@@ -149,6 +190,13 @@ class WordAlignmentTrainer(AlignmentTrainer):
             groups = pairs if self.args.negatives == "other_sentences" else None
             loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups)
             return whole_loss(loss.sum() / (2 * links))
+
+    def _sentence_infonce(self, sentences: torch.Tensor, texts: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        """InfoNCE over the sentence pairs of all processes; pairs with the same pivot text are no negatives."""
+        with torch.autocast(sentences.device.type, enabled=False):
+            source, target = map(gather_rows, nn.functional.normalize(sentences, dim=-1).chunk(2))
+            loss = sentence_infonce(source, target, temperature=self.args.temperature, pairs=gather_rows(texts))
+            return whole_loss(loss.sum() / (2 * pairs))
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,6 +34,8 @@ CAO: dict[str, Any] = {
     "mean_over_dims": False,
     "temperature": 0.1,
     "negatives": "all",
+    "interpolation_weight": 0.0,
+    "sentence_weight": 0.0,
     "language_sampling": "proportional",
     "learning_rate": 5e-5,
     "num_train_epochs": 1.0,
@@ -53,22 +56,32 @@ class WordAlignmentConfig(AlignmentConfig):
     # Settings that only InfoNCE reads.
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
 
-    objective: Literal["l2", "infonce"] = by_preset(
-        "l2: the papers' distance. infonce: contrast with the words of both languages in the batch of all processes."
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        **dict.fromkeys(("regularizer_weight", "interpolation_weight", "sentence_weight"), (0, inf)),
+        "temperature": (1e-6, inf),
+    }
+
+    objective: Literal["l2", "infonce", "none"] = by_preset(
+        "Loss of linked words. l2: the papers' distance. infonce: contrast with the words of both languages in the "
+        "batch of all processes. none: links are not used."
     )
     align_target: Literal["tuned", "frozen"] = by_preset("Pivot word that the other language's is pulled to.")
-    regularizer_weight: float = by_preset("Weight of the distance to f0; by default 0 with infonce.")
+    regularizer_weight: float = by_preset(
+        "Weight of the distance to f0; 0 with infonce where norm is not relative, unless given."
+    )
+    interpolation_weight: float = by_preset("Weight of the distance of each pair's midpoint to its place before.")
+    sentence_weight: float = by_preset("Weight of the contrast of each sentence with the batch's translations.")
     regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
     regularized_words: Literal["all", "linked"] = by_preset("Words of the regularized side to keep.")
     linked_tokens: LinkedTokens = by_preset("Tokens that are linked; all means words, [CLS] and [SEP].")
     pooling: Pooling = by_preset("Subwords that make a word's vector: first, last or mean.")
     subword_links: bool = own(False, "Link tokens instead of words (CONTINUAL's ablation).")
-    norm: Norm = by_preset("Distance between two vectors.")
+    norm: Norm = by_preset("Distance between two vectors; relative: squared, divided by f0's squared length.")
     reduction: Literal["links", "words", "sum"] = by_preset(
         "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide."
     )
     mean_over_dims: bool = by_preset("Divide squared distances by the vector size, as an MSE loss does.")
-    temperature: float = by_preset("Temperature of InfoNCE.")
+    temperature: float = by_preset("Temperature of InfoNCE, of words and of sentences.")
     negatives: Literal["all", "other_sentences"] = by_preset(
         "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair."
     )
@@ -89,17 +102,28 @@ class WordAlignmentConfig(AlignmentConfig):
         """
         if self.objective is None:
             self.objective = self.PRESETS[self.preset]["objective"]
-        if self.objective == "infonce":
+        if self.objective != "l2":
             if self.align_target == "frozen":
-                raise InputError("align_target=frozen goes with objective=l2: infonce contrasts tuned words")
+                raise InputError(f"align_target=frozen goes with objective=l2, not with {self.objective}")
             self.align_target = "tuned"
-            self.regularizer_weight = 0.0 if self.regularizer_weight is None else self.regularizer_weight
+        if self._contrast_alone and self.regularizer_weight is None:
+            self.regularizer_weight = 0.0
         super().fill_from_preset()
+
+    @property
+    def _contrast_alone(self) -> bool:
+        """True if the preset's regularizer is on the scale of the distances that InfoNCE replaces."""
+        return self.objective == "infonce" and self.PRESETS[self.preset]["norm"] != "relative"
 
     @property
     def needs_reference(self) -> bool:
         """True if f0, the vectors before training, is part of the loss."""
         return self.regularizer_weight > 0 or self.align_target == "frozen"
+
+    @property
+    def has_sentence_terms(self) -> bool:
+        """True if the vectors of whole sentences are part of the loss."""
+        return self.interpolation_weight > 0 or self.sentence_weight > 0
 
     @property
     def reference_words(self) -> Literal["all", "linked"]:
@@ -108,12 +132,16 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
-        if self.mean_over_dims and self.norm == "l2":
+        if self.mean_over_dims and self.norm != "squared_l2":
             raise InputError("mean_over_dims=true needs norm=squared_l2")
-        if self.objective == "l2":  # a warning: the objective of a config file may be changed for one run
+        if self.objective == "none" and not self.sentence_weight:
+            raise InputError("objective=none: without links something else must align, set sentence_weight")
+        if (
+            self.objective != "infonce" and not self.sentence_weight
+        ):  # a warning: the objective of a config file may be changed for one run
             changed = self.changed()
             for name in [name for name in self.INFONCE if name in changed]:
-                logger.warning("%s=%s has no effect: objective=l2 does not read it", name, changed[name])
+                logger.warning("%s=%s has no effect: there is no contrast of words", name, changed[name])
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""
@@ -133,11 +161,11 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def preset_values(self) -> dict[str, Any]:
         """Return the preset's settings as plain JSON."""
-        return super().preset_values() | ({"regularizer_weight": 0.0} if self.objective == "infonce" else {})
+        return super().preset_values() | ({"regularizer_weight": 0.0} if self._contrast_alone else {})
 
     def formula(self) -> str:
         """Return the objective, and what f is in it, as plain text."""
-        power = "^2" if self.norm == "squared_l2" else ""
+        power = {"squared_l2": "^2", "l2": "", "relative": "^2 / ||f0||^2"}[self.norm]
         power += " / dim" if self.mean_over_dims else ""
         align, keep = {"sum": ("sum", "sum"), "words": ("mean", "mean"), "links": ("mean", "(1 / links) sum")}[
             self.reduction
@@ -147,9 +175,19 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.objective == "infonce":
             cosine = f"cos(x, c) / {self.temperature:g}"
             pull = f"mean over linked words x of -log softmax over words c of {cosine}, at x's link"
-        stay = f"{self.regularizer_weight:g} {keep} over {self.regularized_words} {self.regularized_side} words"
-        whole = f"{pull} + {stay} ||f - f0||{power}" if self.regularizer_weight else pull
-        return f"{whole}; f: {self.word_vector()}"
+        terms = [] if self.objective == "none" else [pull]
+        if self.regularizer_weight:
+            words = f"{self.regularized_words} {self.regularized_side} words"
+            terms.append(f"{self.regularizer_weight:g} {keep} over {words} ||f - f0||{power}")
+        if self.interpolation_weight:
+            middle = f"||m - m0||{power.replace('f0', 'm0')}"
+            terms.append(f"{self.interpolation_weight:g} {align} over pairs {middle}, m: midpoint of both sentences")
+        if self.sentence_weight:
+            cosine = f"cos(x, y) / {self.temperature:g}"
+            terms.append(
+                f"{self.sentence_weight:g} mean over sentences x of -log softmax over the others y of {cosine}"
+            )
+        return f"{' + '.join(terms)}; f: {self.word_vector()}"
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""

@@ -105,6 +105,9 @@ class PairCollator(LinkCollator):
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
     - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularised words (`<side>_rows`);
+    - with a column `midpoint`: `midpoints` float32 (B, layers, dim), see
+      [`~hf_xalign.modeling.features.midpoints.add_midpoints`];
+    - with `sentences`: `texts` int64 (B,), equal for equal target sides;
     - without, but with `needs_reference`, a frozen encoder's input: `kept_ids` and `kept_mask` int64 (B, width of the
       side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
 
@@ -122,6 +125,7 @@ class PairCollator(LinkCollator):
     pooling: Pooling = "mean"
     needs_reference: bool = True
     reference: CachedVectors | None = None
+    sentences: bool = False
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
@@ -136,6 +140,10 @@ class PairCollator(LinkCollator):
             **self._link_tensors(links, sentences, number_used(sentences)),
             **_index_tensors("token", word_token_index(spans, owners, ids.shape[1], self.pooling)),
         }
+        if "midpoint" in rows[0]:
+            batch["midpoints"] = torch.from_numpy(np.array([row["midpoint"] for row in rows], dtype=np.float32))
+        if self.sentences:
+            batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])
         half = SIDES.index(self.regularized_side)
         kept = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:

@@ -1,0 +1,61 @@
+"""The midpoint of each sentence pair in an encoder, computed once before the encoder is trained."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from datasets import Dataset
+from datasets.fingerprint import Hasher
+from transformers import PreTrainedModel
+
+from hf_xalign.cache import map_rows
+from hf_xalign.modeling.contrast.heads import pool_sentences
+from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.word_vectors import hidden_batches
+
+# Pairs of one forward pass over many batches: sentences are sorted by length within it.
+_BLOCK = 1000
+
+
+def add_midpoints(
+    model: PreTrainedModel,
+    dataset: Dataset,
+    *,
+    layers: list[int],
+    pad_token_id: int,
+    autocast: torch.dtype | None = None,
+) -> Dataset:
+    """Add a column `midpoint` to a result of `encode_pairs`: float32 (layers, dim), on disk with the rows.
+
+    It is the mean of the two sentence vectors, which are means over all tokens. `layers` are positions in
+    `hidden_states`, `autocast` is the dtype of the forward passes.
+    """
+    settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
+    return map_rows(
+        dataset,
+        partial(_midpoints, model, layers, pad_token_id, autocast),
+        batched=True,
+        batch_size=_BLOCK,
+        new_fingerprint=Hasher.hash(["midpoints", *settings]),
+        desc="Encoding the midpoints of pairs",
+    )
+
+
+def _midpoints(
+    model: PreTrainedModel,
+    layers: list[int],
+    pad_token_id: int,
+    autocast: torch.dtype | None,
+    rows: dict[str, list],
+) -> dict[str, np.ndarray]:
+    sentences = [*rows["source_ids"], *rows["target_ids"]]
+    vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
+    for numbers, mask, states in hidden_batches(
+        model, sentences, pad_token_id, layers, dtype=autocast, pooled_threads=True
+    ):
+        pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
+        vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()
+    source, target = np.split(vectors, 2)
+    return {"midpoint": (source + target) / 2}

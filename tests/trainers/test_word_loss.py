@@ -302,8 +302,11 @@ PUBLISHED = {
     "joint": ("mean", "words", "tuned", "target", "all", [4], "relative", "words", False),
 }
 JOINT = {
-    **{"objective": "infonce", "negatives": "all", "temperature": TEMPERATURE},
-    **{"regularizer_weight": 5.0, "interpolation_weight": 5.0},
+    "objective": "infonce",
+    "negatives": "all",
+    "temperature": TEMPERATURE,
+    "regularizer_weight": 5.0,
+    "interpolation_weight": 5.0,
 }
 # Settings next to the preset's.
 SENTENCES = {

@@ -1,4 +1,4 @@
-"""`hf-xalign demo`: FAO on the embedded encoder and text."""
+"""`hf-xalign demo`: FAO's joint objective on the embedded encoder and text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 
 from hf_xalign.cli import train
 
-CONFIG = "fao_embedded.yaml"
+CONFIG = "fao_joint_embedded.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-Needs no network, account or GPU, and takes five to ten minutes on two CPU cores. Prints the scores before and after,
-and saves a model in runs/fao_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the same
-settings:
+Needs no network, account or GPU, and takes three to six minutes on two CPU cores. Prints the scores before and after,
+and saves a model in runs/fao_joint_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the
+same settings:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""
 

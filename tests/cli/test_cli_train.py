@@ -113,7 +113,7 @@ def test_threads_are_chosen_before_torch_is_imported():
         "sys.meta_path.insert(0, Finder())\ntrain.start('fao', ['--config', 'fao_embedded'], None, None)"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1] == "PASSIVE"
 
 

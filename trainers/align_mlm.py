@@ -15,7 +15,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.losses import entry_cosine
@@ -37,28 +39,27 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     Args: (the others are those of [`AlignmentTrainer`])
         model: the encoder, changed in place. Its MLM head is trained too, a new one if its checkpoint has none.
-        train_dataset: rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
+        train_dataset: text by language, datasets with a column `text` or `words`; or rows of
+            [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
-        eval_dataset: encoded rows of held-out text.
+        eval_dataset: held-out text, in either form.
         test_entries: by language, int64 (n, 2), token pairs whose alignment is evaluated.
         candidates: by language, int64 (m,), candidate tokens of that evaluation. Default: those of `test_entries`.
 
     Example:
         >>> from datasets import Dataset
         >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> from hf_xalign.data.pretraining.rows import encode_pretraining
-
         >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
         >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
         >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
         >>> text = {"en": ["the cat sleeps"], "de": ["die katze schläft"]}
         >>> corpora = {language: Dataset.from_dict({"text": rows}) for language, rows in text.items()}
-        >>> rows = encode_pretraining(corpora, tokenizer, config, block_size=8).dataset
         >>> entries = TokenEntries(np.array([[5, 8], [6, 9]]), origin="the example")
 
         >>> args = AlignMLMConfig(max_steps=1, report_to="none", save_strategy="no")
         >>> encoder = BertModel(config, add_pooling_layer=False)
-        >>> trainer = AlignMLMTrainer(encoder, args, train_dataset=rows, entries=entries, processing_class=tokenizer)
+        >>> given = {"train_dataset": corpora, "entries": entries, "processing_class": tokenizer}
+        >>> trainer = AlignMLMTrainer(encoder, args, **given)
         >>> trainer.train().global_step
         {'train_runtime': ...}
         1
@@ -73,12 +74,13 @@ class AlignMLMTrainer(AlignmentTrainer):
         "arXiv preprint arXiv:2211.08547",
         2022,
     )
+    config_class = AlignMLMConfig
     args: AlignMLMConfig
 
     def __init__(
         self,
-        model: PreTrainedModel | None,
-        args: AlignMLMConfig,
+        model: str | PreTrainedModel | None,
+        args: AlignMLMConfig | None = None,
         *,
         entries: TokenEntries | None = None,
         test_entries: Mapping[str, np.ndarray] | None = None,
@@ -87,10 +89,11 @@ class AlignMLMTrainer(AlignmentTrainer):
     ):
         self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
         super().__init__(model, args, **kwargs)
-        self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(args.device)
+        self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, entries = self.args, self.entries
+        train_dataset, self.eval_dataset = self._rows(train_dataset, model), self._rows(self.eval_dataset, model)
         if args.needs_entries and entries is None:
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
         if not args.needs_entries and entries is not None:
@@ -119,6 +122,14 @@ class AlignMLMTrainer(AlignmentTrainer):
             mlm_probability=args.mlm_probability,
         )
         return model, train_dataset, collator
+
+    def _rows(self, text: Any, model: PreTrainedModel) -> Any:
+        """Encode and pack text by language; rows are returned unchanged."""
+        if not isinstance(text, Mapping):
+            return text
+        block_size = min(512, position_limit(model.config))
+        with self.args.main_process_first(desc="encoding text"):
+            return encode_pretraining(text, self.processing_class, model.config, block_size=block_size).dataset
 
     # ---- Loss ----
 

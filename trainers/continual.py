@@ -15,9 +15,12 @@ from transformers import PreTrainedModel
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.errors import InputError
+from hf_xalign.links.align import align_words
 from hf_xalign.losses import word_distance
+from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.second_pass import second_pass
 from hf_xalign.record import cite
@@ -42,11 +45,12 @@ class ContinualTrainer(TaskTrainer):
     Evaluation scores the task alone.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        model: the task model, usually from an encoder that FAO aligned.
+        model: the task model, usually from an encoder that FAO aligned; or its Hub id or folder.
         task: the task.
         train_dataset: the task's training text, or encoded rows.
-        pairs: word-linked pairs from [`~hf_xalign.align_words`], or pairs from `encode_pairs`.
-        reference: the encoder before any alignment, which computes f0; it is frozen.
+        pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; word-linked pairs from
+            [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
+        reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder.
         eval_dataset: evaluation text by language.
 
     Example:
@@ -77,16 +81,17 @@ class ContinualTrainer(TaskTrainer):
         "arXiv preprint arXiv:2204.06457",
         2022,
     )
+    config_class = ContinualConfig
     args: ContinualConfig
 
     def __init__(
         self,
-        model: PreTrainedModel | None,
-        args: ContinualConfig,
+        model: str | PreTrainedModel | None,
+        args: ContinualConfig | None = None,
         *,
         task: Task,
         pairs: Dataset,
-        reference: PreTrainedModel,
+        reference: str | PreTrainedModel,
         **kwargs: Any,
     ):
         # Not part of the model: neither the optimizer nor a checkpoint may include it.
@@ -96,6 +101,13 @@ class ContinualTrainer(TaskTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pairs, reference = self.args, self._pairs, self._reference
+        if isinstance(reference, str):
+            with args.main_process_first(desc="loading the reference"):
+                self._reference = reference = load_encoder(resolve_model(reference))
+        if not {"links", "source_ids"} & set(pairs.column_names):
+            self._check_output_dir()
+            with args.main_process_first(desc="linking words"):
+                pairs = align_words(pairs)
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "

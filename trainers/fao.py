@@ -26,7 +26,9 @@ class FAOTrainer(WordAlignmentTrainer):
     its vector in the encoder before training.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
+        train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
+            `align_words`; or pairs from `encode_pairs`.
+        eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
 
     Example:
         >>> from datasets import Dataset
@@ -52,6 +54,7 @@ class FAOTrainer(WordAlignmentTrainer):
         "International Conference on Learning Representations",
         2020,
     )
+    config_class = FAOConfig
     args: FAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

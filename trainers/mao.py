@@ -31,7 +31,9 @@ class MAOTrainer(WordAlignmentTrainer):
     trains from word vectors that the encoder computes once and keeps on disk; the loss is the same without that cache.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        train_dataset: word-linked pairs from `align_words`, or pairs from `encode_pairs`.
+        train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
+            `align_words`; or pairs from `encode_pairs`.
+        eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
 
     Example:
         >>> from datasets import Dataset
@@ -58,6 +60,7 @@ class MAOTrainer(WordAlignmentTrainer):
         "Proceedings of the 2nd Workshop on Multi-lingual Representation Learning (MRL)",
         2022,
     )
+    config_class = MAOConfig
     args: MAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

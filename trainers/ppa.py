@@ -72,12 +72,14 @@ class PPATrainer(AlignmentTrainer):
         "Linguistics",
         2021,
     )
+    config_class = PPAConfig
     args: PPAConfig
     # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
     pair_counts: dict[str, PairCounts]
 
-    def __init__(self, model: PreTrainedModel | None, args: PPAConfig, **kwargs: Any):
+    def __init__(self, model: str | PreTrainedModel | None, args: PPAConfig | None = None, **kwargs: Any):
         super().__init__(model, args, **kwargs)
+        args = self.args
         self.momentum: MomentumEncoder | None = None
         self.queue: KeyQueue | None = None
         # Keys and pairs of the optimizer step's micro-batches so far; None outside of a step.

@@ -20,6 +20,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.models import load_task_model
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -30,7 +31,7 @@ class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        model: the task model, from [`~hf_xalign.tasks.load_task_model`].
+        model: the task model; or a Hub id or folder for [`~hf_xalign.tasks.load_task_model`].
         task: the task.
         train_dataset: training text of each language, or rows that the task has encoded.
         eval_dataset: evaluation text by language.
@@ -55,12 +56,18 @@ class TaskTrainer(AlignmentTrainer):
         1
     """
 
+    config_class = TaskConfig
     args: TaskConfig
     eval_dataset: Any
 
-    def __init__(self, model: PreTrainedModel | None, args: TaskConfig, *, task: Task, **kwargs: Any):
+    def __init__(
+        self, model: str | PreTrainedModel | None, args: TaskConfig | None = None, *, task: Task, **kwargs: Any
+    ):
         self.task = task
         super().__init__(model, args, **kwargs)
+
+    def _load_model(self, path: str) -> PreTrainedModel:
+        return load_task_model(path, self.task, seed=self.args.seed)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)

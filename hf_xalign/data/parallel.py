@@ -190,7 +190,8 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
 
 def check_parallel(dataset: Dataset, name: str) -> None:
     """Refuse a dataset that lacks one of the columns or has no rows."""
-    check_columns(dataset, COLUMNS, name, "Load it by hf_xalign.data.load_parallel, or rename its columns.")
+    remedy = "Load it by load_parallel, rename its columns, or give languages to align_words."
+    check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows")
     for column in ("source_lang", "target_lang"):

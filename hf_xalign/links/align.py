@@ -50,6 +50,8 @@ def align_words(
     one_to_one: bool = True,
     drop_identical: bool = False,
     *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
     require_letter: bool = False,
     keep_unlinked: bool = False,
     lowercase: bool = True,
@@ -77,6 +79,8 @@ def align_words(
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
         drop_identical: then drop links between identical strings.
+        source_lang: language of every source side, for a dataset without that column.
+        target_lang: language of every target side, for a dataset without that column.
         require_letter: then drop links of words without a letter.
         keep_unlinked: keep pairs without links, which are dropped by default.
         lowercase: statistical aligners and dictionaries see lower-cased words. The columns keep their case.
@@ -106,6 +110,11 @@ def align_words(
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     heuristic(symmetrization)
+    for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
+        if language is not None and column in dataset.column_names:
+            raise InputError(f"{column}={language}: the dataset has this column already; leave the argument out")
+        if language is not None:
+            dataset = dataset.add_column(column, [language] * len(dataset))
     check_parallel(dataset, "the dataset")
     if extra_data is not None:
         check_parallel(extra_data, "extra_data")

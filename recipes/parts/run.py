@@ -38,11 +38,10 @@ def start_run(
     method: str, data: Any, args: Any, trainer_class: type[AlignmentTrainer]
 ) -> tuple[str | None, dict[str, Any]]:
     """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
-    checkpoint, resume = None, args.resume_from_checkpoint
-    if isinstance(resume, str) and resume.lower() in ("true", "false"):
-        resume = resume.lower() == "true"
+    checkpoint = None
     if not data.dry_run:
-        checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=args.overwrite_output_dir)
+        resume, overwrite = args.resume_from_checkpoint, args.overwrite_output_dir
+        checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=overwrite)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)

@@ -81,7 +81,7 @@ def _run_seed(
     with phase(record, "preparing"):
         trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.evaluation)
     with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=resume)
+        trainer.train(resume_from_checkpoint=resume or False)
     # Training leaves its autocast around the model's forward, and scores are float32.
     trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if data.save_models:

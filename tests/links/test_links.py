@@ -133,6 +133,16 @@ def test_filters_and_unlinked_pairs():
     assert kept["source"] == [row["source"] for row in letters if row["links"]]
 
 
+def test_languages_as_arguments_equal_languages_as_columns():
+    text = parallel()
+    bare = text.remove_columns(["source_lang", "target_lang"])
+    assert align_words(bare, source_lang="de", target_lang="en")[:] == align_words(text)[:]
+    with pytest.raises(InputError, match="or give languages to align_words"):
+        align_words(bare)
+    with pytest.raises(InputError, match="source_lang=de: the dataset has this column already"):
+        align_words(text, source_lang="de")
+
+
 def test_statistics_count_by_language_pair(caplog):
     rows = [("ein haus", "a house"), ("hund", "dog")]
     linked = bitext(*rows).add_column("links", [[[0, 0], [1, 1]], [[0, 0]]])

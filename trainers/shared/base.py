@@ -28,9 +28,12 @@ from transformers.trainer_utils import (
 from hf_xalign.cache import disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
-from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
+from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import mask_secrets, write_text
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import (
@@ -65,22 +68,25 @@ class AlignmentTrainer(HubTrainer):
     optimizer step and reports it with [`log_term`].
 
     Args:
-        model: the encoder, changed in place (`PreTrainedModel`, or a `PeftModel` around one).
-        args: the method's config.
+        model: the encoder, changed in place (`PreTrainedModel`, or a `PeftModel` around one); or the Hub id or folder
+            to load it from, in float32 and from safetensors (`embedded` for the one that comes with the library).
+        args: the method's config; by default one with its defaults.
         train_dataset: encoded pairs, with `length` and `source_lang` columns.
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language.
-        processing_class: the fast tokenizer.
+        processing_class: the fast tokenizer; by default that of the model's checkpoint.
         kwargs: passed to `Trainer`. `model_init` is a function that returns a model for each trial of a search; it
             also makes this trainer's model if `model` is None.
 
     Raises:
-        InputError: settings that do not fit the model, the tokenizer or the data.
+        InputError: settings that do not fit the model, the tokenizer or the data; or, before anything is loaded by id
+            or linked, an output folder that holds another run.
     """
 
     # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
     # of micro-batches. (The default None guesses from the model's signature and the batch's keys.)
     loss_is_scaled_for_ga = True
+    config_class: ClassVar[type[AlignmentConfig]]
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
@@ -100,22 +106,33 @@ class AlignmentTrainer(HubTrainer):
 
     def __init__(
         self,
-        model: PreTrainedModel | None,
-        args: AlignmentConfig,
+        model: str | PreTrainedModel | None,
+        args: AlignmentConfig | None = None,
         *,
         train_dataset: Any,
         eval_dataset: Any = None,
-        processing_class: PreTrainedTokenizerBase,
+        processing_class: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ):
+        self.args = args = self.config_class() if args is None else args
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:
             if self.make_model is None:
                 raise InputError("model is None: give a model, or model_init, a function that returns one")
             model = make_model(self.make_model, args)
+        if isinstance(model, str):
+            self._check_output_dir()
+            with args.main_process_first(desc="loading the model"):
+                path = resolve_model(model)
+                processing_class = processing_class or load_tokenizer(path)
+                model = self._load_model(path)
+        elif processing_class is None:
+            if not model.name_or_path:
+                raise InputError("this model has no checkpoint to take a tokenizer from: give processing_class")
+            processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
         args.check_model(model, processing_class)
-        self.args, self.eval_dataset, self.processing_class = args, eval_dataset, processing_class
+        self.eval_dataset, self.processing_class = eval_dataset, processing_class
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
@@ -129,7 +146,7 @@ class AlignmentTrainer(HubTrainer):
             model=model,
             args=args,
             train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
+            eval_dataset=self.eval_dataset,
             processing_class=processing_class,
             data_collator=collator,
             callbacks=callbacks,
@@ -153,6 +170,15 @@ class AlignmentTrainer(HubTrainer):
         from hf_xalign.trainers.shared.search import search_settings
 
         return search_settings(self, *args, **kwargs)
+
+    def _load_model(self, path: str) -> PreTrainedModel:
+        """Load the model of a Hub id or folder."""
+        return load_encoder(path)
+
+    def _check_output_dir(self, resume: bool | str | None = None) -> str | None:
+        """Refuse an output folder with another run, and return the checkpoint to resume from, if any."""
+        resume = self.args.resume_from_checkpoint if resume is None else resume
+        return check_output_dir(self.args.output_dir, resume=resume, overwrite=self.args.overwrite_output_dir)
 
     # ---- Data ----
 
@@ -336,7 +362,7 @@ class AlignmentTrainer(HubTrainer):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """Train; `resume_from_checkpoint=True` resumes from the last complete checkpoint.
+        """Train; `resume_from_checkpoint=True` resumes from the last complete checkpoint. Default: the config's.
 
         Raises:
             InputError: the output folder holds another run, and the settings neither resume nor overwrite it.
@@ -346,8 +372,9 @@ class AlignmentTrainer(HubTrainer):
         if self._trained:
             checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
         else:
-            overwrite = self.args.overwrite_output_dir
-            checkpoint = check_output_dir(output_dir, resume=resume_from_checkpoint, overwrite=overwrite)
+            checkpoint = self._check_output_dir(resume_from_checkpoint)
+        if self.args.device.type == "cpu" and self.args.local_process_index == 0:
+            warn_of_spinning_threads()
         if self.args.should_save:
             hold_folder(output_dir)
         self.accelerator.wait_for_everyone()

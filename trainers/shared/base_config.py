@@ -119,6 +119,8 @@ class AlignmentConfig(TrainingArguments):
                 most = f", at most {high:g}" if high < inf else ""
                 raise InputError(f"{name}={value}: it must be a finite number, at least {low:g}{most}")
         self.check_settings()
+        if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
+            self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
             self.metric_for_best_model = self.metric_for_best_model or self.headline

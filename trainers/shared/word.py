@@ -14,7 +14,10 @@ from transformers import PreTrainedModel
 from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, position_limit
+from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.distributed import gather_rows, whole_loss
+from hf_xalign.links.align import align_words
+from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.losses import sentence_infonce, word_distance, word_infonce
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.pooling import pool_words
@@ -58,9 +61,19 @@ class WordAlignmentTrainer(AlignmentTrainer):
     reference: PreTrainedModel | None = None
 
     def _encoded(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
-        """Encode the training pairs once for all processes, if they are not encoded yet."""
+        """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed."""
+        held_out = self.eval_dataset
+        if held_out is not None and "links" not in held_out.column_names:
+            text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
+            self._check_output_dir()
+            with self.args.main_process_first(desc="linking words"):
+                self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
             return dataset
+        if "links" not in dataset.column_names:
+            self._check_output_dir()
+            with self.args.main_process_first(desc="linking words"):
+                dataset = align_words(dataset)
         length = min(self.args.max_length, position_limit(model.config))
         with self.args.main_process_first(desc="encoding pairs"):
             return encode_pairs(

@@ -1,0 +1,96 @@
+"""Trainers from a model's name and plain pairs, as a script of five lines has them."""
+
+import logging
+import sys
+from functools import partial
+
+import psutil
+import pytest
+import torch
+from datasets import Dataset
+from support import align_mlm, continual
+from support.ppa import make_pairs
+from support.refusals import assert_refused
+from support.tiny import SENTENCES, make_encoder, make_tokenizer
+
+import hf_xalign
+from hf_xalign.trainers.shared import word
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work where a checkpoint in bfloat16 lies under the name `tiny`."""
+    monkeypatch.chdir(tmp_path)
+    make_encoder().to(torch.bfloat16).save_pretrained("tiny")
+    make_tokenizer().save_pretrained("tiny")
+
+
+def pairs():
+    return make_pairs(40)
+
+
+def corpora():
+    text = {"en": [english for _, english, _ in SENTENCES], "de": [german for german, _, _ in SENTENCES]}
+    return {language: Dataset.from_dict({"text": 4 * rows}) for language, rows in text.items()}
+
+
+FINETUNING = {"task": continual.TEXTS, "train_dataset": [continual.examples(continual.TEXTS)]}
+TRAINERS = {
+    "FAO": lambda: {"train_dataset": pairs(), "eval_dataset": pairs()},
+    "MAO": lambda: {"train_dataset": pairs(), "eval_dataset": pairs()},
+    "PPA": lambda: {"train_dataset": pairs()},
+    "AlignMLM": lambda: {"train_dataset": corpora(), "eval_dataset": corpora(), "entries": align_mlm.make_entries()},
+    "Task": lambda: FINETUNING,
+    "Continual": lambda: FINETUNING | {"pairs": pairs(), "reference": "tiny"},
+}
+
+
+@pytest.mark.parametrize("method", TRAINERS)
+def test_a_model_by_name_and_text_without_links(method):
+    trainer_class, config_class = (getattr(hf_xalign, method + kind) for kind in ("Trainer", "Config"))
+    args = config_class(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    if method == "PPA":
+        args.min_tokens = 1
+    trainer = trainer_class(model="tiny", args=args, **TRAINERS[method]())
+    assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
+    assert trainer.train().global_step == 1
+    assert len(trainer.processing_class) == len(make_tokenizer())
+
+
+def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
+    """The second run is refused before words are linked; a config that resumes or overwrites it is not."""
+    trainer = hf_xalign.FAOTrainer("tiny", train_dataset=pairs())
+    assert isinstance(trainer.args, hf_xalign.FAOConfig)
+    trainer.train()
+    trainer.save_model()
+    assert hf_xalign.load("trainer_output").config.hidden_size == make_encoder().config.hidden_size
+
+    given = {"processing_class": make_tokenizer(), "train_dataset": pairs()}
+    with monkeypatch.context() as patch:
+        patch.setattr(word, "align_words", None)
+        assert_refused(
+            {
+                "by name": (partial(hf_xalign.FAOTrainer, "tiny", train_dataset=pairs()), "holds another run"),
+                "a model": (partial(hf_xalign.FAOTrainer, make_encoder(), **given), "holds another run"),
+                "no folder": (partial(hf_xalign.FAOTrainer, make_encoder(), train_dataset=pairs()), "tokenizer from"),
+            }
+        )
+    resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint="true"), **given)
+    assert resumed.train().global_step == trainer.state.global_step
+    hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(overwrite_output_dir=True, max_steps=1), **given).train()
+
+
+@pytest.mark.parametrize(
+    ("busy", "threads", "policy", "warned"),
+    [(90.0, 2, "", True), (10.0, 2, "", False), (90.0, 1, "", False), (90.0, 2, "PASSIVE", False)],
+)
+def test_threads_that_spin_next_to_other_work(monkeypatch, caplog, busy, threads, policy, warned):
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.setattr(sys.modules["os"], "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval, percpu: [busy, 0.0, 100.0])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    args = hf_xalign.FAOConfig(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    with caplog.at_level(logging.WARNING, "hf_xalign"):
+        hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs()).train()
+    assert ("OMP_WAIT_POLICY=PASSIVE" in caplog.text) == warned

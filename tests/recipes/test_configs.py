@@ -1,7 +1,5 @@
 """Every configuration that is shipped."""
 
-import re
-import shlex
 from pathlib import Path
 
 import hf_xalign.recipes
@@ -28,16 +26,6 @@ CLASSES = {
 
 
 CPU = ["--use_cpu", "true", "--bf16", "false"]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
-
-
-def test_every_command_of_the_papers_rows_parses_with_all_its_settings():
-    found = re.findall(r"`(?:accelerate launch|python) recipes/(\w+)\.py ([^`]+)`", PAGE.read_text("utf-8"))
-    for method, options in found:
-        if method in CLASSES:  # the others have no settings of a trainer; tests/test_docs.py knows their options
-            cpu = () if method == "mapping" else CPU
-            parse(CLASSES[method], [*shlex.split(options), *cpu])
-    assert {method for method, _ in found} >= CLASSES.keys() and len(found) > 50
 
 
 def test_every_config_parses_says_how_to_run_it_and_is_the_preset_of_its_name():

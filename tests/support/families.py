@@ -60,10 +60,12 @@ CONFIGS = {
 }
 
 
-def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
+def save_base(family: str, folder, *, head: bool = True, seed: int = 0, **shape: int) -> None:
     """Write a checkpoint as published ones are: with an MLM head (and BERT's pooler), and a tokenizer."""
     torch.manual_seed(seed)
     config = CONFIGS[family]()
+    for name, value in shape.items():
+        setattr(config, name, value)
     model = AutoModelForMaskedLM.from_config(config) if head else AutoModel.from_config(config)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
@@ -72,7 +74,7 @@ def save_base(family: str, folder, *, head: bool = True, seed: int = 0) -> None:
     if head and family == "bert":
         # bert-base-multilingual-cased has the pooler, which BertForMaskedLM does not save, beside its MLM head.
         weights = load_file(f"{folder}/model.safetensors")
-        weights["bert.pooler.dense.weight"] = torch.randn(16, 16)
-        weights["bert.pooler.dense.bias"] = torch.randn(16)
+        weights["bert.pooler.dense.weight"] = torch.randn(config.hidden_size, config.hidden_size)
+        weights["bert.pooler.dense.bias"] = torch.randn(config.hidden_size)
         save_file(weights, f"{folder}/model.safetensors", metadata={"format": "pt"})
     make_tokenizer().save_pretrained(folder)

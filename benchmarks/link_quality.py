@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 from itertools import product
+from typing import get_args
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -24,7 +25,7 @@ from hf_xalign.data import load_parallel
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.links import align_words
-from hf_xalign.links.neural import encoder_links
+from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS
 from hf_xalign.modeling.checkpoint import load_encoder
 
@@ -63,7 +64,7 @@ def main() -> None:
     parser.add_argument("--bitext", required=True, help="parallel text to fit the statistical aligners on")
     parser.add_argument("--lang", default="de", help="the language beside English")
     parser.add_argument("--model", nargs="*", default=[], help="encoders: folders, Hub ids or `embedded`")
-    parser.add_argument("--layers", nargs="*", type=int, default=[6, 8, 12], help="layers of the encoders")
+    parser.add_argument("--layers", nargs="*", type=int, default=[], help="layers of encoders, but for the chosen one")
     parser.add_argument(
         "--aligners", nargs="*", default=["fast_align", "hmm", "eflomal"], choices=STATISTICAL_ALIGNERS, metavar="NAME"
     )
@@ -81,10 +82,13 @@ def main() -> None:
         folder = resolve_model(name)
         model, tokenizer = load_encoder(folder), AutoTokenizer.from_pretrained(folder)
         words = data["source_words"][:], data["target_words"][:]
-        for layer, method, symmetrization in product(args.layers, ("argmax", "softmax"), SYMMETRIZATIONS):
-            options = {"layer": layer, "method": method, "symmetrization": symmetrization}
-            found = encoder_links(model, tokenizer, *words, **options)
-            report(f"{name}, layer {layer}, {method}", symmetrization, found, gold)
+        for method in get_args(LinkMethod):
+            chosen = choose_layer(model, tokenizer, *words, method=method)
+            for layer, symmetrization in product([chosen, *args.layers], SYMMETRIZATIONS):
+                options = {"layer": layer, "method": method, "symmetrization": symmetrization}
+                found = encoder_links(model, tokenizer, *words, **options)
+                how = " (chosen)" if layer == chosen else ""
+                report(f"{name}, layer {layer}{how}, {method}", symmetrization, found, gold)
 
 
 if __name__ == "__main__":

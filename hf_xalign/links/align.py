@@ -23,7 +23,7 @@ from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
-from hf_xalign.links.neural import LinkMethod, encoder_links, predict_links
+from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links, predict_links
 from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, read_words
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
@@ -31,11 +31,13 @@ from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristi
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["LinkStatistics", "align_words", "link_statistics", "predict_links"]
+__all__ = ["LinkStatistics", "align_words", "choose_layer", "link_statistics", "predict_links"]
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1  # raise it when the same call may give other links: cached links are then replaced
+_VERSION = 2  # raise it when the same call may give other links: cached links are then replaced
+
+_LAYER_PAIRS = 256  # that the encoder's layer is chosen on
 
 Pair = tuple[str, str]
 """Source and target language."""
@@ -61,7 +63,7 @@ def align_words(
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     layer: int | None = None,
-    method: LinkMethod = "argmax",
+    method: LinkMethod | None = None,
     batch_size: int = 64,
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
@@ -89,8 +91,9 @@ def align_words(
         seed: seed of the sample and of eflomal.
         model: encoder of aligner `encoder`.
         tokenizer: fast tokenizer of `model`.
-        layer: position in the encoder's `hidden_states`; two thirds of the depth by default.
-        method: `argmax` or `softmax` choice of links by the encoder, see [`encoder_links`].
+        layer: position in the encoder's `hidden_states`; chosen without gold links by default, see [`choose_layer`].
+        method: `subwords`, `argmax` or `softmax`, see [`encoder_links`]. Default: `subwords`, or `argmax` if
+            `one_to_one`, because `one_to_one` drops the links of compounds.
         batch_size: sentences a forward pass of the encoder.
 
     Returns:
@@ -133,13 +136,20 @@ def align_words(
         identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed]
         identity["extra_data"] = extra_data and extra_data._fingerprint
     elif kind == "encoder":
+        method = method or ("argmax" if one_to_one else "subwords")
         options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
-        identity["encoder"] = [_encoder_digest(model, tokenizer), options]
+        identity["encoder"] = [_encoder_digest(model, tokenizer), options, seed]
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
         if kind == "encoder":
             assert model is not None and tokenizer is not None
-            return partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
+            link = partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
+            if layer is not None:
+                return link
+            some = dataset.with_format(None).select(np.random.default_rng(seed).permutation(rows)[:_LAYER_PAIRS])
+            chosen = choose_layer(model, tokenizer, *batch_words(some[:]), method=options["method"])
+            logger.info("linking by layer %d, where the directions agree most", chosen)
+            return partial(link, layer=chosen)
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
@@ -18,7 +18,7 @@ from hf_xalign.pretrained import load_tokenizer
 if TYPE_CHECKING:
     from hf_xalign.modeling.word_vectors import WordVectors
 
-LinkMethod = Literal["argmax", "softmax"]
+LinkMethod = Literal["subwords", "argmax", "softmax"]
 
 # The softmax method's paper uses dot products, which say little on XLM-R and E5. With cosines and this temperature, a
 # threshold of 0.001 keeps a word whose cosine is less than 0.035 below the best.
@@ -32,41 +32,82 @@ def encoder_links(
     target_words: Sequence[Sequence[str]],
     *,
     layer: int | None = None,
-    method: LinkMethod = "argmax",
+    method: LinkMethod = "subwords",
     symmetrization: Symmetrization = "intersection",
     batch_size: int = 64,
 ) -> list[list[list[int]]]:
     """Link the words of sentence pairs by the cosine of their vectors.
 
-    `argmax` links each word to the most similar word of the other sentence (SimAlign, Jalili Sabet et al. 2020).
-    `softmax` links it to every word with a probability above 0.001 (awesome-align, Dou and Neubig 2021, there
-    with dot products of subwords). Both run in both directions and are then symmetrised.
+    `subwords` links each subword to the most similar one of the other sentence, and with them their words: a compound
+    may have several links. `argmax` does the same with the mean vectors of words (SimAlign, Jalili Sabet et al. 2020).
+    `softmax` links a word to every word with a probability above 0.001 (awesome-align, Dou and Neubig 2021, there
+    with dot products of subwords). All run in both directions and are then symmetrised.
 
-    `layer` is a position in `hidden_states` (0 is the embeddings, -1 the last layer); two thirds of the depth by
-    default (8 of 12), where multilingual encoders link best. Returns the sorted links [i, j] of each pair; a word
+    `layer` is a position in `hidden_states` (0 is the embeddings, -1 the last layer), two thirds of the depth by
+    default (8 of 12); [`choose_layer`] finds a better one. Returns the sorted links [i, j] of each pair; a word
     without subwords or cut by truncation has none.
     """
-    from hf_xalign.modeling.word_vectors import extract_word_vectors
-
-    if method not in get_args(LinkMethod):
-        raise InputError(f"method={method!r} is none of {', '.join(get_args(LinkMethod))}")
+    _check_method(method)
     heuristic(symmetrization)
     if layer is None:
         layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
-    options: dict[str, Any] = {"layers": (layer,), "batch_size": batch_size}
-    source = extract_word_vectors(model, tokenizer, source_words, **options)
-    target = extract_word_vectors(model, tokenizer, target_words, **options)
-
+    source, target = (
+        _units(model, tokenizer, words, method, layers=(layer,), batch_size=batch_size)
+        for words in (source_words, target_words)
+    )
     links: list[list[list[int]]] = [[] for _ in source_words]
-    lengths = [len(s) * len(t) for s, t in zip(source_words, target_words, strict=True)]
-    order = np.argsort(lengths, kind="stable")
-    order = order[np.array(lengths)[order] > 0]
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        forward, backward = _directional_links(*_padded(source, rows), *_padded(target, rows), method)
+    for rows in _batches(source, target, batch_size):
+        forward, backward = _directional_links(*source.padded(rows), *target.padded(rows), method)
         for row, f, b in zip(rows, forward.numpy(), backward.numpy(), strict=True):
             links[row] = np.argwhere(symmetrize(f, b, symmetrization)).tolist()
     return links
+
+
+def choose_layer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source_words: Sequence[Sequence[str]],
+    target_words: Sequence[Sequence[str]],
+    *,
+    method: LinkMethod = "subwords",
+    batch_size: int = 64,
+) -> int:
+    """Choose the layer to link by: the one where the links of the two directions agree most (no gold links).
+
+    Agreement is 2 |F and B| / (|F| + |B|) over all sentence pairs. A few hundred pairs suffice.
+
+    Returns:
+        The layer, 1 to the depth of the encoder; the lowest of equals.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "Chrome": 2, "open": 3}, "[UNK]"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> choose_layer(BertModel(config), tokenizer, [["open", "Chrome"]], [["Chrome", "open"]])
+        1
+    """
+    _check_method(method)
+    depth = model.config.num_hidden_layers
+    both, all_links = np.zeros(depth), np.zeros(depth)
+    for start in range(0, len(source_words), batch_size):  # all layers of one batch at a time in memory
+        source, target = (
+            _units(model, tokenizer, words[start : start + batch_size], method, layers=range(1, depth + 1))
+            for words in (source_words, target_words)
+        )
+        for rows in _batches(source, target, batch_size):
+            for k in range(depth):
+                forward, backward = _directional_links(*source.padded(rows, k), *target.padded(rows, k), method)
+                both[k] += int((forward & backward).sum())
+                all_links[k] += int(forward.sum() + backward.sum())
+    return 1 + int(np.argmax(both / np.maximum(all_links, 1)))
+
+
+def _check_method(method: str) -> None:
+    if method not in get_args(LinkMethod):
+        raise InputError(f"method={method!r} is none of {', '.join(get_args(LinkMethod))}")
 
 
 class LinkedWords(NamedTuple):
@@ -148,25 +189,58 @@ def predict_links(
     return found[0] if isinstance(source, str) else found
 
 
-def _padded(words: WordVectors, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return unit vectors (rows, words, dim) of some sentences, padded with zeros, and a mask of present words."""
-    starts, ends = words.offsets[rows], words.offsets[rows + 1]
-    position = torch.arange(int((ends - starts).max()))
-    inside = position < (ends - starts)[:, None]
-    index = (starts[:, None] + position) * inside
-    unit = torch.nn.functional.normalize(words.vectors[index, 0], dim=-1)
-    return unit, inside & words.present[index]
+class _Units(NamedTuple):
+    """Words or subwords that are compared: their vectors, and int64 (units,) the word of each, -1 without a vector."""
+
+    vectors: WordVectors
+    words: torch.Tensor
+
+    def padded(self, rows: np.ndarray, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return unit vectors (rows, units, dim) of some sentences, padded with zeros, and their words, -1 at pads."""
+        starts, ends = self.vectors.offsets[rows], self.vectors.offsets[rows + 1]
+        position = torch.arange(int((ends - starts).max()))
+        inside = position < (ends - starts)[:, None]
+        index = (starts[:, None] + position) * inside
+        unit = torch.nn.functional.normalize(self.vectors.vectors[index, layer], dim=-1)
+        return unit, self.words[index].masked_fill(~inside, -1)
+
+
+def _units(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    method: LinkMethod,
+    **options: Any,
+) -> _Units:
+    """Encode what a method compares."""
+    from hf_xalign.modeling.word_vectors import extract_word_vectors, subword_spans, word_spans
+
+    subwords = method == "subwords"
+    vectors = extract_word_vectors(model, tokenizer, sentences, subwords=subwords, **options)
+    parts = [np.arange(len(words)) for words in sentences]
+    if subwords:
+        parts = [subword_spans(spans)[1] for spans in word_spans(model, tokenizer, sentences, None)[1]]
+    words = torch.from_numpy(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]))
+    return _Units(vectors, words.masked_fill(~vectors.present, -1))
+
+
+def _batches(source: _Units, target: _Units, batch_size: int) -> Iterator[np.ndarray]:
+    """Yield the numbers of sentence pairs of similar size; a pair with nothing to compare is left out."""
+    sizes = (source.vectors.offsets.diff() * target.vectors.offsets.diff()).numpy()
+    order = np.argsort(sizes, kind="stable")
+    order = order[sizes[order] > 0]
+    yield from (order[start : start + batch_size] for start in range(0, len(order), batch_size))
 
 
 def _directional_links(
     source: torch.Tensor,
-    source_present: torch.Tensor,
+    source_words: torch.Tensor,
     target: torch.Tensor,
-    target_present: torch.Tensor,
+    target_words: torch.Tensor,
     method: LinkMethod,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the links of both directions, each bool (pairs, source words, target words)."""
-    present = source_present[:, :, None] & target_present[:, None, :]
+    present = (source_words >= 0)[:, :, None] & (target_words >= 0)[:, None, :]
     similarity = torch.bmm(source, target.transpose(1, 2)).masked_fill(~present, -torch.inf)
     directions = []
     for dim in (2, 1):
@@ -176,5 +250,8 @@ def _directional_links(
         else:
             best = similarity.argmax(dim, keepdim=True)
             chosen = torch.zeros_like(present).scatter_(dim, best, True)
-        directions.append(chosen & present)
+        row, i, j = torch.nonzero(chosen & present, as_tuple=True)
+        links = present.new_zeros(len(present), int(source_words.max()) + 1, int(target_words.max()) + 1)
+        links[row, source_words[row, i], target_words[row, j]] = True
+        directions.append(links)
     return directions[0], directions[1]

@@ -129,6 +129,14 @@ def word_spans(
     return ids, spans
 
 
+def subword_spans(spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split the token spans of words, int (words, 2), into those of their subwords, and tell the word of each."""
+    lengths = spans[:, 1] - spans[:, 0]
+    words = np.repeat(np.arange(len(spans)), lengths)
+    firsts = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + spans[words, 0]
+    return np.stack([firsts, firsts + 1], axis=1), words
+
+
 def extract_pooled(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -138,17 +146,20 @@ def extract_pooled(
     poolings: Sequence[Pooling] = ("mean",),
     max_length: int | None = None,
     specials: bool = False,
+    subwords: bool = False,
     word_view: bool = False,
     **options: Any,
 ) -> dict[str, WordVectors]:
     """Extract word vectors with several poolings in one pass of the encoder.
 
-    With `specials`, [CLS] and [SEP] follow the words of each sentence. With `word_view`, the vectors are those of
-    MAO's modules that see a sentence as a sequence of words: the model pools (as its config says), not this function.
-    `options` are those of [`hidden_batches`].
+    With `specials`, [CLS] and [SEP] follow the words of each sentence. With `subwords`, every subword of a word counts
+    as a word. With `word_view`, the vectors are those of MAO's modules that see a sentence as a sequence of words: the
+    model pools (as its config says), not this function. `options` are those of [`hidden_batches`].
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     input_ids, parts = word_spans(model, tokenizer, sentences, max_length, specials)
+    if subwords:
+        parts = [subword_spans(part)[0] for part in parts]
     counts = np.array([len(part) for part in parts], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     spans = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int32)])

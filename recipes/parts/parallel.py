@@ -30,6 +30,7 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
@@ -188,7 +189,13 @@ def load_text(
         evaluation = make_evaluation_links(test, train if more is None else concatenate([train, more]))
     for known in (tokenizer, pivot_tokenizer or tokenizer):
         check_protocols(protocols, known, evaluation)
-    encoder: dict[str, Any] = {"model": model, "tokenizer": tokenizer} if data.aligner == "encoder" else {}
+    aligner, encoder = data.aligner, dict[str, Any]()
+    if aligner == "encoder":
+        encoder = {"model": model, "tokenizer": tokenizer}
+    elif aligner.startswith("encoder:"):
+        aligner, _, name = aligner.partition(":")
+        linking = cast(nn.Module, loading.encoder_of(loading.load(name))).to(model.device)
+        encoder = {"model": linking, "tokenizer": loading.load_tokenizer(name)}
     if encoder and data.max_train_pairs is not None:
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100
@@ -200,7 +207,7 @@ def load_text(
             and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting subwords")
             for part in (train, more)
         )
-    rules = (data.aligner, data.symmetrization, data.one_to_one, data.drop_identical)
+    rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
     linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
     kept = np.fromiter(map(len, linked["links"]), dtype=np.int64) > 0
     chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)

@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 from unittest.mock import patch
@@ -19,17 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance
 from support.text import bitext
-from support.tiny import make_links
+from support.tiny import make_encoder, make_links
 from thot.alignment import EflomalAlignmentModel, FastAlignModel, SymmetrizationHeuristic
 
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
-from hf_xalign.links.neural import encoder_links, predict_links
+from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
-from hf_xalign.modeling.word_vectors import extract_word_vectors
 
 VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 
@@ -348,48 +346,79 @@ def test_filters_and_their_order():
 # ---- An encoder's links against loops ----
 
 
-def reference_links(vectors, method, threshold=0.001):
-    """Return the intersection's links, word by word, and the smallest distance of any choice from a tie."""
-    links, margin = [], 1.0
-    sides = [[v.vectors[a:b, 0].double() for a, b in pairwise(v.offsets)] for v in vectors]
-    for x, y in zip(*sides, strict=True):
-        similarity = torch.tensor([[a @ b / (a.norm() * b.norm()) for b in y] for a in x])
-        found = []
-        for i, row in enumerate(similarity):
-            for j, column in enumerate(similarity.T):
-                if method == "argmax":
-                    good = row.argmax() == j and column.argmax() == i
-                    best = [line.sort().values[-2:] for line in (row, column) if len(line) > 1]
-                    margin = min([margin, *((b - a).item() for a, b in best)])
-                else:
-                    shares = [((line - 1) / 0.005).softmax(0)[k].item() for line, k in ((row, j), (column, i))]
-                    good = min(shares) > threshold
-                    margin = min([margin, *(abs(share - threshold) for share in shares)])
-                if good:
-                    found.append([i, j])
-        links.append(found)
-    return links, margin
+def reference_units(encoder, tokenizer, words, subwords):
+    """Return (word, unit vector) of each subword or word of a sentence, in layer 1."""
+    encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        states = encoder.eval()(**encoded, output_hidden_states=True).hidden_states[1][0]
+    tokens = [(word, states[k]) for k, word in enumerate(encoded.word_ids()) if word is not None]
+    if not subwords:
+        tokens = [(k, torch.stack([v for word, v in tokens if word == k]).mean(0)) for k in range(len(words))]
+    return [(word, vector / vector.norm()) for word, vector in tokens]
+
+
+def reference_links(source, target, method, threshold=0.001):
+    """Return the links of both directions, unit by unit, and the smallest distance of any choice from a tie."""
+    forward, backward, margin = set(), set(), 1.0
+    for found, one, other in ((forward, source, target), (backward, target, source)):
+        for word, vector in one:
+            line = torch.stack([vector @ candidate for _, candidate in other])
+            if method == "softmax":
+                shares = ((line - 1) / 0.005).softmax(0)
+                margin = min([margin, *(shares - threshold).abs().tolist()])
+                best = (shares > threshold).nonzero()[:, 0].tolist()
+            else:
+                best = [int(line.argmax())]
+                margin = min(margin, *(line.sort().values[-2:].diff().tolist() or [1.0]))
+            found |= {(word, other[k][0]) if one is source else (other[k][0], word) for k in best}
+    return forward, backward, margin
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("method", ["argmax", "softmax"])
+@pytest.mark.parametrize("method", ["subwords", "argmax", "softmax"])
 def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
     encoder.double()
-    source, target = aligned["source_words"][:], aligned["target_words"][:]
-    links = encoder_links(encoder, tokenizer, source, target, layer=1, method=method, batch_size=3)
-    vectors = [extract_word_vectors(encoder, tokenizer, words, layers=(1,)) for words in (source, target)]
-    expected, margin = reference_links(vectors, method)
-    # Float32 vectors of 16 numbers, for a cosine and both norms; the softmax's scale, 0.001 / 0.005, is below 1.
-    assert margin > tolerance(3 * 16, dtype=torch.float32), "a choice so near a tie depends on rounding"
-    assert links == expected and all(links)
-    assert links == encoder_links(encoder, tokenizer, source, target, method=method)  # layer 1 of 2 is the default
+    # Five distinct pairs: the smaller ones share a batch with larger ones.
+    texts = aligned["source_words"][:5], aligned["target_words"][:5]
+    links = encoder_links(encoder, tokenizer, *texts, layer=1, method=method, batch_size=3)
+    expected = []
+    for source, target in zip(*texts, strict=True):
+        sides = [reference_units(encoder, tokenizer, words, method == "subwords") for words in (source, target)]
+        forward, backward, margin = reference_links(*sides, method)
+        # Float32 vectors of 16 numbers, for a cosine and both norms; the softmax's scale, 0.001 / 0.005, is below 1.
+        assert margin > tolerance(3 * 16, dtype=torch.float32), "a choice so near a tie depends on rounding"
+        expected.append((forward, backward))
+    assert links == [sorted(map(list, forward & backward)) for forward, backward in expected] and all(links)
+    assert links == encoder_links(encoder, tokenizer, *texts, method=method)  # layer 1 of 2 is the default
     union, grown = (
-        encoder_links(encoder, tokenizer, source, target, method=method, symmetrization=name)
+        encoder_links(encoder, tokenizer, *texts, method=method, symmetrization=name)
         for name in ("union", "grow-diag-final-and")
     )
+    assert union == [sorted(map(list, forward | backward)) for forward, backward in expected]
     for few, some, many in zip(links, grown, union):
         assert {*map(tuple, few)} <= {*map(tuple, some)} <= {*map(tuple, many)}
     assert sum(map(len, union)) > sum(map(len, grown)) >= sum(map(len, links))
+
+
+@pytest.mark.parametrize("method", ["subwords", "argmax"])
+def test_the_chosen_layer_has_the_largest_agreement(tokenizer, aligned, method):
+    texts, encoder = (aligned["source_words"][:], aligned["target_words"][:]), make_encoder(seed=2, layers=3)
+    agreement = []
+    for layer in (1, 2, 3):
+        both, either = (
+            encoder_links(encoder, tokenizer, *texts, layer=layer, method=method, symmetrization=name)
+            for name in ("intersection", "union")
+        )
+        # |F| + |B| = |F and B| + |F or B|
+        both, either = (sum(map(len, links)) for links in (both, either))
+        agreement.append(2 * both / (both + either))
+    assert len(set(agreement)) == 3
+    assert choose_layer(encoder, tokenizer, *texts, method=method, batch_size=2) == 1 + int(np.argmax(agreement))
+
+
+def test_a_compound_may_have_two_links(encoder, tokenizer):
+    links = encoder_links(encoder, tokenizer, [["househund"]], [["house", "hund"]], layer=0, symmetrization="union")
+    assert links == [[[0, 0], [0, 1]]]
 
 
 def test_cut_words_have_no_links(encoder, tokenizer):

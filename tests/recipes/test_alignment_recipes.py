@@ -64,6 +64,17 @@ def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
     assert record["links"]["de-en"]["links"] > 0
 
 
+@pytest.mark.parametrize("linking", ["base", "run"])
+def test_the_encoder_that_links(files, fao_run, tmp_path, linking):
+    folder = files / "base" if linking == "base" else fao_run.folder
+    aligner = "encoder" if linking == "base" else f"encoder:{folder}"
+    fao.main(command(files, "--aligner", aligner, "--max_steps", "1", "--report_to", "none", out=tmp_path))
+    text = hf_xalign.load_parallel(str(files / "train.jsonl"), source_lang="de")
+    own = {"model": hf_xalign.load(folder), "tokenizer": AutoTokenizer.from_pretrained(folder)}
+    expected = sum(map(len, hf_xalign.align_words(text, "encoder", **own)["links"][:]))
+    assert record_of(tmp_path)["links"]["de-en"]["links"] == expected > 0
+
+
 def drawn(files, most, seed=0, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
@@ -32,35 +33,42 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
-    max_pairs: int | None = option(_PAIRS, "Use the first n pairs of each source.", None)
+    max_pairs: int | None = option(_PAIRS, "Draw n pairs with links from each source, by the run's seed.", None)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
     drop_identical: bool = option(_PAIRS, "Drop links between identical words, as the published code does.", False)
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
+    def check(self, args: ContinualConfig) -> None:
+        """Refuse a module on the encoder, and a number of pairs below 1."""
+        if self.adapter is not None:
+            raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
+        if self.max_pairs is not None and self.max_pairs < 1:
+            raise InputError(f"max_pairs={self.max_pairs}: must be at least 1")
+        super().check(args)
+
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
         from hf_xalign.recipes.parts.parallel import source_entry
 
-        return {"pairs": [source_entry(item, split=self.pairs_split, first=self.max_pairs) for item in self.pairs]}
+        return {"pairs": [source_entry(item, split=self.pairs_split, drawn=self.max_pairs) for item in self.pairs]}
 
     def build(self, args: ContinualConfig, task: Task, **given: Any) -> ContinualTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
         from hf_xalign.data.embedded.encoder import resolve_model
-        from hf_xalign.errors import InputError
         from hf_xalign.modeling.checkpoint import load_encoder
+        from hf_xalign.recipes.parts.parallel import draw_pairs, has_links
         from hf_xalign.tasks import load_task_model
         from hf_xalign.trainers import ContinualTrainer
 
-        if self.adapter is not None:
-            raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
         name, _ = self.named(args.seed)
         with args.main_process_first(desc="making the embedded encoder"):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
-            more = {"split": self.pairs_split, "max_pairs": self.max_pairs, "on_empty": self.on_empty}
-            options = tuple((self.columns() | more).items())
-            pairs = _linked(tuple(self.pairs), options, self.aligner, self.drop_identical)
+            options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
+            pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, self.drop_identical)
+            drawn = [{"pairs": size} for size in sizes]
+            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed)
         model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
         return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 
@@ -74,12 +82,16 @@ def main(argv: list[str] | None = None) -> None:
 
 
 @cache
-def _linked(items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool) -> Any:
-    """Return word-linked pairs, computed once for all seeds."""
-    from hf_xalign.data.parallel import load_sources
+def _linked(
+    items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
+) -> tuple[Any, list[int]]:
+    """Return all pairs, word-linked, and the number of each source's pairs; computed once for all seeds."""
+    from hf_xalign.data.parallel import concatenate, load_sources
     from hf_xalign.links import align_words
 
-    return align_words(load_sources(items, **dict(options)), aligner, drop_identical=drop_identical)
+    parts = [load_sources([item], **dict(options)) for item in items]
+    linked = align_words(concatenate(parts), aligner, drop_identical=drop_identical, keep_unlinked=True)
+    return linked, [len(part) for part in parts]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel, map_adapter
-from hf_xalign.modeling.xalign.insertion import with_alignment
+from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
 from hf_xalign.tasks.task import Task
@@ -75,6 +77,40 @@ def load_task_model(
     return model if adapter is None else with_alignment(model, adapter)
 
 
+def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:
+    """Refuse a folder whose encoder does not go with the adapter, the head or a tagger's layers; reads no weights."""
+    if not Path(name).is_dir():
+        return
+    if Path(name, "adapter_config.json").exists() and not Path(name, "config.json").exists():
+        raise adapter_alone(name)
+    config = from_pretrained(AutoConfig, name)
+    changed = changed_layers(config, name, adapter)
+    if isinstance(config, RotatedConfig) and not tagger:
+        _last_map(config, name)
+    if layers and changed:
+        check_layers(layers, config.num_hidden_layers, changed, adapter or name)
+
+
+def changed_layers(config: Any, name: str, adapter: str | None) -> Sequence[int] | None:
+    """Return the layers that an encoder's maps or a module on top of it change; None without these."""
+    if isinstance(config, RotatedConfig):
+        check_mapped(name, adapter)
+        return config.layers
+    if adapter is not None and getattr(read_adapter_config(adapter), "top", None):
+        return [config.num_hidden_layers]
+    return None
+
+
+def check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name: str) -> None:
+    """Refuse to read layers in another space than those that maps or a module change."""
+    if plain := sorted(set(layer_index(layers, count)) - set(changed)):
+        raise InputError(
+            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
+            f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
+            f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
+        )
+
+
 def adapter_alone(name: str) -> InputError:
     """Return the error for an adapter given as an encoder."""
     return InputError(f"{name} is an adapter. Give it by adapter={name}, and its encoder by model_name_or_path")
@@ -119,14 +155,19 @@ def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
     )
 
 
+def _last_map(config: RotatedConfig, name: str) -> int:
+    """Return the position of the last layer among the mapped ones."""
+    layers = list(config.layers)
+    if config.num_hidden_layers not in layers:
+        raise InputError(f"{name} has maps of layers {layers}, but not of the last one, which a head reads")
+    return layers.index(config.num_hidden_layers)
+
+
 def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
     """Build a task model with the last-layer maps of a mapped encoder."""
     rotated = load(name, revision=revision)
     assert isinstance(rotated, RotatedModel)
-    layers = list(rotated.config.layers)
-    if rotated.config.num_hidden_layers not in layers:
-        raise InputError(f"{name} has maps of layers {layers}, but not of the last one, which a head reads")
-    last = layers.index(rotated.config.num_hidden_layers)
+    last = _last_map(rotated.config, name)
     maps = {
         language: LanguageMap(SideMap(rotated.maps.weight[k, last][None], rotated.maps.offset[k, last][None]))
         for k, language in enumerate(rotated.config.languages)

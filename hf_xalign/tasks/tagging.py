@@ -13,14 +13,13 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.tagger.crf import NO_TAG
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
+from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.models import adapter_alone, check_mapped
+from hf_xalign.tasks.models import adapter_alone, changed_layers, check_layers
 from hf_xalign.tasks.task import Batch, Task
 
 # Layers that ROTATE reads from an encoder without maps.
@@ -158,30 +157,18 @@ def load_tagger(
     if not isinstance(encoder, PreTrainedModel):
         raise adapter_alone(name_or_path)
     count = encoder.config.num_hidden_layers
-    if isinstance(encoder, RotatedModel):
-        check_mapped(name_or_path, adapter)
-        layers = encoder.config.layers if layers is None else layers
-        _check_layers(layers, count, encoder.config.layers, name_or_path)
-    elif layers is None:
-        layers = [-1] if adapter is not None else _LAST_FOUR[-count - 1 :]
-    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
-        _check_layers(layers, count, [count], adapter)
+    changed = changed_layers(encoder.config, name_or_path, adapter)
+    if layers is None:
+        mapped = isinstance(encoder, RotatedModel)
+        layers = encoder.config.layers if mapped else [-1] if adapter is not None else _LAST_FOUR[-count - 1 :]
+    if changed is not None:
+        check_layers(layers, count, changed, adapter or name_or_path)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tagger = BiLSTMCRFForTokenClassification.from_encoder(
             encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
-
-
-def _check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name: str) -> None:
-    """Refuse to read layers in another space than those that maps or a module change."""
-    if plain := sorted(set(layer_index(layers, count)) - set(changed)):
-        raise InputError(
-            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
-            f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
-            f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
-        )
 
 
 def _check_bio(examples: Examples) -> None:

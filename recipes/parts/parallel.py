@@ -209,7 +209,7 @@ def load_text(
         )
     rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
     linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
-    kept = np.fromiter(map(len, linked["links"]), dtype=np.int64) > 0
+    kept = has_links(linked)
     chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
     dropped = link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
@@ -253,6 +253,11 @@ def draw_pairs(
             entry["pairs"] = len(rows)
         chosen.append(rows)
     return text.select(np.concatenate(chosen))
+
+
+def has_links(linked: Dataset) -> np.ndarray:
+    """Return which pairs have links, bool (rows,)."""
+    return np.fromiter(map(len, linked["links"]), dtype=np.int64) > 0
 
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:

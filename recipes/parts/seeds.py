@@ -35,6 +35,7 @@ def run_seeds(
 ) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
     data, args = parse((arguments, config_class), argv, description=description)
+    data.check(args)
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):
         task_data = load_task(data)

@@ -84,6 +84,13 @@ class TaskArguments:
         """Return the task for the model that is trained."""
         return task
 
+    def check(self, args: TaskConfig) -> None:
+        """Refuse encoders, adapters and heads that do not go together, before any text is read."""
+        from hf_xalign.tasks.models import check_parts
+
+        for seed in self.seeds or [args.seed]:
+            check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
+
     def named(self, seed: int) -> tuple[str, str | None]:
         """Return the encoder and the adapter of a seed."""
         adapter = self.adapter and self.adapter.replace("{seed}", str(seed))

@@ -23,6 +23,7 @@ from hf_xalign.record import read_record
 from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples
+from hf_xalign.trainers import ContinualTrainer
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
@@ -209,7 +210,7 @@ def test_commit_of_hub_datasets(monkeypatch):
     assert asked == [("owner/name:en", "train", "abc"), ("owner/name:de", "test", "abc")]
 
 
-def test_continual(files, tmp_path):
+def test_continual(files, tmp_path, monkeypatch):
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(
         "yy,xx\n,leer\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8"
@@ -231,8 +232,18 @@ def test_continual(files, tmp_path):
         "true",
     ]
     options += ["--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"]
-    words = task_command(files, *options, out=tmp_path)
+    words = task_command(files, *options, "--max_pairs", "9", out=tmp_path)
+    drawn, build = [], ContinualTrainer.__init__
+
+    def keep(trainer, *args, pairs, **given):
+        drawn.append(pairs["source"][:])
+        build(trainer, *args, pairs=pairs, **given)
+
+    monkeypatch.setattr(ContinualTrainer, "__init__", keep)
     assert "trained on en; seeds 0, 1" in output_of(continual.main, words)
+    texts = [text for text, _, _ in SENTENCES * 3]
+    # Drawn from the whole, each seed its own, in the order of the text.
+    assert [len(found) for found in drawn] == [9, 9] and drawn[0] != drawn[1] and texts[:9] not in drawn
     record, found = read_record(tmp_path / "seed-1"), scores_of(tmp_path)
     assert (record["method"], record["task"]["continual"]["alpha"]) == ("continual", 0.125)
     assert "L_task + 0.125 (" in (tmp_path / "seed-1" / "README.md").read_text()

@@ -134,6 +134,7 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
         words = ["--model_name_or_path", model, "--head", "tagger", *options]
         with pytest.raises(InputError, match=message):
             finetune.main(task_command(files, *words, evaluation=("de=de.jsonl",), out=tmp_path / f"out{k}"))
+        assert not (tmp_path / f"out{k}").exists()
 
 
 @pytest.mark.parametrize("method", ["vecmap", "rcsls"])

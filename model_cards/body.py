@@ -36,6 +36,8 @@ _DATA = {
     "pairs": "sentence pairs",
     "eval": "evaluation",
     "test_dictionary": "test dictionary",
+    "probe_train": "probe, to learn from",
+    "probe_test": "probe, to test on",
 }
 _ARXIV = re.compile(r"\d{4}\.\d{4,5}")
 _DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]+")
@@ -66,6 +68,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "untrained": "untrained" in columns,
         "tasks": " and ".join(dict.fromkeys(task_of(metric) for _, metric, *_ in found if not is_count(metric))),
         "pools": any(map(is_count, metrics)),
+        "probes": any(metric.startswith("probe_") for metric in metrics),
         "induction": any(metric.startswith("bli_") for metric in metrics),
         "directions": any(re.search("_(to|from)_pivot", metric) for metric in metrics),
         "word_view": any(metric.startswith("retrieval_words") for metric in metrics),

@@ -71,7 +71,7 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                 continue
             task = what(record) if task_model else task_of(metric)
             source = _scored_on(record, language, metric)
-            pair = language if task_model else f"{language}-{pivot}"
+            pair = language if task_model or metric.startswith("probe_") else f"{language}-{pivot}"
             zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
             # A configuration is part of a dataset's name, as in `de=owner/name:config`.
             config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
@@ -110,6 +110,7 @@ def task_of(metric: str) -> str:
         "bli_": "bilingual lexicon induction",
         "embedding_": "alignment of word embeddings",
         "sentence_": "sentence retrieval",
+        "probe_": "frozen probes",
     }
     return next((task for prefix, task in tasks.items() if metric.startswith(prefix)), "word retrieval")
 
@@ -188,5 +189,7 @@ def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
         return {"source": record["settings"].get("test_dictionary") or derived, "hub_id": None}
     sources = data.get("test_dictionary", []) if metric.startswith("bli_") else data["eval"]
+    if metric.startswith("probe_"):
+        sources = [source for source in data.get("probe_test", []) if f"probe_{source['probe']}" == metric]
     own = [source for source in sources if source.get("language") == language] or sources[:1]
     return own[0] if own else {"source": "evaluation data", "hub_id": None}

@@ -14,7 +14,7 @@ from hf_xalign.errors import InputError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from hf_xalign.evaluation.scores import Protocol, Scores
+    from hf_xalign.evaluation.scores import Protocol
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.cli.models import load_encoder
     from hf_xalign.evaluation.scores import read_protocols
     from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.recipes.parts.probes import add_scores, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     if args.links and args.data:
         raise InputError("--links already names the text: leave --data out")
     device = choose_device(args.device)
-    probes = [_read_probe(item, args.max_pairs) for item in args.probe or ()]
+    probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     text = None if probes and not (args.data or args.links) else _read(args)
     names = {"before": args.base, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
@@ -99,7 +100,8 @@ def run(args: argparse.Namespace) -> None:
             model, tokenizer = load_encoder(name, device)
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
             for probe in probes:
-                _probe(model, tokenizer, probe, args, scores[stage])
+                found = probe.score(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
+                scores[stage] = add_scores(scores[stage], found)
             del model
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
@@ -145,33 +147,3 @@ def _score(
         for language, found in score_sentences(model, tokenizer, text, **options).items():
             scores.setdefault(language, {}).update(found)
     return scores
-
-
-def _read_probe(item: list[str], max_examples: int | None) -> tuple[str, Any, dict[str, Any]]:
-    """Return name, training examples and test examples by language of a probe."""
-    from hf_xalign.data.readers import file_format, read_jsonl
-    from hf_xalign.tasks.examples import by_language, read_examples
-
-    name, _, column = item[0].partition(":")
-    if not name.isidentifier() or len(item) < 3:
-        raise InputError(f"--probe {' '.join(item)}: give a name, a file to learn from, and files to test on")
-
-    def read(source: str, most: int | None = None) -> Any:
-        path = Path(source.partition("=")[2])
-        words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
-        return read_examples(source, "token" if words else "sequence", label_column=column or None, max_examples=most)
-
-    return name, read(item[1]), by_language(read(source, max_examples) for source in item[2:])
-
-
-def _probe(model: Any, tokenizer: Any, probe: tuple[str, Any, dict[str, Any]], args: Any, scores: Scores) -> None:
-    """Add the scores of a probe."""
-    from hf_xalign.evaluation.probes import probe_encoder
-
-    name, train, tests = probe
-    rows = {language: part.rows for language, part in tests.items()}
-    options = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Probing {name}"}
-    found = probe_encoder(model, tokenizer, (train.language, train.rows), rows, **options)
-    metric = "macro_f1" if "O" in train.label_names else "accuracy"
-    for language, own in found.items():
-        scores.setdefault(language, {})[f"probe_{name}"] = own[metric]

@@ -69,6 +69,12 @@ class TextArguments(ParallelText):
         _DATA, "Draw n pairs of each training source by the seed, of those that the filters keep.", None
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
+    probe: list[str] = option(
+        "Run",
+        "Frozen probes to score before and after: NAME (or NAME:COLUMN of the labels), LANG=FILE to learn from and "
+        "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same.",
+        [],
+    )
     compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 

@@ -18,11 +18,13 @@ from transformers import set_seed
 from hf_xalign.cache import hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
 from hf_xalign.recipes.parts.pictures import draw_pictures
+from hf_xalign.recipes.parts.probes import add_scores, read_probes
 from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
 from hf_xalign.tables import before_table, format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -90,6 +92,8 @@ class AlignmentRun:
         self.folder = Path(args.output_dir)
         self.checkpoint, self.record = start_run(method, data, args, trainer_class)
         self.other = read_record(data.compare_with) if data.compare_with else {}
+        self.probes = read_probes(data.probe)
+        self.retrieval: dict[str, Scores] = {}  # by stage
 
     @contextmanager
     def _scoring(self) -> Iterator[None]:
@@ -102,6 +106,8 @@ class AlignmentRun:
             self.corpus = load_corpus(self.data, self.args, resume=self.checkpoint)
         self.record["languages"]["others"] = self.corpus.languages
         self.record["data"], self.record["links"] = self.corpus.sources, self.corpus.link_counts
+        for kind in ("train", "test") if self.probes else ():
+            self.record["data"][f"probe_{kind}"] = [entry for probe in self.probes for entry in probe.entries(kind)]
         if self.args.process_index == 0:
             print_corpus(self.record, self.corpus)
         if self.other:
@@ -120,11 +126,15 @@ class AlignmentRun:
         scores = self.record["scores"]
         with self._scoring():
             if self.args.should_save:
-                scores[when] = self.corpus.score(self.args, when)
+                scores[when] = self.retrieval[when] = self.corpus.score(self.args, when)
+                for probe in self.probes:
+                    batch_size = self.args.per_device_eval_batch_size
+                    found = probe.score(self.corpus.model, self.corpus.tokenizer, batch_size=batch_size)
+                    scores[when] = add_scores(scores[when], found)
                 if when == "before":
                     print("\n" + before_table(self.record) + "\n", flush=True)
                 elif when == "after" and self.args.eval_on_start:  # the last point of the curve
-                    self.trainer.known_scores[self.trainer.state.global_step] = scores["after"]
+                    self.trainer.known_scores[self.trainer.state.global_step] = self.retrieval["after"]
                     self.trainer.evaluate()
 
     def prepare(self) -> None:
@@ -146,9 +156,8 @@ class AlignmentRun:
         if self.trainer.random_start:
             self.score("untrained")
         self.trainer.scored_outside = True
-        stages = self.record["scores"]
         if self.args.should_save:
-            self.trainer.known_scores[0] = stages["untrained"] if self.trainer.random_start else stages["before"]
+            self.trainer.known_scores[0] = self.retrieval["untrained" if self.trainer.random_start else "before"]
 
     def train(self) -> None:
         """Train from the start or from the checkpoint, and save the model."""

@@ -58,4 +58,6 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     table = capsys.readouterr().out
     assert table.count("de  ") == 2 and table.count("100.0") == 2 and "retrieval" not in table
     assert main(["evaluate", "x", "--probe", "pos", "en=a"]) == 2
-    assert "--probe pos en=a: give a name, a file to learn from" in capsys.readouterr().err
+    assert "probe pos en=a: give a name, a file to learn from" in capsys.readouterr().err
+    assert main(["evaluate", "x", *["--probe", *probes[0]] * 2]) == 2
+    assert "two are called words, words" in capsys.readouterr().err

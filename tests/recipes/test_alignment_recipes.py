@@ -14,6 +14,7 @@ from support.tiny import SENTENCES, make_tokenizer
 from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign
+from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import DataArguments, run
@@ -170,6 +171,22 @@ def test_ppa(ppa_run, files):
     assert (files / "sentences" / "modules.json").is_file()
     assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
     assert SentenceCorpus(None, None, None, None, {}, {}, "cls").export(folder) == {}  # where no such folder is named
+
+
+def test_frozen_probes_are_in_the_record_and_the_card(ppa_run, files):
+    before, after = (ppa_run.record["scores"][when] for when in ("before", "after"))
+    assert before["en"] == {"probe_slots": 1.0, "probe_yes": 1.0} and before["en"].keys() == after["en"].keys()
+    # The encoder in the folder has the scores after training.
+    options = ["--probe", "slots", f"en={files / 'en.jsonl'}", f"de={files / 'de.jsonl'}", "--device", "cpu"]
+    cli(["evaluate", str(ppa_run.folder), *options, "--json", str(files / "probe.json")])
+    own = json.loads((files / "probe.json").read_text())["scores"]["after"]["de"]["probe_slots"]
+    assert after["de"]["probe_slots"] == pytest.approx(own) and "retrieval" not in str(after["en"])
+    results = {result.metric_name: result for result in ModelCard.load(ppa_run.folder / "README.md").data.eval_results}
+    assert results["probe_slots (de)"].dataset_name == "de.jsonl"
+    assert results["probe_slots (de)"].task_name == "Frozen probes"
+    assert "probe_slots" in ppa_run.printed
+    assert "`probe` is a linear classifier" in (ppa_run.folder / "README.md").read_text()
+    assert [source["probe"] for source in ppa_run.record["data"]["probe_test"]] == ["slots", "slots", "yes"]
 
 
 def test_dry_run_trains_and_writes_nothing(files, tmp_path):

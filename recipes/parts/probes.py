@@ -1,0 +1,90 @@
+"""Frozen probes of a run or of a model: labelled text to learn from, and text in other languages to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.readers import file_format, read_jsonl
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.probes import probe_encoder
+from hf_xalign.evaluation.scores import Scores
+from hf_xalign.tasks.examples import Examples, by_language, read_examples
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Text that a linear classifier learns from, and text by language that it is tested on."""
+
+    name: str
+    train: Examples
+    tests: dict[str, Examples]
+
+    def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> Scores:
+        """Probe an encoder; `options` are those of [`probe_encoder`].
+
+        Returns `{language: {"probe_NAME": share}}`: accuracy, or where words have the label O, the mean F1 of the
+        other labels.
+        """
+        rows = {language: part.rows for language, part in self.tests.items()}
+        desc = f"Probing {self.name}"
+        found = probe_encoder(model, tokenizer, (self.train.language, self.train.rows), rows, desc=desc, **options)
+        metric = "macro_f1" if "O" in self.train.label_names else "accuracy"
+        return {language: {f"probe_{self.name}": own[metric]} for language, own in found.items()}
+
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""
+        parts = [self.train] if kind == "train" else list(self.tests.values())
+        return [
+            {
+                "source": part.name,
+                "hub_id": None,
+                "language": part.language,
+                "examples": len(part),
+                "fingerprint": part.fingerprint,
+                "probe": self.name,
+            }
+            for part in parts
+        ]
+
+
+def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
+    """Read probes: a name, the file to learn from as LANG=FILE and those to test on, then the next name.
+
+    Args:
+        items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`; `name:column` names the labels' column.
+        max_examples: largest number of examples of a test.
+
+    Raises:
+        InputError: a name or a file is missing, or a file is malformed.
+    """
+    starts = [k for k, item in enumerate(items) if not k or "=" not in item]
+    parts = [items[start:end] for start, end in pairwise([*starts, len(items)])]
+    probes = [_read_probe(part[0], part[1:], max_examples) for part in parts]
+    if len({probe.name for probe in probes}) < len(probes):
+        raise InputError(f"probe: two are called {', '.join(probe.name for probe in probes)}; give each its own name")
+    return probes
+
+
+def add_scores(scores: Scores, more: Scores) -> Scores:
+    """Return the scores of both, by language."""
+    languages = dict.fromkeys([*scores, *more])
+    return {language: {**scores.get(language, {}), **more.get(language, {})} for language in languages}
+
+
+def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> Probe:
+    name, _, column = label.partition(":")
+    if not name.isidentifier() or len(files) < 2:
+        raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to learn from, and files to test on")
+
+    def read(source: str, most: int | None = None) -> Examples:
+        path = Path(source.partition("=")[2])
+        words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
+        return read_examples(source, "token" if words else "sequence", label_column=column or None, max_examples=most)
+
+    return Probe(name, read(files[0]), by_language(read(source, max_examples) for source in files[1:]))

@@ -138,6 +138,7 @@ class ContinualTrainer(TaskTrainer):
             seed=int(np.random.SeedSequence([sampler.seed, _STREAM]).generate_state(1)[0]),
             group_by_length=sampler.group_by_length,
             language_sampling=sampler.language_sampling,
+            alpha=sampler.alpha,
             multiple=step_pairs,
         )
         paired = PairedSampler(sampler, stream, share=self.args.pairs_per_example, step_examples=sampler.step_pairs)

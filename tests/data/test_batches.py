@@ -466,6 +466,21 @@ def test_each_language_in_every_step():
     assert {counts[i] for i in range(800, 1003)} == {3, 4}
 
 
+@pytest.mark.parametrize(("alpha", "shares"), [(1.0, (800, 203)), (0.5, (667, 336)), (0.0, (501, 502))])
+def test_temperature_draws_languages_by_a_power_of_their_size(alpha, shares):
+    """Steps have their share of each, a short corpus starts again when all of it was drawn, a long one goes on."""
+    settings = {"language_sampling": "temperature", "alpha": alpha, "step_pairs": 20}
+    indices, later = order(**settings), order(epoch=1, **settings)
+    counts, bengali = Counter(indices), sum(index >= 800 for index in indices)
+    assert (1003 - bengali, bengali) == shares and indices != later
+    assert max(counts[i] for i in range(800)) == 1
+    assert {counts[i] for i in range(800, 1003)} <= {shares[1] // 203, -(-shares[1] // 203)}
+    if shares[0] < 800:
+        assert {i for i in indices if i < 800} != {i for i in later if i < 800}
+    steps = [sum(i >= 800 for i in indices[k : k + 20]) / 20 for k in range(0, 1000, 20)]
+    assert max(abs(step - shares[1] / 1003) for step in steps) < 0.11
+
+
 TASK = PairSampler([5] * 10, ["en"] * 10, step_pairs=4, seed=3)
 
 

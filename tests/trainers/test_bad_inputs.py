@@ -65,6 +65,12 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
             "reference_dtype=bfloat16: without reference=cache": {"reference_dtype": "bfloat16"},
             "cache_dir=x: without reference=cache": {"cache_dir": "x"},
+            "language_alpha=0.5: only language_sampling=temperature": {"language_alpha": 0.5},
+            "language_alpha=1.5: .* at most 1": {"language_alpha": 1.5},
+            "sequential draws every row": {
+                "language_sampling": "temperature",
+                "train_sampling_strategy": "sequential",
+            },
         }
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)

@@ -26,6 +26,12 @@ JOINT = {
     "sentence_weight": 0.5,
     "freeze_embeddings": False,
 }
+TEMPERATURE = {
+    "trainer": "fao",
+    "language_sampling": "temperature",
+    "train_sampling_strategy": "group_by_length",
+    "count": 28,
+}
 OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
 
 
@@ -53,6 +59,7 @@ ACCUMULATED = {
 MORE_ACCUMULATED = {
     "fao distances": {"trainer": "fao", "preset": "joint", "objective": "l2", "reference": "cache"},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
+    "fao temperature": TEMPERATURE,
     "mao linear": RANDOM,
     "mao maps": {**RANDOM, "per_language": "all", "regularizer_weight": 0.5},
     "mao links": {**RANDOM, "batch_of": "links"},
@@ -184,6 +191,7 @@ RESUMED = {
 }
 MORE_RESUMED = {
     "fao joint": JOINT,
+    "fao temperature": TEMPERATURE,
     "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},

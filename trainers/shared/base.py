@@ -197,6 +197,7 @@ class AlignmentTrainer(HubTrainer):
             seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
             group_by_length=strategy == "group_by_length",
             language_sampling=self.args.language_sampling,
+            alpha=self.args.language_alpha,
             shuffle=strategy != "sequential",
             multiple=1 if self.args.world_size == 1 else self.args.train_batch_size * self.args.world_size,
         )

@@ -28,13 +28,17 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, inf)),
     "gradient_accumulation_steps": (1, inf),
     "max_length": (3, inf),
+    "language_alpha": (0, 1),
 }
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # `TrainingArguments` sets these from eval_strategy and use_cpu.
 _DERIVED = {"do_eval", "dataloader_pin_memory"}
 
-SAMPLING = "proportional: by each language's share of the rows. each: equal numbers in every step."
+SAMPLING = (
+    "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
+    "language of n rows counts as n ** language_alpha."
+)
 # Schedule of transformers' example scripts, with warm-up and decay.
 ADAM: dict[str, Any] = {
     "lr_scheduler_type": "linear",
@@ -85,6 +89,9 @@ class AlignmentConfig(TrainingArguments):
     ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
     eval_pooling: Pooling = own("mean", "Subwords of the retrieval score in training: first, last or mean.", "Run")
     language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run")
+    language_alpha: float = own(
+        0.3, "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.", "Run"
+    )
     logging_steps: float = own(10, "Log every this many steps.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = own(
         "group_by_length", "Order of the rows: group_by_length, random or sequential.", "Run"
@@ -119,6 +126,10 @@ class AlignmentConfig(TrainingArguments):
                 most = f", at most {high:g}" if high < inf else ""
                 raise InputError(f"{name}={value}: it must be a finite number, at least {low:g}{most}")
         self.check_settings()
+        if self.language_sampling != "temperature":
+            self.refuse_unused("only language_sampling=temperature reads it", "language_alpha")
+        elif self.train_sampling_strategy == "sequential":
+            raise InputError("train_sampling_strategy=sequential draws every row: leave out language_sampling")
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         if self.early_stopping_patience is not None:

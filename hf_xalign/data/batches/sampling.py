@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -10,7 +9,7 @@ import numpy as np
 from datasets import Dataset
 from torch.utils.data import Sampler
 
-LanguageSampling = Literal["proportional", "each"]
+LanguageSampling = Literal["proportional", "each", "temperature"]
 
 
 class PairSampler(Sampler[int]):
@@ -21,9 +20,13 @@ class PairSampler(Sampler[int]):
     processes draw the same pairs.
 
     `group_by_length` sorts each language within windows of 50 steps and merges the languages, so that a step pads
-    little and has its share of each; a window's steps are shuffled. `language_sampling="each"` gives each language an
-    equal part of every step: shorter corpora start again until the longest has been seen once. Pairs at the end of the
-    epoch that do not fill a `multiple` are dropped: accelerate would repeat pairs from the epoch's start.
+    little and has its share of each; a window's steps are shuffled. Pairs at the end of the epoch that do not fill a
+    `multiple` are dropped: accelerate would repeat pairs from the epoch's start.
+
+    `language_sampling` decides how often a language comes. `proportional` draws every pair once. `each` gives each
+    language an equal part of every step: shorter corpora start again until the longest has been seen once.
+    `temperature` draws as many pairs as there are, and a language with n pairs gets a share in proportion to
+    n ** `alpha`: short corpora start again, and each epoch draws another part of long ones.
     """
 
     WINDOW_STEPS = 50
@@ -37,16 +40,22 @@ class PairSampler(Sampler[int]):
         seed: int = 0,
         group_by_length: bool = True,
         language_sampling: LanguageSampling = "proportional",
+        alpha: float = 0.3,
         shuffle: bool = True,
         multiple: int = 1,
     ):
         self.lengths = np.asarray(lengths)
-        names, self.codes = np.unique(np.asarray(languages), return_inverse=True)
-        self.corpora = [np.flatnonzero(self.codes == c) for c in range(len(names))]
+        names = np.asarray(languages)
+        # A few bytes a pair: NumPy's inverse and its usual indices would need eight each.
+        self.codes = np.zeros(len(names), dtype=np.int16)
+        for code, name in enumerate(np.unique(names)):
+            self.codes[names == name] = code
+        self.sizes = np.array([np.count_nonzero(self.codes == code) for code in range(int(self.codes.max()) + 1)])
         self.step_pairs = step_pairs
         self.seed = seed
         self.group_by_length = group_by_length and shuffle
         self.language_sampling = language_sampling
+        self.alpha = alpha
         self.shuffle = shuffle
         self.multiple = multiple
         self.epoch = 0
@@ -58,42 +67,53 @@ class PairSampler(Sampler[int]):
     def __len__(self) -> int:
         total = len(self.lengths)
         if self.language_sampling == "each":
-            total = max(len(c) for c in self.corpora) * len(self.corpora)
+            total = int(self.sizes.max()) * len(self.sizes)
         return total // self.multiple * self.multiple or total
 
     def __iter__(self) -> Iterator[int]:
-        rng = np.random.default_rng([self.seed, self.epoch])
-        if self.language_sampling == "each":
-            rounds = max(len(c) for c in self.corpora)
-            columns = [np.resize(self._order(corpus, rng), rounds) for corpus in self.corpora]
-            indices = np.stack(columns, axis=1).reshape(-1)
-        else:
-            indices = self._order(np.arange(len(self.lengths)), rng)
+        left = len(self)
         # Ten million Python integers at once would need more memory than the corpus.
-        indices = indices[: len(self)]
-        for start in range(0, len(indices), 65_536):
-            yield from indices[start : start + 65_536].tolist()
+        for part in self._parts(np.random.default_rng([self.seed, self.epoch])):
+            yield from part[:left].tolist()
+            left = max(0, left - len(part))
 
-    def _order(self, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not self.shuffle:
-            return indices
-        indices = rng.permutation(indices)
-        if not self.group_by_length:
-            return indices
-        step = self.step_pairs
+    def _parts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield the epoch's indices in parts."""
         if self.language_sampling == "each":
-            step = max(1, step // len(self.corpora))
+            step = max(1, self.step_pairs // len(self.sizes))
+            rounds = int(self.sizes.max())
+            drawn = [np.concatenate([*self._ordered(corpus, step, rng)]) for corpus in self._corpora()]
+            yield np.stack([np.resize(own, rounds) for own in drawn], axis=1).reshape(-1)
+        elif self.language_sampling == "temperature":
+            bounds = np.cumsum(self.sizes**self.alpha)
+            quotas = np.diff(np.rint(bounds / bounds[-1] * len(self.lengths)).astype(np.int64), prepend=0)
+            drawn = [
+                np.resize(rng.permutation(own), quota) for own, quota in zip(self._corpora(), quotas, strict=True)
+            ]
+            yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
+        else:
+            yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
+
+    def _corpora(self) -> Iterator[np.ndarray]:
+        """Yield the indices of each language."""
+        return (np.flatnonzero(self.codes == code).astype(np.int32) for code in range(len(self.sizes)))
+
+    def _ordered(self, indices: np.ndarray, step: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Shuffle the indices in place, and yield them by windows of steps that are grouped by length."""
+        if self.shuffle:
+            rng.shuffle(indices)
         window = step * self.WINDOW_STEPS
-        parts = []
         for start in range(0, len(indices), window):
             chunk = indices[start : start + window]
+            if not self.group_by_length:
+                yield chunk
+                continue
             # Set pairs that do not fill a step aside before sorting. Afterwards they would be the shortest ones, and
             # `multiple` would drop the same pairs in every epoch.
             full = len(chunk) // step * step
             chunk, rest = chunk[:full], chunk[full:]
-            steps = rng.permutation(chunk[self._by_length(chunk)].reshape(-1, step))
-            parts += [steps.reshape(-1), rest]
-        return np.concatenate(parts)
+            yield rng.permutation(chunk[self._by_length(chunk)].reshape(-1, step)).reshape(-1)
+            yield rest
 
     def _by_length(self, chunk: np.ndarray) -> np.ndarray:
         """Return positions from long to short; languages whose lengths differ are merged by rank."""
@@ -106,10 +126,15 @@ class PairSampler(Sampler[int]):
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the column `length`, int32 (n,), and a number for each row's `source_lang`, int16 (n,)."""
-    lengths, languages = [], []
-    codes: dict[str, int] = defaultdict(lambda: len(codes))
-    for batch in dataset.select_columns(["length", "source_lang"]).with_format("numpy").iter(100_000):
-        lengths.append(batch["length"].astype(np.int32))
-        names, inverse = np.unique(batch["source_lang"], return_inverse=True)
-        languages.append(np.array([codes[str(name)] for name in names], dtype=np.int16)[inverse])
-    return np.concatenate(lengths), np.concatenate(languages)
+    lengths, languages = np.empty(len(dataset), dtype=np.int32), np.empty(len(dataset), dtype=np.int16)
+    codes: dict[str, int] = {}
+    start = 0
+    for batch in dataset.select_columns(["length", "source_lang"]).with_format("arrow").iter(100_000):
+        rows = slice(start, start := start + len(batch))
+        lengths[rows] = batch["length"].to_numpy()
+        names = batch["source_lang"].combine_chunks().dictionary_encode()
+        for name in sorted(names.dictionary.to_pylist()):
+            codes.setdefault(name, len(codes))
+        own = np.array([codes[name] for name in names.dictionary.to_pylist()], dtype=np.int16)
+        languages[rows] = own[names.indices.to_numpy()]
+    return lengths, languages

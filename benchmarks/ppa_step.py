@@ -49,8 +49,8 @@ from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches
 
 from hf_xalign.config import parse
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.recipes.parts.common import run, settle_cpu
-from hf_xalign.recipes.parts.sentences import PPAArguments, SentenceCorpus, load_sentence_corpus
+from hf_xalign.recipes.parts.common import PPAArguments, run, settle_cpu
+from hf_xalign.recipes.parts.sentences import SentenceCorpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"

@@ -26,7 +26,8 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from hf_xalign.data.parallel import parse_source, stream_parallel
+from hf_xalign.data.parallel import stream_parallel
+from hf_xalign.data.sources import parse_source
 
 KINDS = ("empty", "identical", "length", "duplicate", "near_duplicate", "test")
 LONG = 11  # words of a side

@@ -9,10 +9,12 @@ A field sets its heading in `--help` by `metadata={"help": ..., "group": "Object
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import dataclasses
 import difflib
+import importlib.util
 import inspect
 import json
 import re
@@ -48,7 +50,7 @@ _RESOLVED_DEFAULTS: dict[str, Any] = {
 
 
 def parse(
-    dataclass_types: Sequence[type[Any]],
+    dataclass_types: Sequence[type[Any] | str],
     argv: Sequence[str] | None = None,
     *,
     description: str | None = None,
@@ -56,8 +58,9 @@ def parse(
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
-    The classes have no field name in common; one instance of each is returned, in order. `argv` are the arguments
-    without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
+    The classes have no field name in common; one instance of each is returned, in order. A class that takes
+    seconds to import is given by name, `module:Class`, and [`check`] looks for mistakes before. `argv` are the
+    arguments without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
 
     Example:
         >>> @dataclasses.dataclass
@@ -70,14 +73,39 @@ def parse(
         Traceback (most recent call last):
         hf_xalign.errors.InputError: unknown option --rte; did you mean '--rate'?
     """
-    types = tuple(dataclass_types)
-    hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
-    known = [name for name in hints if not is_secret(name, hints[name])]
-    parser = _Parser(types, description=description, prog=prog)
     words = list(sys.argv[1:] if argv is None else argv)
+    if any(isinstance(cls, str) for cls in dataclass_types):
+        check(dataclass_types, words)
+    types = [_imported(cls) if isinstance(cls, str) else cls for cls in dataclass_types]
+    return _fill(types, words, _Parser(types, description=description, prog=prog))
+
+
+def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> None:
+    """Check all names, and all of the classes that are imported: what can be known of a command line in a second.
+
+    Raises:
+        InputError: an unknown option or key; a value of the wrong type, or that an imported class refuses; a
+            file that its `check_files` does not find.
+    """
+    if {"-h", "--help"} & set(argv):
+        return
+    types = [cls for cls in dataclass_types if not isinstance(cls, str)]
+    later = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
+    for arguments in _fill(types, argv, _Parser(types), later):
+        if hasattr(arguments, "check_files"):
+            arguments.check_files()
+
+
+def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
+    """Return an instance of each class; options and keys of the names in `later` are left for later."""
+    hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
+    known = [*(name for name in hints if not is_secret(name, hints[name])), *later]
     if hidden := next((word for word in words if mask_secrets(word) != word), None):
         raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
     options, extra = parser.parse_options(words)
+    if later:  # the rest are values
+        names = {word: word.lstrip("-").partition("=")[0].replace("-", "_") for word in extra if word.startswith("--")}
+        extra = [word for word, name in names.items() if not {name, name.removeprefix("no_")} & set(later)]
     if extra:
         raise InputError(_unknown_option(extra[0], known))
     config_file = options.pop("config", None)
@@ -87,10 +115,30 @@ def parse(
             raise InputError(f"{place}: {key} {_NO_TOKENS}")
         if key not in known:
             raise InputError(f"{place}: unknown key {key!r}{suggestion(key.replace('-', '_'), known)}")
-        given[key] = coerce(value, hints[key], f"{place}: {key}")
+        if key in hints:
+            given[key] = coerce(value, hints[key], f"{place}: {key}")
     for name, value in options.items():
         given[name] = coerce(value, hints[name], f"--{name}")
     return tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}) for cls in types)
+
+
+def _imported(name: str) -> type[Any]:
+    module, _, cls = name.partition(":")
+    return getattr(importlib.import_module(module), cls)
+
+
+def _names(name: str) -> list[str]:
+    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases."""
+    module, _, cls = name.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    homes = {one.name: str(part.module) for part in body if isinstance(part, ast.ImportFrom) for one in part.names}
+    found = next(part for part in body if isinstance(part, ast.ClassDef) and part.name == cls)
+    fields = (part for part in found.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name))
+    own = [part.target.id for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
+    bases = (base.id for base in found.bases if isinstance(base, ast.Name))
+    return [*own, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ _LAYOUT = {
     "saved_to?": (str, dict),
 }
 _KINDS = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
-_FILE_SUFFIXES = (".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
+FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
 def start_record(
@@ -325,7 +325,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and no local path."""
-    local = name in ("embedded", "new") or name.endswith(_FILE_SUFFIXES) or Path(name).exists()
+    local = name in ("embedded", "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
     return name if _HUB_ID.fullmatch(name) and not local else None
 
 

@@ -24,21 +24,24 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
+ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 DERIVED_FILE = "derived_language.json"
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
+
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
     from hf_xalign.recipes.parts.pretraining import load_pretraining
-    from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
     from hf_xalign.recipes.parts.run import finish, print_corpus, start_run
     from hf_xalign.record import phase
-    from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
+    from hf_xalign.trainers import AlignMLMTrainer
     from hf_xalign.trainers.shared.tracking import track_record
 
-    data, args = parse((PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
     checkpoint, record = start_run("align_mlm", data, args, AlignMLMTrainer)
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
         corpus = load_pretraining(data, args)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hf_xalign.errors import InputError
+from hf_xalign.recipes import align_mlm
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
 from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
@@ -68,6 +69,9 @@ class GridArguments:
     studies: dict[str, Any] = option(_GRID, "Studies by name: objectives, transformations, one setting's values.", {})
     seeds: list[int] = option(_GRID, "Seeds, one grid each.", [0])
     show: bool = option(_GRID, "Print finished results and run nothing.", False)
+
+
+ARGUMENTS = (GridArguments, *align_mlm.ARGUMENTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +230,11 @@ class GridTask:
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.evaluation.plots import require_matplotlib
-    from hf_xalign.trainers import AlignMLMConfig
 
-    grid, data, args = parse((GridArguments, PretrainingArguments, AlignMLMConfig), argv, description=__doc__)
+    grid, data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.evaluation.plots import require_matplotlib
+
     cells = make_cells(grid, data, args)
     tasks = [GridTask.of(name, given) for name, given in grid.tasks.items()]
     if not grid.show:
@@ -290,7 +295,7 @@ def check(
     from hf_xalign.data.derived.transliteration import Alphabet
     from hf_xalign.data.derived.treebank import read_trees
     from hf_xalign.data.derived.word_order import WordOrder
-    from hf_xalign.data.parallel import parse_source
+    from hf_xalign.data.sources import parse_source
     from hf_xalign.recipes.finetune import FinetuneArguments
     from hf_xalign.recipes.parts.task_data import load_task
     from hf_xalign.trainers import AlignMLMConfig, TaskConfig

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
@@ -47,6 +48,11 @@ class ContinualArguments(TaskArguments, PairColumns):
             raise InputError(f"max_pairs={self.max_pairs}: must be at least 1")
         super().check(args)
 
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        super().check_files()
+        check_files(self.pairs)
+
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
         from hf_xalign.recipes.parts.parallel import source_entry
@@ -73,12 +79,18 @@ class ContinualArguments(TaskArguments, PairColumns):
         return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 
 
+ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.recipes.parts.seeds import run_seeds
-    from hf_xalign.trainers import ContinualConfig
+    from hf_xalign.config import parse
 
-    run_seeds(argv, ContinualArguments, ContinualConfig, description=__doc__)
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.seeds import run_seeds
+
+    run_seeds(data, args)
 
 
 @cache

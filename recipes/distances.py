@@ -36,13 +36,16 @@ class DistanceArguments(ParallelText):
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
+
+    (data,) = parse((DistanceArguments,), argv, description=__doc__)
+    data.check_files()
+
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.links.frozen import make_evaluation_links, read_links
     from hf_xalign.recipes.parts.parallel import load_parts
 
-    (data,) = parse((DistanceArguments,), argv, description=__doc__)
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
         raise InputError(f"stages={data.stages}: name each once, as in raw=embedded fao=runs/fao_embedded")

@@ -97,12 +97,18 @@ class FinetuneArguments(TaskArguments):
         return trainer
 
 
+ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.recipes.parts.seeds import run_seeds
-    from hf_xalign.trainers import TaskConfig
+    from hf_xalign.config import parse
 
-    run_seeds(argv, FinetuneArguments, TaskConfig, description=__doc__)
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.seeds import run_seeds
+
+    run_seeds(data, args)
 
 
 if __name__ == "__main__":

@@ -16,15 +16,19 @@ from __future__ import annotations
 
 from hf_xalign.recipes.parts.common import DataArguments, run
 
+ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
+
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
     from hf_xalign.recipes.parts.parallel import load_word_corpus
     from hf_xalign.recipes.parts.run import AlignmentRun
-    from hf_xalign.trainers import MAOConfig, MAOTrainer
+    from hf_xalign.trainers import MAOTrainer
 
-    data, args = parse((DataArguments, MAOConfig), argv, description=__doc__)
     job = AlignmentRun("mao", MAOTrainer, data, args)
     job.load(load_word_corpus)  # the encoder, the sentence pairs and the links of their words
     if data.dry_run:

@@ -30,6 +30,8 @@ from typing import Any
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 
+ARGUMENTS = (DataArguments, MappingArguments)
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
@@ -38,12 +40,14 @@ def main(argv: list[str] | None = None) -> None:
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
-    data, args = parse((DataArguments, MappingArguments), argv, description=__doc__)
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+    data.check_files()
+    args.check_files()
     if data.compare_with:
         raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
 
     from hf_xalign.cache import hold_folder
-    from hf_xalign.data.parallel import parse_source
+    from hf_xalign.data.sources import parse_source
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources

@@ -12,17 +12,21 @@ also writes a folder that sentence-transformers loads.
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import PPAArguments, run
+
+ARGUMENTS = (PPAArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.recipes.parts.run import AlignmentRun
-    from hf_xalign.recipes.parts.sentences import PPAArguments, load_sentence_corpus
-    from hf_xalign.trainers import PPAConfig, PPATrainer
 
-    data, args = parse((PPAArguments, PPAConfig), argv, description=__doc__)
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.run import AlignmentRun
+    from hf_xalign.recipes.parts.sentences import load_sentence_corpus
+    from hf_xalign.trainers import PPATrainer
+
     job = AlignmentRun("ppa", PPATrainer, data, args)
     job.load(load_sentence_corpus)  # the encoder and the sentence pairs
     if data.dry_run:

@@ -70,10 +70,14 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     alone = method in _ONE_PROCESS
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
-    importlib.import_module("hf_xalign.recipes.parts")  # chooses threads and how they wait, before torch reads it
+    # Imports `recipes.parts` too, which chooses threads and how they wait, before torch reads it.
+    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     words = find_config(words)
     if "--help" in words or "-h" in words:
-        importlib.import_module(f"hf_xalign.recipes.{method}").main(["--help"])
+        recipe.main(["--help"])
+    from hf_xalign.config import check
+
+    check(recipe.ARGUMENTS, words)
     command = [str(packaged.script(method)), *words]
     if accelerate_config is not None:
         return _launch(

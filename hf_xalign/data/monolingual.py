@@ -11,8 +11,9 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import check_regular
-from hf_xalign.data.parallel import HUB_ID, load_hub, nearby
+from hf_xalign.data.parallel import load_hub
 from hf_xalign.data.readers import check_expansion, file_format, read_jsonl, read_lines
+from hf_xalign.data.sources import HUB_ID, nearby
 from hf_xalign.errors import InputError, find_disk_full
 
 # Suffix -> name of the format in `datasets`.

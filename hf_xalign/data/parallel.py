@@ -1,19 +1,10 @@
 """Parallel text from files, the Hub or the package, as a memory-mapped `datasets.Dataset`.
 
-A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
-
-    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
-    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
-    clean/                         a folder of .parquet files, such as `hf-xalign prepare` writes
-    text.de,text.en                two line-aligned plain files (also .gz)
-    owner/name, owner/name:config  a dataset on the Hub
-
-The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
+`hf_xalign.data.sources` says how a source is written.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.resources
 import itertools
@@ -33,6 +24,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -47,19 +39,8 @@ COLUMNS = ("source", "target", "source_lang", "target_lang")
 _READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
-_PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
-HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
-_EMBEDDED = "embedded:"
-
-
-def parse_source(text: str) -> tuple[str, str | None]:
-    """Split `de=pairs.tsv` into source and language, which is None if the rows name it; `embedded:de` holds both."""
-    source = text.strip()
-    if match := _PREFIXED.fullmatch(source):
-        return match[2], match[1]
-    return source, source.removeprefix(_EMBEDDED) if source.startswith(_EMBEDDED) else None
 
 
 def load_sources(
@@ -99,7 +80,8 @@ def load_parallel(
     the file's name and the dataset's fingerprint.
 
     Args:
-        source: a source as described at the top of this module, without language prefix; or two line-aligned paths.
+        source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
+            paths.
         source_lang: language of the source side; each row's own `source_lang` column by default.
         target_lang: language of the target side, the pivot.
         split: split of an embedded or Hub dataset. A file has no splits and is read whole.
@@ -209,7 +191,7 @@ def _open(
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     files = _find_files(source, split)
-    if len(files) == 2 or str(source).startswith(_EMBEDDED):
+    if len(files) == 2 or str(source).startswith(EMBEDDED):
         columns = Columns(columns.source_lang, columns.target_lang)
     if len(files) == 2:
         return "aligned", files, None, columns, read_aligned(*files)
@@ -224,8 +206,8 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
     """Return one path, the two paths of line-aligned files, or none if the name can only be a Hub id."""
     if not isinstance(source, (str, Path)):
         parts = [Path(part) for part in source]
-    elif str(source).startswith(_EMBEDDED):
-        language = str(source).removeprefix(_EMBEDDED)
+    elif str(source).startswith(EMBEDDED):
+        language = str(source).removeprefix(EMBEDDED)
         if language not in ("bn", "de"):
             raise InputError(f"there is no {source}; the package holds embedded:bn, embedded:de")
         if split not in ("test", "train"):
@@ -247,16 +229,6 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
     return parts
 
 
-def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:
-    """Return the end of an error message: similar file names in the folder, or what could be named instead."""
-    if not path.parent.is_dir():
-        return f", nor a folder {path.parent}"
-    close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))
-    if close:
-        return "; did you mean " + " or ".join(str(path.parent / name) for name in close) + "?"
-    return f"; {otherwise}"
-
-
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     """Load a split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] returns its commit."""
     match = HUB_ID.fullmatch(name)
@@ -275,7 +247,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
         raise InputError(
             f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Without it, "
-            f"use a local file or the text inside the package: {_EMBEDDED}de"
+            f"use a local file or the text inside the package: {EMBEDDED}de"
         ) from error
     except ValueError as error:  # unknown configuration or split; the text lists those there are
         raise InputError(f"{name}: {error}") from error

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from hf_xalign.cache import disk_errors, hold_folder
-from hf_xalign.data.parallel import parse_source, stream_parallel
+from hf_xalign.data.parallel import stream_parallel
+from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.prepare.chunks import CHUNK, EXAMPLES, Chunk, Survivors, judge

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import check_regular
-from hf_xalign.data.parallel import HUB_ID, hub_commit, load_hub, nearby, parse_source
+from hf_xalign.data.parallel import hub_commit, load_hub
 from hf_xalign.data.readers import file_format
+from hf_xalign.data.sources import HUB_ID, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.labels import LabelSet, mark_spans

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,10 @@ class ParallelText(PairColumns):
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        check_files([*self.train_data, *([] if getattr(self, "eval_links", None) else self.eval_data)])
+
 
 @dataclass
 class TextArguments(ParallelText):
@@ -77,6 +82,13 @@ class TextArguments(ParallelText):
     )
     compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
+
+
+@dataclass
+class PPAArguments(TextArguments):
+    """Encoder and text of a run, and an optional folder for sentence-transformers."""
+
+    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
 
 
 @dataclass
@@ -105,6 +117,14 @@ class DataArguments(TextArguments):
         "Score by these protocols too: mao (as published), or identical, specials, legacy, cosine, joined by +.",
         [],
     )
+
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        super().check_files()
+        check_files([*self.aligner_data, *filter(None, [self.eval_links])])
+        kind, _, path = self.aligner.partition(":")
+        if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
+            check_files([path])
 
 
 def adapter_entry(config: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
-from hf_xalign.data.parallel import concatenate, hub_commit, load_sources, parse_source
+from hf_xalign.data.parallel import concatenate, hub_commit, load_sources
+from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (

@@ -21,10 +21,11 @@ from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import load_sources, parse_source
+from hf_xalign.data.parallel import load_sources
 from hf_xalign.data.pretraining.entries import TokenEntries, single_pieces
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hf_xalign.data.parallel import parse_source
+from hf_xalign.data.sources import check_files, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, option
 
@@ -54,6 +54,11 @@ class PretrainingArguments(PairColumns):
     test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
+
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        check_files([*self.corpus, *self.eval_corpus, *self.dictionary, *self.test_dictionary, *self.parallel])
+        check_files(self.order_of)
 
     def check(self, args: AlignMLMConfig) -> None:
         """Check that the arguments go together, before anything is read."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from datasets import concatenate_datasets
 
-from hf_xalign.config import non_default_fields, parse
+from hf_xalign.config import non_default_fields
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
@@ -30,11 +30,8 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def run_seeds(
-    argv: list[str] | None, arguments: type[TaskArguments], config_class: type[TaskConfig], *, description: str | None
-) -> None:
+def run_seeds(data: TaskArguments, args: TaskConfig) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
-    data, args = parse((arguments, config_class), argv, description=description)
     data.check(args)
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):

@@ -15,7 +15,7 @@ from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
-from hf_xalign.recipes.parts.common import TextArguments, option
+from hf_xalign.recipes.parts.common import PPAArguments
 from hf_xalign.recipes.parts.parallel import (
     DRIFT_SENTENCES,
     Corpus,
@@ -25,13 +25,6 @@ from hf_xalign.recipes.parts.parallel import (
     load_train,
 )
 from hf_xalign.trainers.ppa_config import PPAConfig
-
-
-@dataclass
-class PPAArguments(TextArguments):
-    """Encoder and text of a run, and an optional folder for sentence-transformers."""
-
-    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
 
 
 @dataclass

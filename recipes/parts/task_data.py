@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import option
 
@@ -79,6 +80,10 @@ class TaskArguments:
     seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [])
     save_models: bool = option(_RUN, "Keep each seed's model and checkpoints, not only scores.", False)
     dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
+
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        check_files([*self.train_data, *self.eval_data, *filter(None, [self.code_switch])])
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
         """Return the task for the model that is trained."""

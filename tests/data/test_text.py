@@ -22,7 +22,8 @@ from hf_xalign.data import parallel
 from hf_xalign.data.derived.treebank import read_trees
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources, parse_source
+from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
+from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import read_pharaoh
 

@@ -1,6 +1,10 @@
 """What the recipes refuse, before any compute and before anything is written."""
 
+import subprocess
+import sys
+from dataclasses import fields
 from functools import partial
+from importlib import import_module
 
 import pytest
 from support.recipe import command, on_files, pretraining_command, task_command
@@ -8,6 +12,8 @@ from support.refusals import assert_refused
 
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
+from hf_xalign.cli.packaged import METHODS
+from hf_xalign.config import _imported, _names
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import run
 
@@ -61,6 +67,44 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
         assert lines[-1].startswith("error: ") and all(part in lines[-1] for part in said), lines[-1]
 
 
+EARLY = """
+import sys
+from importlib import import_module
+from hf_xalign.cli import packaged, train
+from hf_xalign.errors import InputError
+
+for method in packaged.METHODS:
+    files = "--corpus" if method.startswith("align_mlm") else "--train_data"
+    for words in (["--outptu_dir", "x"], [files, "de=/nowhere/pairs.tsv"], ["--config", sys.argv[1]]):
+        for main in (import_module(f"hf_xalign.recipes.{method}").main, lambda own: train.start(method, own, 1, None)):
+            try:
+                main(words)
+            except InputError as error:
+                print(error)
+assert not {"torch", "datasets"} & set(sys.modules)
+"""
+
+
+def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("outptu_dir: x\n")
+    done = subprocess.run([sys.executable, "-P", "-c", EARLY, str(config)], capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    assert done.returncode == 0 and len(said) == 6 * len(METHODS), done.stderr
+    table = zip(said[::6], said[1::6], said[2::6], said[3::6], said[4::6], said[5::6], strict=True)
+    for option, cli_option, file, cli_file, key, cli_key in table:
+        assert option == cli_option and option.endswith("did you mean '--output_dir'?"), option
+        assert file == cli_file and "/nowhere/pairs.tsv: no such file" in file, file
+        assert key == cli_key and f"{config}:1: unknown key 'outptu_dir'; did you mean" in key, key
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_names_read_from_source_are_those_of_the_class(method):
+    for name in import_module(f"hf_xalign.recipes.{method}").ARGUMENTS:
+        if isinstance(name, str):
+            assert set(_names(name)) == {field.name for field in fields(_imported(name)) if field.init}
+
+
 def test_finetuning(files, refused, tmp_path):
     texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl",)}
     pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
@@ -92,14 +136,14 @@ def test_pretraining(files, refused):
     rows = [
         ((), "needs a dictionary"),
         (("--derive", "syntax", "transliteration"), "order_of goes with derive syntax"),
-        (("--derive", "syntax", "transliteration", "--order_of", "x.conllu"), "from a file that ends in .conllu"),
+        (("--derive", "syntax", "transliteration", "--order_of", str(known)), "from a file that ends in .conllu"),
         (("--derive", "inversion"), "objective=align_mlm needs two vocabularies"),
-        (("--dictionary", "de=x.txt"), "dictionary of de: corpus has none of that language"),
-        (("--dictionary", "x.txt"), "dictionary x.txt: say the language"),
-        (("--dictionary", "en=x.txt"), "dictionary of en: that is the pivot"),
-        ((*derive, "--dictionary", "de=x.txt"), "a derived language brings its own"),
+        (("--dictionary", f"de={known}"), "dictionary of de: corpus has none of that language"),
+        (("--dictionary", str(known)), "en-de.txt: say the language"),
+        (("--dictionary", f"en={known}"), "dictionary of en: that is the pivot"),
+        ((*derive, "--dictionary", f"de={known}"), "a derived language brings its own"),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
-        ((*derive, "--parallel", "de=x.tsv"), "parallel is for objective=xlm"),
+        ((*derive, "--parallel", f"de={known}"), "parallel is for objective=xlm"),
         ((*derive, "--vocabulary", "train"), "have embeddings and new ones would not"),
         ((*derive, "--model_name_or_path", "new"), "--vocabulary train"),
         ((*derive, "--layers", "9"), "layers=9"),
@@ -126,7 +170,7 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--refine 2", "refine needs method=procrustes"),
         ("--spectral true", "spectral=True needs method=rcsls. Remove it for method=procrustes"),
         ("--batch_size 0", "batch_size=0: must be at least 1"),
-        ("--test_dictionary some.txt", "the language is missing"),
+        ("--test_dictionary {f}/dict.txt", "the language is missing"),
         ("--layers -1 -1", "each layer once"),
         ("--device nonsense", "device=nonsense is not available"),
         ("--compare_with runs/fao", "compare_with"),

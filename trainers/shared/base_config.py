@@ -9,8 +9,9 @@ from math import inf
 from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.training_args import TrainingArguments
 
 from hf_xalign.config import non_default_fields, suggestion
 from hf_xalign.data.batches.sampling import LanguageSampling

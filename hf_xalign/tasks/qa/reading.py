@@ -25,8 +25,8 @@ from typing import Any
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
-from hf_xalign.data.parallel import parse_source
 from hf_xalign.data.readers import file_format, load_json
+from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.examples import Examples, read_records, text_of

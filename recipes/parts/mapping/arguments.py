@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_xalign.config import non_default_fields
+from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import option
 from hf_xalign.record import cite
@@ -156,6 +157,10 @@ class MappingArguments:
             raise InputError("refine needs method=procrustes, supervision=dictionary and one layer.")
         if self.supervision == "dictionary" and not self.dictionary:
             raise InputError("supervision=dictionary needs training dictionaries: set dictionary=LANG=FILE.")
+
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        check_files([*self.dictionary, *self.test_dictionary, *self.text])
 
     def changed(self) -> dict[str, Any]:
         """Return the arguments that differ from their defaults, without the output folder."""

@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import parse_source
+from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments

@@ -1,0 +1,58 @@
+"""Names of texts: how a source is written, and whether its files are there. Imports nothing heavy.
+
+A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
+
+    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
+    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
+    clean/                         a folder of .parquet files, such as `hf-xalign prepare` writes
+    text.de,text.en                two line-aligned plain files (also .gz)
+    owner/name, owner/name:config  a dataset on the Hub
+
+The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from hf_xalign.errors import InputError
+from hf_xalign.record import FILE_SUFFIXES
+
+_PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
+HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
+EMBEDDED = "embedded:"
+
+
+def parse_source(text: str) -> tuple[str, str | None]:
+    """Split `de=pairs.tsv` into source and language, which is None if the rows name it; `embedded:de` holds both."""
+    source = text.strip()
+    if match := _PREFIXED.fullmatch(source):
+        return match[2], match[1]
+    return source, source.removeprefix(EMBEDDED) if source.startswith(EMBEDDED) else None
+
+
+def check_files(items: Iterable[str]) -> None:
+    """Refuse items whose files are not there, of any kind of text; the readers look closer, but import for seconds."""
+    for item in items:
+        source = item.strip() if os.path.exists(item) else item.partition("=")[2].strip() or item.strip()
+        if source.startswith(EMBEDDED) or os.path.exists(os.path.expanduser(source)):
+            continue
+        for part in map(str.strip, source.split(",")):
+            path = Path(part).expanduser()
+            if not glob.glob(str(path)) and (not HUB_ID.fullmatch(part) or part.endswith(FILE_SUFFIXES)):
+                raise InputError(f"{part}: no such file{nearby(path)}")
+
+
+def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:
+    """Return the end of an error message: similar file names in the folder, or what could be named instead."""
+    if not path.parent.is_dir():
+        return f", nor a folder {path.parent}"
+    close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))
+    if close:
+        return "; did you mean " + " or ".join(str(path.parent / name) for name in close) + "?"
+    return f"; {otherwise}"

@@ -112,6 +112,8 @@ def load_parallel(
     for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
         if code is not None:
             check_language(code, field)
+    if source_lang == target_lang:
+        raise InputError(f"{source}: its source language is the pivot, {target_lang}; name the other side's language")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
     kind, files, hub, columns, rows = _open(source, asked, split, revision)

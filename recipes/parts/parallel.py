@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from datasets import Dataset
 from torch import nn
@@ -187,6 +190,7 @@ def load_text(
         eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
     else:
         test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        warn_of_mixed_texts(train, test)
         evaluation = make_evaluation_links(test, train if more is None else concatenate([train, more]))
     for known in (tokenizer, pivot_tokenizer or tokenizer):
         check_protocols(protocols, known, evaluation)
@@ -236,6 +240,30 @@ def load_train(
     for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         check_vocabulary(known, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
     return train, sources
+
+
+def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
+    """Warn of held-out pairs that are trained on too, and of held-out languages that are not trained on."""
+    held_out = pyarrow.concat_arrays(list(_texts(test)))
+    found = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
+    known = pyarrow.concat_arrays(list(found))
+    if count := pyarrow.compute.is_in(held_out, value_set=known).true_count:
+        logger.warning(
+            "%s of the %s held-out pairs are in the training text too, so that the scores say less about new text",
+            f"{count:,}",
+            f"{len(test):,}",
+        )
+    trained, counts = sorted(set(train["source_lang"][:])), Counter(test["source_lang"][:])
+    for language in sorted(counts.keys() - set(trained)):
+        there = ", ".join(trained)
+        logger.warning("%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, there)
+
+
+def _texts(pairs: Dataset) -> Iterator[Any]:
+    """Yield arrays of both sides of each pair as one text."""
+    for batch in pairs.select_columns(["source", "target"]).with_format("arrow").iter(100_000):
+        sides = (batch[name].combine_chunks() for name in ("source", "target"))
+        yield pyarrow.compute.binary_join_element_wise(*sides, "\t")
 
 
 def draw_pairs(

@@ -23,6 +23,7 @@ from hf_xalign.recipes.parts.parallel import (
     load_checked,
     load_parts,
     load_train,
+    warn_of_mixed_texts,
 )
 from hf_xalign.trainers.ppa_config import PPAConfig
 
@@ -74,6 +75,7 @@ def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | N
             kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
             train = draw_pairs(train, kept, train_sources, data.max_train_pairs, args.seed)
         evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        warn_of_mixed_texts(train, evaluation)
     sources = {"train": train_sources, "eval": eval_sources}
     pooling: Any = {"pooling": args.sentence_pooling, "sentence_transformer": data.sentence_transformer}
     return SentenceCorpus(model, tokenizer, train, evaluation, sources, **pooling)

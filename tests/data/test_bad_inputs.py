@@ -146,6 +146,7 @@ def test_parallel_sources(monkeypatch):
     table = {
         "3 files are named": lambda: german("a,b,c"),
         "go together": lambda: german("a.jsonl", source_column="x"),
+        "its source language is the pivot, de": lambda: german("embedded:de", target_lang="de"),
         "max_pairs is 0; it must be at least 1": lambda: german("embedded:de", max_pairs=0),
         "embedded:bn, embedded:de": lambda: load_parallel("embedded:fr"),
         r"no split 'dev'.*test, train": lambda: load_parallel("embedded:de", split="dev"),

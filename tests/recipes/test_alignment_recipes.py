@@ -37,6 +37,21 @@ def test_fao(fao_run):
     assert (fao_run.folder / "eval_links.jsonl").read_text().count("\n") == len(SENTENCES)
 
 
+@pytest.mark.parametrize("main", [fao.main, ppa.main])
+def test_held_out_pairs_that_are_trained_on_or_in_another_language(files, tmp_path, caplog, main):
+    """Both are warned about, with counts."""
+    given = tmp_path / "given.tsv"
+    given.write_text("frr\ten\n" + "".join(f"{source}\t{target}\n" for source, target, _ in SENTENCES[:5]))
+    ppa_alone = ("--queue_size", "16", "--min_tokens", "2") if main is ppa.main else ()
+    texts = ("--eval_data", f"de={files / 'test.tsv'}", f"frr={given}", "--dry_run", "true")
+    with caplog.at_level("WARNING", "hf_xalign"):
+        main(command(files, *texts, *ppa_alone, "--report_to", "none", out=tmp_path / "out"))
+    assert (
+        f"{len(SENTENCES) + 5} of the {len(SENTENCES) + 5} held-out pairs are in the training text too" in caplog.text
+    )
+    assert "5 held-out pairs are in frr: no training pair is, only de" in caplog.text
+
+
 def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
     def run(steps, *options):
         options = ("--save_steps", "1", "--max_steps", steps, "--report_to", "none", *options)

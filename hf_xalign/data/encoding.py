@@ -155,18 +155,20 @@ def encode_pairs(
     *,
     max_length: int | None = None,
     subword_links: bool = False,
+    keep_unlinked: bool = False,
     num_proc: int | None = None,
 ) -> Dataset:
     """Encode a word-aligned dataset for training.
 
     A link is dropped, never clamped, if either word has no subword or was cut by truncation, and so is a pair without
-    links; the log counts these.
+    links, unless `keep_unlinked`; the log counts these.
 
     Args:
         dataset: columns `source_words`, `target_words`, `links` and `source_lang`, see [`align_words`].
         tokenizer: a fast tokenizer.
         max_length: largest number of tokens a side; the tokenizer's `model_max_length` by default.
         subword_links: the `*_words` are this tokenizer's tokens, and links connect tokens.
+        keep_unlinked: keep pairs without links, for losses on sentences.
         num_proc: processes of `datasets.map`.
 
     Returns:
@@ -216,7 +218,7 @@ def encode_pairs(
         columns["length"] = [
             max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
         ]
-        keep = [k for k, row_links in enumerate(links) if row_links]
+        keep = [k for k, row_links in enumerate(links) if row_links or keep_unlinked]
         return {name: [values[k] for k in keep] for name, values in columns.items()}
 
     encoded = map_rows(

@@ -13,7 +13,9 @@ from importlib.metadata import version
 from typing import Any
 
 import regex
+from datasets import Dataset
 
+from hf_xalign.cache import map_rows
 from hf_xalign.errors import InputError
 
 _VERSION = 1  # raise it when any text is split differently: cached links are then replaced
@@ -78,6 +80,16 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     source = [split_words(text, lang) for text, lang in zip(batch["source"], batch["source_lang"], strict=True)]
     target = [split_words(text, lang) for text, lang in zip(batch["target"], batch["target_lang"], strict=True)]
     return source, target
+
+
+def split_pairs(dataset: Dataset) -> Dataset:
+    """Add the columns of [`~hf_xalign.align_words`] without any link: `source_words`, `target_words` and `links`."""
+    return map_rows(dataset, _without_links, batched=True, desc="Splitting words")
+
+
+def _without_links(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    source, target = batch_words(batch)
+    return {"source_words": source, "target_words": target, "links": [[] for _ in source]}
 
 
 def lower_words(sentences: Sequence[Sequence[str]]) -> list[list[str]]:

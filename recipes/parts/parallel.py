@@ -21,6 +21,7 @@ from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources
 from hf_xalign.data.sources import parse_source
+from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (
@@ -173,11 +174,13 @@ def load_text(
     *,
     eval_links: str | None,
     subwords: bool = False,
+    links: bool = True,
     seed: int = 0,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> WordCorpus:
-    """Load and word-align the text, or read the held-out links from a file; `subwords` links tokens, not words.
+    """Load and word-align the text, or read the held-out links from a file.
 
+    `subwords` links tokens, not words. Without `links` the training pairs have none, and all of them stay.
     Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
     """
     protocols = read_protocols(data.protocol)
@@ -213,8 +216,11 @@ def load_text(
             for part in (train, more)
         )
     rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
-    linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
-    kept = has_links(linked)
+    if links:
+        linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
+        kept = has_links(linked)
+    else:
+        linked, kept = split_pairs(text), np.ones(len(text), dtype=bool)
     chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
     dropped = link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
@@ -300,4 +306,12 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     kept = Path(args.output_dir) / EVAL_LINKS
     eval_links = data.eval_links or (str(kept) if resume and kept.exists() else None)
     with args.main_process_first(desc="loading and linking the text"):
-        return load_text(data, model, tokenizer, eval_links=eval_links, subwords=args.subword_links, seed=args.seed)
+        return load_text(
+            data,
+            model,
+            tokenizer,
+            eval_links=eval_links,
+            subwords=args.subword_links,
+            links=args.objective != "none",
+            seed=args.seed,
+        )

@@ -91,6 +91,15 @@ def test_the_encoder_that_links(files, fao_run, tmp_path, linking):
     assert record_of(tmp_path)["links"]["de-en"]["links"] == expected > 0
 
 
+def test_a_run_without_links(files, tmp_path):
+    options = ("--preset", "joint", "--objective", "none", "--sentence_weight", "1", "--report_to", "none")
+    fao.main(command(files, *options, out=tmp_path))
+    record = record_of(tmp_path)
+    counts = {"pairs": 3 * len(SENTENCES), "dropped pairs": 0, "links": 0, "links a pair": 0.0}
+    assert record["links"] == {"de-en": counts}
+    assert record["scores"]["before"]["de"] != record["scores"]["after"]["de"]
+
+
 def drawn(files, most, seed=0, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})

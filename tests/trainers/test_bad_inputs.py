@@ -61,6 +61,11 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "one layer": {"objective": "infonce", "layers": [-2, -1]},
             "sentence_weight: a contrast is of one layer": {"sentence_weight": 1.0, "layers": [-2, -1]},
             "objective=none: .*set sentence_weight": {"objective": "none"},
+            "objective=none has no links": {
+                "objective": "none",
+                "sentence_weight": 1.0,
+                "regularized_words": "linked",
+            },
             "sentence_weight=-1": {"sentence_weight": -1.0},
             "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
             "reference_dtype=bfloat16: without reference=cache": {"reference_dtype": "bfloat16"},

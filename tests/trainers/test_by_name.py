@@ -57,6 +57,20 @@ def test_a_model_by_name_and_text_without_links(method):
     assert len(trainer.processing_class) == len(make_tokenizer())
 
 
+def test_sentence_terms_need_no_links(monkeypatch):
+    """No aligner runs, pairs without links stay, and English is still held at its words."""
+    monkeypatch.setattr(word, "align_words", None)
+    args = hf_xalign.FAOConfig(
+        preset="joint", objective="none", sentence_weight=1.0, per_device_train_batch_size=40, logging_steps=1,
+        max_steps=3, learning_rate=1e-2, use_cpu=True, report_to="none", save_strategy="no"
+    )  # fmt: skip
+    trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs())
+    assert len(trainer.train_dataset) == len(pairs()) and not any(trainer.train_dataset["links"][:])
+    trainer.train()
+    last, terms = trainer.state.log_history[-2], ("regularizer", "interpolation", "sentences")
+    assert last["loss/align"] == 0 < min(last[f"loss/{term}"] for term in terms)
+
+
 def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
     """The second run is refused before words are linked; a config that resumes or overwrites it is not."""
     trainer = hf_xalign.FAOTrainer("tiny", train_dataset=pairs())

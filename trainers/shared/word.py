@@ -15,6 +15,7 @@ from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, position_limit
 from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import make_evaluation_links
@@ -73,11 +74,15 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if "links" not in dataset.column_names:
             self._check_output_dir()
             with self.args.main_process_first(desc="linking words"):
-                dataset = align_words(dataset)
+                dataset = split_pairs(dataset) if self.args.objective == "none" else align_words(dataset)
         length = min(self.args.max_length, position_limit(model.config))
         with self.args.main_process_first(desc="encoding pairs"):
             return encode_pairs(
-                dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
+                dataset,
+                self.processing_class,
+                max_length=length,
+                subword_links=self.args.subword_links,
+                keep_unlinked=self.args.objective == "none",
             )
 
     def _pair_collator(self, reference: CachedVectors | None = None) -> PairCollator:
@@ -119,7 +124,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self.log_term("align", loss)
         if self.args.regularizer_weight > 0:
             drift = self._distance(words[inputs["kept_words"]], f0).sum()
-            regularizer = self._reduce(drift, kept if self.args.reduction == "words" else links)
+            over_words = self.args.reduction == "words" or self.args.objective == "none"
+            regularizer = self._reduce(drift, kept if over_words else links)
             self.log_term("regularizer", regularizer)
             loss = loss + self.args.regularizer_weight * regularizer
         if not self.args.has_sentence_terms:

@@ -63,7 +63,7 @@ class WordAlignmentConfig(AlignmentConfig):
 
     objective: Literal["l2", "infonce", "none"] = by_preset(
         "Loss of linked words. l2: the papers' distance. infonce: contrast with the words of both languages in the "
-        "batch of all processes. none: links are not used."
+        "batch of all processes. none: links are neither used nor made."
     )
     align_target: Literal["tuned", "frozen"] = by_preset("Pivot word that the other language's is pulled to.")
     regularizer_weight: float = by_preset(
@@ -136,6 +136,8 @@ class WordAlignmentConfig(AlignmentConfig):
             raise InputError("mean_over_dims=true needs norm=squared_l2")
         if self.objective == "none" and not self.sentence_weight:
             raise InputError("objective=none: without links something else must align, set sentence_weight")
+        if self.objective == "none" and self.needs_reference and self.regularized_words == "linked":
+            raise InputError("objective=none has no links: set regularized_words=all or regularizer_weight=0")
         if (
             self.objective != "infonce" and not self.sentence_weight
         ):  # a warning: the objective of a config file may be changed for one run

@@ -9,7 +9,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from datasets import Dataset
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.normalizers import Prepend
+from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
@@ -37,8 +38,8 @@ class EncodedWords(NamedTuple):
 def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Return the tokenizer to use on text that is already split into words.
 
-    A byte-level tokenizer marks the start of a word by the blank before it. On split text it must add that blank, so
-    this returns a copy with `add_prefix_space=True`.
+    Many tokenizers mark the start of a word by the blank before it (byte-level ones, Gemma's). Split text has no
+    blanks, so this returns a copy that puts one before each word.
     """
     if not tokenizer.is_fast:
         raise InputError(
@@ -46,11 +47,12 @@ def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBas
             "tokenizer of the same model (AutoTokenizer.from_pretrained(...) gives it when tokenizer.json is there)."
         )
     backend = tokenizer.backend_tokenizer
-    if isinstance(backend.pre_tokenizer, ByteLevel) and not backend.pre_tokenizer.add_prefix_space:
+    running = backend.encode("a a", add_special_tokens=False).tokens
+    split = backend.encode(["a", "a"], is_pretokenized=True, add_special_tokens=False).tokens
+    if running != split:
         tokenizer = copy.deepcopy(tokenizer)
-        tokenizer.backend_tokenizer.pre_tokenizer = ByteLevel(
-            add_prefix_space=True, use_regex=backend.pre_tokenizer.use_regex
-        )
+        backend = tokenizer.backend_tokenizer
+        backend.normalizer = Normalizers([Prepend(" "), *([backend.normalizer] if backend.normalizer else [])])
         tokenizer.add_prefix_space = True
     return tokenizer
 
@@ -89,7 +91,8 @@ def tokenize_words(
 
 def position_limit(config: PretrainedConfig) -> int:
     """Return the most tokens of a sentence; the tokenizer's own `model_max_length` is missing in many folders."""
-    positions = config.max_position_embeddings
+    # T5's positions are relative, without a limit; 512 is what it was trained on.
+    positions = getattr(config, "max_position_embeddings", 512)
     return positions - config.pad_token_id - 1 if config.model_type in _OFFSET else positions
 
 

@@ -7,6 +7,7 @@ would be unfair. So they are carried over unchanged.
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import logging
 import os
@@ -21,8 +22,9 @@ from httpx2 import TransportError
 from huggingface_hub import save_torch_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.configuration_utils import SubConfigSpec
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
@@ -63,14 +65,20 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         raise InputError(f"{name} holds no model that transformers knows ({reason})") from error
     named = config.architectures or [] if architectures is None else architectures
     task = next((kind for kind in named if kind.endswith(TASKS)), None)
-    model_class, options = AutoModel, {}
+    options: dict[str, bool] = {}
     if task is None:
-        options = without_pooler(config, name)
+        model_class = encoder_class(config, name)
+        options = without_pooler(model_class)
     else:  # of a class of this library (the tagger), the Auto class
         auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
         model_class = getattr(transformers, task, None) or getattr(transformers, auto)
     with safetensors_alone(name):
-        return from_pretrained(model_class, name, revision=revision, use_safetensors=True, **options, **kwargs)
+        model = from_pretrained(model_class, name, revision=revision, use_safetensors=True, **options, **kwargs)
+    if task is None and reads_forward(model):
+        logger.warning(
+            "%s reads from left to right: a word's vector knows the words before it alone. Use --pooling last.", name
+        )
+    return model
 
 
 def hub_options(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +125,8 @@ class WrappedConfig:
 
 def new_encoder(config: Any) -> PreTrainedModel:
     """An encoder with random weights for the config of a wrapping model."""
-    return AutoModel.from_config(config.encoder, **without_pooler(config.encoder, config.encoder.model_type))
+    encoder = encoder_class(config.encoder, config.encoder.model_type)
+    return encoder._from_config(config.encoder, **without_pooler(encoder))
 
 
 def drop_pooler(encoder: PreTrainedModel) -> None:
@@ -140,12 +149,30 @@ def check_bare(encoder: PreTrainedModel, what: str) -> None:
         )
 
 
-def without_pooler(config: PreTrainedConfig, name: str) -> dict[str, bool]:
-    """Return the options of `AutoModel.from_pretrained` that leave out an encoder's pooler."""
-    if type(config) not in MODEL_MAPPING:
+def encoder_class(config: PreTrainedConfig, name: str) -> Any:
+    """Return the class of a config's encoder: of T5 and its like, of the encoder alone."""
+    kind = type(config)
+    if kind not in MODEL_MAPPING:
         raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
-    encoder = cast(Callable, MODEL_MAPPING[type(config)])
+    # T5's encoder alone says that it is no encoder-decoder, but its config is of one.
+    if not getattr(kind(), "is_encoder_decoder", False):
+        return MODEL_MAPPING[kind]
+    if kind not in MODEL_FOR_TEXT_ENCODING_MAPPING:
+        raise InputError(
+            f"{name}: a model of type {config.model_type} is an encoder and a decoder, and transformers has no class "
+            "for its encoder alone. Use an encoder, or a model of T5's family."
+        )
+    return MODEL_FOR_TEXT_ENCODING_MAPPING[kind]
+
+
+def without_pooler(encoder: Any) -> dict[str, bool]:
+    """Return the options that leave out the pooler of an encoder's class."""
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(encoder).parameters else {}
+
+
+def reads_forward(model: torch.nn.Module) -> bool:
+    """Return whether a token's state depends on the tokens before it alone, as in GPT."""
+    return any(getattr(module, "is_causal", False) for module in model.modules())
 
 
 @contextlib.contextmanager
@@ -167,7 +194,7 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
 
     Before them, the prefix of the encoder's names there ("" or for example "bert."). Without safetensors: ("", {}).
     """
-    own = set(model.state_dict())
+    own = set(published_names(model, model.state_dict()))
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
     embeddings = cast(torch.Tensor, model.get_input_embeddings().weight)
     carried: dict[str, torch.Tensor] = {}
@@ -183,6 +210,13 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
     return (prefix if prefixed else ""), carried
 
 
+def published_names(model: PreTrainedModel, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the encoder's weights as its kind of checkpoints has them: tied ones once, fused ones fused."""
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    kept = {name: tensor for name, tensor in state.items() if tied.get(name) not in state}
+    return {_modern(name): tensor for name, tensor in revert_weight_conversion(model, kept).items()}
+
+
 def save_encoder(
     model: PreTrainedModel,
     folder: str | os.PathLike,
@@ -193,25 +227,32 @@ def save_encoder(
     """Write `config.json` and `model.safetensors` (sharded when large) that `AutoModel.from_pretrained` loads."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    state = {
-        f"{prefix}{name}": tensor.detach().cpu().contiguous()
-        for name, tensor in (state_dict or model.state_dict()).items()
-        if not name.startswith(HEAD_PREFIX)
-    }
+    own = {n: t.detach() for n, t in (state_dict or model.state_dict()).items() if not n.startswith(HEAD_PREFIX)}
+    state = {f"{prefix}{name}": tensor.cpu().contiguous() for name, tensor in published_names(model, own).items()}
     state.update(carried or {})
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
-    model.config.save_pretrained(folder)
+    config = copy.deepcopy(model.config)
+    # T5's encoder alone denies the decoder, which the folder holds too.
+    config.is_encoder_decoder = getattr(type(config)(), "is_encoder_decoder", False)
+    config.save_pretrained(folder)
 
 
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
     """Load the encoder's own weights in place from a folder written by [`save_encoder`]."""
     files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
     state = {name.removeprefix(prefix): read() for name, _, read in _read(files)}
-    own = {name for name in model.state_dict() if not name.startswith(HEAD_PREFIX)}
-    missing = sorted(own - set(state))
-    if missing:
+    own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(HEAD_PREFIX)}
+    published = set(published_names(model, own))
+    if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
-    model.load_state_dict({name: state[name] for name in own}, strict=False)
+    if not published <= set(own):  # fused there, and apart in the model
+        state = from_pretrained(type(model), folder, dtype=model.dtype, use_safetensors=True).state_dict()
+    model.load_state_dict({name: state[name] for name in own if name in state}, strict=False)
+
+
+def _modern(name: str) -> str:
+    """Return today's name of a weight: BERT's first checkpoints name the layer norms' as TensorFlow did."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
@@ -241,6 +282,4 @@ def _read(files: list[str]) -> Iterator[Entry]:
     for file in files:
         with safe_open(file, framework="pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)
-                # Checkpoints of BERT's first years have the names that TensorFlow gave the layer norms.
-                new = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-                yield new, tuple(tensors.get_slice(name).get_shape()), partial(tensors.get_tensor, name)
+                yield _modern(name), tuple(tensors.get_slice(name).get_shape()), partial(tensors.get_tensor, name)

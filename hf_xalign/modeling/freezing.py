@@ -13,6 +13,13 @@ from transformers import PreTrainedModel
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
+# Names of the norm behind the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
+_LAST_NORMS = ("final_norm", "norm", "final_layer_norm", "ln_f")
+
+
+def _children(module: nn.Module, *names: str) -> list[nn.Module]:
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     """Return the encoder's stack of layers."""
@@ -38,10 +45,9 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
             raise InputError(f"freeze_layers={layers}: {type(model).__name__} has {len(stack)} layers")
         for layer in stack[:layers]:
             layer.requires_grad_(False)
-        model.embeddings.requires_grad_(False)
-        # ELECTRA widens its embeddings by a projection of its own.
-        if hasattr(model, "embeddings_project"):
-            model.embeddings_project.requires_grad_(False)
+        # ELECTRA widens its embeddings by a projection of its own. Newer encoders have no module of all embeddings.
+        for part in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
+            part.requires_grad_(False)
 
 
 def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
@@ -54,8 +60,8 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         for layer in encoder_layers(model)[top_layer:]:
             layer.requires_grad_(False)
-        if hasattr(model, "final_norm"):
-            model.final_norm.requires_grad_(False)
+        for norm in _children(getattr(model, "encoder", model), *_LAST_NORMS) + _children(model, *_LAST_NORMS):
+            norm.requires_grad_(False)
 
 
 def disable_dropout(model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.text import bitext, letters, sized
 from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import encode_pairs, tokenize_words, word_tokenizer
@@ -43,18 +44,37 @@ def test_a_lone_boundary_mark_is_not_the_word():
     assert encoded.spans[0].tolist() == [[1, 2], [3, 4], [4, 5]]
 
 
-def byte_level():
+def byte_level(split=False):
+    """Return a tokenizer of GPT-2's and RoBERTa's kind, or of Qwen's and Llama's, which splits words itself."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if split:
+        words = pre_tokenizers.Split(Regex(r" ?\p{L}+|\s+"), "isolated")
+        no_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([words, no_regex])
     backend.train_from_iterator(["the cat the cat a cat the"] * 50, trainers.BpeTrainer(vocab_size=300))
     return PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
-def test_byte_level_words_keep_their_blank():
-    tokenizer = byte_level()
-    ids = tokenize_words(word_tokenizer(tokenizer), [["the", "cat"]]).input_ids[0]
-    assert tokenizer.convert_ids_to_tokens(ids) == ["Ġthe", "Ġcat"]
-    assert not tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space
+def gemma():
+    """Return a tokenizer of Gemma's and mmBERT's kind, which writes blanks as marks of word boundaries."""
+    pieces = ["<unk>", *"thecatr▁", "th", "the", "ca", "cat", "▁the", "▁cat"]
+    merges = [("t", "h"), ("th", "e"), ("c", "a"), ("ca", "t"), ("▁", "the"), ("▁", "cat")]
+    vocabulary = {piece: k for k, piece in enumerate(dict.fromkeys(pieces))}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>"))
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+@pytest.mark.parametrize("make", [byte_level, partial(byte_level, split=True), gemma])
+def test_words_keep_the_blank_before_them(make):
+    tokenizer, mark = make(), "▁" if make is gemma else "Ġ"
+    encoded = tokenize_words(word_tokenizer(tokenizer), [["the", "cat"]])
+    assert tokenizer.convert_ids_to_tokens(encoded.input_ids[0]) == [f"{mark}the", f"{mark}cat"]
+    assert encoded.spans[0].tolist() == [[0, 1], [1, 2]]
+    # A copy was changed, not the tokenizer that is saved.
+    assert tokenizer.convert_ids_to_tokens(tokenizer("the cat").input_ids) == ["the", f"{mark}cat"]
 
 
 def slow_pair(row, tokenizer, limit):

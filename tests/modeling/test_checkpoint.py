@@ -7,7 +7,7 @@ import pytest
 import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
-from support.families import CONFIGS, save_base
+from support.families import CONFIGS, NEWER, save_base
 from support.tiny import make_encoder
 from transformers import AutoModel
 
@@ -36,7 +36,7 @@ def sharded(folder):
 
 
 def test_save_load_round_trip(subtests, tmp_path):
-    plain = ((family, head, None) for family, head in product(CONFIGS, (True, False)))
+    plain = ((family, head, None) for family, head in product(CONFIGS | NEWER, (True, False)))
     for family, head, change in (*plain, ("bert", True, renamed), ("bert", True, sharded)):
         with subtests.test(family, head=head, change=change):
             folder = tmp_path / f"{family}-{head}-{change}"

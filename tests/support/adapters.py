@@ -5,7 +5,8 @@ from peft import PeftModel, get_peft_model
 from transformers import AutoModel
 
 from hf_xalign.modeling import XAlignConfig, set_language
-from support.families import CONFIGS
+from hf_xalign.modeling.checkpoint import encoder_class
+from support.families import CONFIGS, NEWER
 
 KINDS = {
     "linear": {},
@@ -28,10 +29,11 @@ SPANS = torch.tensor([[[1, 2], [2, 5], [5, 8]], [[1, 4], [4, 5], [0, 0]], [[0, 0
 def make_base(family="bert", auto_class=AutoModel, **settings):
     """A tiny encoder in which no bias is zero and no norm's weight one, in eval mode."""
     torch.manual_seed(0)
-    config = CONFIGS[family]()
+    config = (CONFIGS | NEWER)[family]()
     for name, value in settings.items():
         setattr(config, name, value)
-    model = auto_class.from_config(config)
+    half = auto_class is AutoModel and family in NEWER  # of T5
+    model = encoder_class(config, family)(config) if half else auto_class.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

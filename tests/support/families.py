@@ -5,13 +5,22 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
     BertConfig,
     DebertaV2Config,
     DistilBertConfig,
     ElectraConfig,
+    EuroBertConfig,
+    Gemma3TextConfig,
+    GteConfig,
+    JinaEmbeddingsV3Config,
     ModernBertConfig,
+    MT5Config,
+    Qwen3Config,
     RobertaConfig,
+    UMT5Config,
     XLMRobertaConfig,
 )
 
@@ -27,6 +36,12 @@ _COMMON = {
     "pad_token_id": 0,
     "initializer_range": 0.2,
 }
+
+_GROUPED = {"num_key_value_heads": 1, "head_dim": 8}
+_T5 = {
+    "vocab_size": 160, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2,
+    "pad_token_id": 0, "decoder_start_token_id": 0,
+}  # fmt: skip
 
 # Operations on the longest path from token ids to a state: a product and an addition for each of a layer's 184 sums
 # (projections 16, score 8, softmax, mixture and output 16 each, feed-forward 16 and 32, two norms of 32). Two layers
@@ -58,15 +73,31 @@ CONFIGS = {
         attn_implementation="sdpa",
     ),
 }
+# Newer ones, which fewer heads and modules go with.
+NEWER = {
+    "eurobert": lambda: EuroBertConfig(**_COMMON, **_GROUPED),
+    "gte": lambda: GteConfig(**_COMMON),
+    "jina-v3": lambda: JinaEmbeddingsV3Config(**_COMMON),
+    "mt5": lambda: MT5Config(**_T5, tie_word_embeddings=False),
+    "umt5": lambda: UMT5Config(**_T5),
+    "qwen3": lambda: Qwen3Config(**_COMMON, **_GROUPED),
+    "gemma3": lambda: Gemma3TextConfig(**_COMMON, **_GROUPED, use_bidirectional_attention=True, sliding_window=8),
+}
+
+
+def _head_class(config):
+    """Class of a published checkpoint: with an MLM head, or else what the family has."""
+    kinds = (AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoModelForCausalLM)
+    return next(kind for kind in kinds if type(config) in kind._model_mapping)
 
 
 def save_base(family: str, folder, *, head: bool = True, seed: int = 0, **shape: int) -> None:
     """Write a checkpoint as published ones are: with an MLM head (and BERT's pooler), and a tokenizer."""
     torch.manual_seed(seed)
-    config = CONFIGS[family]()
+    config = (CONFIGS | NEWER)[family]()
     for name, value in shape.items():
         setattr(config, name, value)
-    model = AutoModelForMaskedLM.from_config(config) if head else AutoModel.from_config(config)
+    model = (_head_class(config) if head else AutoModel).from_config(config)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)

@@ -1,17 +1,22 @@
 """FAO on one tiny model of every family, from a checkpoint folder to a folder that plain transformers loads."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from support import fao
-from support.families import CONFIGS, save_base
-from transformers import AutoModel, AutoModelForMaskedLM
+from support.families import CONFIGS, NEWER, save_base
+from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig
 
+import hf_xalign
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 
+SIZES = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 IDS = torch.tensor([[2, 8, 59, 55, 3]])
 
 
@@ -58,6 +63,38 @@ def test_trains_freezes_and_loads(family, tmp_path):
     frozen = {n for n, p in trainer.model.named_parameters() if not p.requires_grad}
     assert any("embeddings" in n for n in frozen) and moved and not moved & frozen
     assert family == "albert" or (any(".0." in n for n in frozen) and any(".1." in n for n in moved))
+
+
+@pytest.mark.parametrize("family", sorted(NEWER))
+def test_newer_families_train_and_load(family, tmp_path, caplog):
+    save_base(family, tmp_path / "base")
+    trainer, moved = train(tmp_path / "base", tmp_path / "out", freeze_layers=1)
+    assert moved and not any(re.match(r"(encoder\.)?(layers?|block)\.0\.", name) for name in moved)
+    loaded = AutoModel.from_pretrained(tmp_path / "out")
+    assert torch.equal(states(getattr(loaded, "encoder", loaded)), states(trainer.model))
+    base, saved = (load_file(tmp_path / f / "model.safetensors") for f in ("base", "out"))
+    assert set(base) == set(saved)
+    # T5's decoder stays as it was, and the folder is still one of an encoder and a decoder.
+    assert all(torch.equal(base[name], saved[name]) for name in base if name.startswith(("decoder.", "lm_head.")))
+    assert loaded.config.is_encoder_decoder == ("t5" in family)
+    assert ("reads from left to right" in caplog.text) == (family == "qwen3")
+    # No layer above the aligned one, nor the norm behind the last, takes part.
+    trainer, moved = train(tmp_path / "base", tmp_path / "lower", layers=[1])
+    above = re.compile(r"(encoder\.)?((layers?|block)\.1\.|norm|final_layer_norm)")
+    assert moved and not any(map(above.match, moved))
+    adapted = get_peft_model(load_encoder(str(tmp_path / "base")), LoraConfig(r=2, target_modules="all-linear"))
+    trainer = fao.make(tmp_path / "lora", adapted, pairs=8, learning_rate=0.05, num_train_epochs=1)
+    trainer.train()
+    trainer.save_model()
+    assert torch.equal(states(hf_xalign.load(tmp_path / "lora")), states(trainer.model))
+
+
+def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):
+    sizes = {f"{side}_{part}": n for side in ("encoder", "decoder") for part, n in SIZES.items()}
+    config = MBartConfig(vocab_size=160, d_model=16, max_position_embeddings=80, **sizes)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="type mbart is an encoder and a decoder"):
+        load_encoder(str(tmp_path))
 
 
 @pytest.mark.slow

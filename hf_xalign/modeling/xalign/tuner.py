@@ -23,7 +23,8 @@ from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAl
 from hf_xalign.modeling.xalign.top import TopLayer
 
 _PREFIX = "xalign_"
-_STACKS = ("encoder", "transformer", "final_norm")
+# The stack of layers, or where it is a mere list, the norm that comes after it.
+_STACKS = ("encoder", "transformer", "final_norm", "norm")
 
 
 class XAlignModel(BaseTuner):

@@ -61,7 +61,7 @@ class FAOTrainer(WordAlignmentTrainer):
         args = self.args
         peft = hasattr(model, "peft_config")
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
-        train_dataset = self._encoded(train_dataset, model)
+        train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
         cast(nn.Module, model).to(args.device)
         if not args.dropout:
             disable_dropout(model)

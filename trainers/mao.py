@@ -71,7 +71,7 @@ class MAOTrainer(WordAlignmentTrainer):
             languages, pivot = _languages(train_dataset, "training", mapped)
             if self.eval_dataset is not None:
                 _languages(self.eval_dataset, "held-out", mapped or languages)
-        train_dataset = self._encoded(train_dataset, model)
+        train_dataset = self._encoded(train_dataset, model, ahead=True)
         disable_dropout(model)
         if given is None:
             kept = pivot if args.per_language == "others" else None

@@ -152,6 +152,55 @@ def _encode_subwords(
     return EncodedWords(ids, spans)
 
 
+class _PairEncoder:
+    """Encode a batch of word-aligned pairs into the columns of [`encode_pairs`]; no pair is dropped."""
+
+    def __init__(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int | None, subwords: bool):
+        needed = ("source_words", "target_words", "links", "source_lang")
+        check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
+        self.tokenizer = word_tokenizer(tokenizer)
+        self.max_length = max_length
+        self.subwords = subwords
+
+    def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
+        """Encode the pairs; an error names one by its number in `rows`."""
+        encode = _encode_subwords if self.subwords else tokenize_words
+        columns: dict[str, list] = {"links": [], "source_lang": batch["source_lang"]}
+        spans = {}
+        for side in ("source", "target"):
+            columns[f"{side}_ids"], spans[side] = encode(self.tokenizer, batch[f"{side}_words"], self.max_length)
+            columns[f"{side}_starts"] = [span[:, 0] for span in spans[side]]
+            columns[f"{side}_ends"] = [span[:, 1] for span in spans[side]]
+        for k, (row_links, source, target) in enumerate(zip(batch["links"], *spans.values(), strict=True)):
+            pairs = np.asarray(row_links, dtype=np.int64).reshape(-1, 2)
+            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
+                raise InputError(
+                    f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
+                    f"sentence ({len(source)} source and {len(target)} target words; links {row_links})"
+                )
+            alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
+            columns["links"].append(pairs[alive].tolist())
+        columns["length"] = [
+            max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
+        ]
+        return columns
+
+
+def encode_when_read(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_length: int | None = None,
+    subword_links: bool = False,
+) -> Dataset:
+    """Return the dataset with rows that are encoded, as [`encode_pairs`] does, whenever they are read.
+
+    Nothing is computed or stored ahead, so that training on a corpus of any size begins at once. A pair whose links
+    are all cut by truncation stays, without links.
+    """
+    return dataset.with_transform(_PairEncoder(dataset, tokenizer, max_length, subword_links))
+
+
 def encode_pairs(
     dataset: Dataset,
     tokenizer: PreTrainedTokenizerBase,
@@ -195,33 +244,11 @@ def encode_pairs(
         >>> row["source_ids"], row["source_starts"], row["source_ends"], row["links"]
         ([1, 2], [0], [2], [[0, 0]])
     """
-    needed = ("source_words", "target_words", "links", "source_lang")
-    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
-    words_tokenizer = word_tokenizer(tokenizer)
-    encode = _encode_subwords if subword_links else tokenize_words
+    encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        sides = {side: encode(words_tokenizer, batch[f"{side}_words"], max_length) for side in ("source", "target")}
-        links = []
-        for k, row_links in enumerate(batch["links"]):
-            pairs = np.asarray(row_links, dtype=np.int64).reshape(-1, 2)
-            source, target = sides["source"].spans[k], sides["target"].spans[k]
-            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
-                raise InputError(
-                    f"row {rows[k]}: a link points outside the sentence ({len(source)} source and {len(target)} "
-                    f"target words; links {row_links})"
-                )
-            alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
-            links.append(pairs[alive].tolist())
-        columns: dict[str, list] = {"links": links, "source_lang": batch["source_lang"]}
-        for side, (ids, spans) in sides.items():
-            columns[f"{side}_ids"] = ids
-            columns[f"{side}_starts"] = [span[:, 0] for span in spans]
-            columns[f"{side}_ends"] = [span[:, 1] for span in spans]
-        columns["length"] = [
-            max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
-        ]
-        keep = [k for k, row_links in enumerate(links) if row_links or keep_unlinked]
+        columns = encode(batch, rows)
+        keep = [k for k, row_links in enumerate(columns["links"]) if row_links or keep_unlinked]
         return {name: [values[k] for k in keep] for name, values in columns.items()}
 
     encoded = map_rows(

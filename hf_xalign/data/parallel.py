@@ -23,6 +23,7 @@ from httpx2 import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, check_regular, make_once
+from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
 from hf_xalign.environment import progress
@@ -77,7 +78,8 @@ def load_parallel(
 
     Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
     memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
-    the file's name and the dataset's fingerprint.
+    the file's name and the dataset's fingerprint. Parquet files that also have `source_words`, `target_words` and
+    `links` keep them; their text is taken as it is, and pairs without a link are dropped.
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
@@ -117,18 +119,23 @@ def load_parallel(
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
     kind, files, hub, columns, rows = _open(source, asked, split, revision)
+    linked = kind in ("shards", ".parquet") and source_column is None and is_linked(files[0])
     names = (str(files[0]), str(files[1])) if kind == "aligned" else (name, name)
     info = datasets.DatasetInfo()
     if hub is not None:
         content = ["hub", hub._fingerprint]
         info.download_checksums = hub.info.download_checksums
     else:
-        content = [kind, *map(_hash, files)]
+        content = ["linked" if linked else kind, *map(_hash, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
-    pairs = itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs)
-    make_once(table, lambda: _write(pairs, table, name))
+    if linked:
+        shards = (read_linked(file, columns, drop_empty=on_empty == "drop") for file in files)
+        batches = _first(itertools.chain.from_iterable(shards), max_pairs)
+    else:
+        batches = _batches(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs))
+    make_once(table, lambda: _write(batches, table, name))
     return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
 
 
@@ -288,18 +295,33 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _write(pairs: Iterable[Pair], path: Path, name: str) -> None:
+def _batches(pairs: Iterator[Pair]) -> Iterator[pyarrow.RecordBatch]:
+    while batch := list(itertools.islice(pairs, _PAIRS_A_BATCH)):
+        arrays = [pyarrow.array(column, pyarrow.string()) for column in zip(*batch, strict=True)]
+        yield pyarrow.record_batch(arrays, schema=_SCHEMA)
+
+
+def _first(batches: Iterator[pyarrow.RecordBatch], rows: int | None) -> Iterator[pyarrow.RecordBatch]:
+    """Yield batches up to a number of rows."""
+    for batch in batches:
+        yield (part := batch.slice(0, rows))
+        if rows is not None and not (rows := rows - len(part)):
+            return
+
+
+def _write(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str) -> None:
     """Stream the pairs into an Arrow file that appears under `path` only when it is complete."""
     unfinished = path.with_name(f".{path.name}.partial")
-    bar = progress(pairs, desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False)
+    first = next(batches, None)
+    bar = progress(desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False)
     count = 0
     try:
-        with bar, pyarrow.OSFile(str(unfinished), "wb") as file, pyarrow.ipc.new_stream(file, _SCHEMA) as writer:
-            stream = iter(bar)
-            while batch := list(itertools.islice(stream, _PAIRS_A_BATCH)):
-                count += len(batch)
-                arrays = [pyarrow.array(column, pyarrow.string()) for column in zip(*batch, strict=True)]
-                writer.write_batch(pyarrow.record_batch(arrays, schema=_SCHEMA))
+        if first is not None:
+            with bar, pyarrow.OSFile(str(unfinished), "wb") as file, pyarrow.ipc.new_stream(file, first.schema) as out:
+                for batch in itertools.chain([first], batches):
+                    count += len(batch)
+                    bar.update(len(batch))
+                    out.write_batch(batch)
         if not count:
             raise InputError(f"{name}: no sentence pairs in it")
         os.replace(unfinished, path)

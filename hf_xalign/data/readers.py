@@ -259,12 +259,13 @@ class Columns:
                 break
         else:
             raise self.missing(flat, where)
-        source_lang = _language(record, "source_lang", self.source_lang, where)
-        target_lang = _language(record, "target_lang", self.target_lang, where)
+        source_lang = check_row_language(record, "source_lang", self.source_lang, where)
+        target_lang = check_row_language(record, "target_lang", self.target_lang, where)
         return _text(flat[source], source, where), _text(flat[target], target, where), source_lang, target_lang
 
 
-def _language(record: Record, column: str, asked: str | None, where: str) -> str:
+def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
+    """Return a row's language, its own or the one asked for; the two may not differ."""
     own = record.get(column)
     if own is not None and own != "":
         check_language(own, f"{where}: {column}")
@@ -325,20 +326,30 @@ def read_aligned(source: Path, target: Path) -> Rows:
 
 
 def _parquet(path: Path, columns: Columns) -> Rows:
-    try:
-        # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
-        file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16)
-        names = file.schema_arrow.names
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"{path}: the column {twice[0]!r} is there {names.count(twice[0])} times. Rename one.")
-        wanted = columns.select(names, str(path))
-        check_expansion(file, path)
+    with open_parquet(path) as file:
+        wanted = columns.select(file.schema_arrow.names, str(path))
         row = 0
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(1000, row_groups=[group], columns=wanted, use_threads=False):
                 for record in batch.to_pylist():
                     row += 1
                     yield row, record
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file; it and what is read in the block give an `InputError` if they are damaged."""
+    check_regular(path)
+    try:
+        # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
+        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file:
+            names = file.schema_arrow.names
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise InputError(
+                    f"{path}: the column {twice[0]!r} is there {names.count(twice[0])} times. Rename one."
+                )
+            check_expansion(file, path)
+            yield file
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow has no error of its own for these
         raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
 

@@ -68,7 +68,8 @@ class Corpus:
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
-        return sorted(set(self.train["source_lang"][:]))
+        batches = self.train.select_columns(["source_lang"]).with_format("arrow").iter(100_000)
+        return sorted({code for batch in batches for code in batch["source_lang"].unique().to_pylist()})
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
@@ -209,6 +210,8 @@ def load_text(
         most = data.max_train_pairs * 11 // 10 + 100
         train = draw_pairs(train, np.ones(len(train), dtype=bool), train_sources, most, seed)
     text, fit = train, more
+    if subwords and "links" in train.column_names:
+        raise InputError("subword_links=true: train_data has links of words. Name text without links.")
     if subwords:
         text, fit = (
             part
@@ -216,11 +219,13 @@ def load_text(
             for part in (train, more)
         )
     rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
-    if links:
+    if "links" in text.column_names:
+        linked = text  # of `hf-xalign align-words`
+    elif links:
         linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
-        kept = has_links(linked)
     else:
-        linked, kept = split_pairs(text), np.ones(len(text), dtype=bool)
+        linked = split_pairs(text)
+    kept = has_links(linked) if links else np.ones(len(text), dtype=bool)
     chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
     dropped = link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
@@ -279,6 +284,8 @@ def draw_pairs(
 
     A larger draw holds a smaller one of the same seed. The sources' entries get the numbers of pairs drawn.
     """
+    if max_pairs is None and kept.all():
+        return text  # its indices would need more memory than all else
     chosen, start = [], 0
     for number, entry in enumerate(sources):
         rows = start + np.flatnonzero(kept[start : start + entry["pairs"]])
@@ -292,7 +299,8 @@ def draw_pairs(
 
 def has_links(linked: Dataset) -> np.ndarray:
     """Return which pairs have links, bool (rows,)."""
-    return np.fromiter(map(len, linked["links"]), dtype=np.int64) > 0
+    batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
+    return np.concatenate([pyarrow.compute.list_value_length(batch["links"]).to_numpy() > 0 for batch in batches])
 
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:

@@ -139,6 +139,43 @@ def test_parallel_files(tmp_path):
     assert not list(cache_dir("parallel").glob(".*")), "an unfinished table was left behind"
 
 
+def test_linked_shards(tmp_path):
+    def changed(column, value, **options):
+        def call(folder):
+            make_links(8).to_parquet(folder / "part-0.parquet")
+            rows = [{**row, column: value} if k == 2 else row for k, row in enumerate(make_links(8))]
+            Dataset.from_list(rows).to_parquet(folder / "part-1.parquet")
+            return load_parallel(folder, **options)
+
+        return call
+
+    def second(write):
+        def call(folder):
+            make_links(8).to_parquet(folder / "part-0.parquet")
+            write(folder / "part-1.parquet")
+            return load_parallel(folder)
+
+        return call
+
+    table = {
+        r"part-1\.parquet, row 3: a link points outside": changed("links", [[0, 2]]),
+        r"row 3: a link points outside": changed("links", [[-1, 0]]),
+        r"row 3: a link is not a pair": changed("links", [[0, 1, 0]]),
+        r"row 3: the column source_words is null": changed("source_words", None),
+        r"row 3: empty side.*on_empty": changed("target", ""),
+        r"part-1\.parquet: source_lang is 'd e'": changed("source_lang", "d e"),
+        r"part-1\.parquet: target_lang is 'fr' in the row, but 'en'": changed("target_lang", "fr"),
+        r"part-0\.parquet: source_lang is 'de' in the row, but 'bn'": changed("source", "a", source_lang="bn"),
+        r"part-1\.parquet: no column links": second(make_links(8).remove_columns("links").to_parquet),
+        r"part-1\.parquet: a column has the wrong type": second(
+            make_links(2).remove_columns("links").add_column("links", ["0-0", "1-1"]).to_parquet
+        ),
+        r"part-1\.parquet: cannot be read as Parquet": second(lambda path: path.write_bytes(b"PAR1 and no more")),
+    }
+    refused(table, tmp_path)
+    assert not list(cache_dir("parallel").glob(".*")), "an unfinished table was left behind"
+
+
 def test_parallel_sources(monkeypatch):
     plain = load_parallel("embedded:de", split="test", max_pairs=3)
     lacking = plain.remove_columns("target_lang")

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.dataset_builder import COMMIT, put_on_hub
 from support.text import tmx
+from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import parallel
@@ -136,6 +137,22 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
     again = load_parallel(write(tmp_path / "copy.tsv", "eins\tone\n"), source_lang="de")
     assert again["source"] == ["eins"] and again._fingerprint == first._fingerprint
     assert again.cache_files[0]["filename"].startswith(str(cache_dir("parallel")))
+
+
+def test_shards_keep_their_words_and_links(tmp_path, caplog):
+    """Two shards in several row groups, with columns that nothing reads; pairs without links go."""
+    linked = make_links(20).add_column("origin", ["x"] * 20)
+    linked = linked.map(lambda row, k: {"links": [] if k % 5 == 3 else row["links"]}, with_indices=True)
+    for k in range(2):
+        linked.select(range(k * 10, k * 10 + 10)).to_parquet(tmp_path / f"part-{k}.parquet", batch_size=3)
+    kept = [row for k, row in enumerate(make_links(20)) if k % 5 != 3]
+    with caplog.at_level("INFO"):
+        assert load_parallel(tmp_path).to_list() == kept
+    assert "dropped 0 pairs with an empty side and 2 without links" in caplog.text
+    assert load_parallel(tmp_path, source_lang="de", max_pairs=9).to_list() == kept[:9]
+    assert load_parallel(tmp_path / "part-1.parquet").to_list() == kept[8:]
+    text = load_parallel(tmp_path, source_lang="de", source_column="target", target_column="source")
+    assert tuple(text.column_names) == COLUMNS and len(text) == 20
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):

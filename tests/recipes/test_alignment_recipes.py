@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from peft import PeftModel
 from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, record_of, task_command
-from support.tiny import SENTENCES, make_tokenizer
+from support.tiny import SENTENCES, make_links, make_tokenizer
 from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign
@@ -127,6 +127,18 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
     ]
     fitted = drawn(files, 3, train_data=[f"de={files / 'test.tsv'}"], aligner_data=[f"de={files / 'pairs.tsv'}"])
     assert fitted.sources["aligner"][0]["pairs"] == 24 and len(fitted.train) == 3
+
+
+def test_shards_with_links(files, tmp_path):
+    """The links are those of the shards, of which pairs are drawn by the seed."""
+    make_links(24).to_parquet(tmp_path / "part-0.parquet")
+    corpora = [drawn(files, most, train_data=[str(tmp_path)]) for most in (None, 5)]
+    assert corpora[0].train["links"][:] == make_links(24)["links"][:]
+    assert [corpus.link_counts["de-en"]["pairs"] for corpus in corpora] == [24, 5]
+    assert [corpus.languages for corpus in corpora] == [["de"], ["de"]]
+    pairs = {"train_data": [str(tmp_path)], "eval_data": [f"de={files / 'train.jsonl'}"]}
+    with pytest.raises(InputError, match="subword_links=true: train_data has links of words"):
+        load_text(DataArguments(**pairs), None, make_tokenizer(), eval_links=None, subwords=True)
 
 
 def mao_on(files, folder, *options):

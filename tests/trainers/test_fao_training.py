@@ -5,15 +5,17 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import fao
+from support import fao, runs
 from support.fao import make
-from support.launch import STEP, numbers, same_bits, tensors
+from support.launch import STEP, identical, numbers, outcome, same_bits, tensors
 from support.numeric import assert_rounding
+from support.runs import train
 from support.tiny import make_encoder
 from transformers import TrainerCallback
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
+from hf_xalign.trainers.shared import word
 from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
 
 STEPS = {"save_strategy": "steps", "eval_strategy": "steps"}
@@ -28,6 +30,25 @@ class Poison(TrainerCallback):
     def on_step_end(self, args, state, control, model=None, **kwargs):
         if state.global_step == self.step:
             next(p for p in model.parameters() if p.requires_grad).data.flatten()[0] = float("nan")
+
+
+def test_pairs_that_are_encoded_when_drawn(tmp_path, monkeypatch):
+    """In the same order they give the same steps, and a resumed run takes up at its row; caches need all rows."""
+    settings = {"trainer": "fao", "objective": "infonce", "max_steps": 6, "save_strategy": "steps", "save_steps": 2}
+    settings |= {"per_device_train_batch_size": 2, "num_train_epochs": 2, "count": 20}
+    ahead = train(tmp_path / "ahead", train_sampling_strategy="random", **settings)
+    monkeypatch.setattr(word, "ENCODED_AHEAD", 19)
+    drawn = train(tmp_path / "drawn", train_sampling_strategy="random", **settings)
+    assert "source_ids" not in drawn.train_dataset.column_names
+    identical(outcome(ahead), outcome(drawn))
+    settings["train_sampling_strategy"] = "group_by_length"
+    whole = train(tmp_path / "whole", **settings)
+    train(tmp_path / "stopped", **settings | {"max_steps": 4})
+    resumed = runs.make(tmp_path / "stopped", **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert torch.equal(*(run.model.embeddings.word_embeddings.weight for run in (whole, resumed)))
+    cached = train(tmp_path / "cached", reference="cache", **settings)
+    assert "source_ids" in cached.train_dataset.column_names
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
-from hf_xalign.data.encoding import encode_pairs, position_limit
+from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
@@ -25,6 +25,9 @@ from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
+
+# More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
+ENCODED_AHEAD = 200_000
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -61,8 +64,11 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
 
-    def _encoded(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
-        """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed."""
+    def _encoded(self, dataset: Dataset, model: PreTrainedModel, *, ahead: bool) -> Dataset:
+        """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed.
+
+        A large corpus of which not all rows are needed `ahead` of training is encoded as its rows are drawn.
+        """
         held_out = self.eval_dataset
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
@@ -76,6 +82,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="linking words"):
                 dataset = split_pairs(dataset) if self.args.objective == "none" else align_words(dataset)
         length = min(self.args.max_length, position_limit(model.config))
+        if len(dataset) > ENCODED_AHEAD and not ahead:
+            return encode_when_read(
+                dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
+            )
         with self.args.main_process_first(desc="encoding pairs"):
             return encode_pairs(
                 dataset,

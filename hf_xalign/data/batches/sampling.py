@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 from datasets import Dataset
+from pyarrow.compute import list_value_length  # type: ignore[import-untyped]
 from torch.utils.data import Sampler
 
 LanguageSampling = Literal["proportional", "each", "temperature"]
@@ -125,13 +126,18 @@ class PairSampler(Sampler[int]):
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column `length`, int32 (n,), and a number for each row's `source_lang`, int16 (n,)."""
+    """Return the column `length`, int32 (n,), and a number for each row's `source_lang`, int16 (n,).
+
+    Of word-aligned pairs that are encoded when they are read, the length is the number of words of the longer side.
+    """
+    measured = ["length"] if "length" in dataset.column_names else ["source_words", "target_words"]
     lengths, languages = np.empty(len(dataset), dtype=np.int32), np.empty(len(dataset), dtype=np.int16)
     codes: dict[str, int] = {}
     start = 0
-    for batch in dataset.select_columns(["length", "source_lang"]).with_format("arrow").iter(100_000):
+    for batch in dataset.select_columns([*measured, "source_lang"]).with_format("arrow").iter(100_000):
         rows = slice(start, start := start + len(batch))
-        lengths[rows] = batch["length"].to_numpy()
+        sizes = [batch[name] if name == "length" else list_value_length(batch[name]) for name in measured]
+        lengths[rows] = np.max([own.to_numpy() for own in sizes], axis=0)
         names = batch["source_lang"].combine_chunks().dictionary_encode()
         for name in sorted(names.dictionary.to_pylist()):
             codes.setdefault(name, len(codes))

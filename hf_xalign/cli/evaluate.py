@@ -40,16 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models and the options of the text."""
     parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
     parser.add_argument("--base", metavar="MODEL", help="model to compare with: the encoder before training")
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        metavar="PAIRS",
-        help="parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
-        "or a Hub dataset (default: embedded:de embedded:bn)",
-    )
-    parser.add_argument(
-        "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
-    )
+    pairs.add_text(parser, "embedded:de embedded:bn")
     parser.add_argument(
         "--probe",
         nargs="+",
@@ -58,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U): a name, or name:column of the labels, the file "
         "to learn from and those to test on; can be repeated",
     )
-    pairs.add_options(parser, "test")
     parser.add_argument(
         "--max_pairs",
         type=int,
@@ -88,11 +78,10 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol)
-    if args.links and args.data:
-        raise InputError("--links already names the text: leave --data out")
+    pairs.check_text(args)
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
-    text = None if probes and not (args.data or args.links) else _read(args)
+    text = None if probes and not (args.data or args.links) else pairs.read_text(args, linked="words" in args.tasks)
     names = {"before": args.base, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     for stage, name in names.items():  # only one model in memory at a time
@@ -112,23 +101,6 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         found = {"models": names, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(found), ensure_ascii=False, indent=2) + "\n")
-
-
-def _read(args: argparse.Namespace) -> Dataset:
-    """Load the text, word-aligned if words are scored."""
-    from hf_xalign.data.parallel import load_sources
-    from hf_xalign.links.frozen import make_evaluation_links, read_links
-
-    if args.links:
-        return read_links(args.links)
-    items = args.data or ["embedded:de", "embedded:bn"]
-    text = load_sources(items, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
-    if "words" not in args.tasks:
-        return text
-    # As in the recipes, the aligner also learns from the embedded train split, so that the links are equal.
-    inside = [item for item in items if item.startswith("embedded:")]
-    train = load_sources(inside, split="train", **pairs.columns(args)) if inside else None
-    return make_evaluation_links(text, train)
 
 
 def _score(

@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "compare fine-tuned systems over languages and seeds",
     "distances": "measure distances of linked and random words, at each stage of an encoder",
     "inspect": "show how similar the words of two sentences are to a model",
+    "explore": "open a page to look at a run: links, neighbours of words, search, a map",
     "report": "write an HTML report of a run",
     "card": "rewrite the model card of a run",
     "push": "push a run's folder to the Hub",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xalign.errors import InputError
+
 DESCRIPTION = """Push a run's folder to the Hub in one commit: model, tokenizer, card and record, no pickled files.
 Log in first with `hf auth login`, or set HF_TOKEN. The command line takes no token."""
 
@@ -19,11 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base_model", metavar="OWNER/NAME", help="Hub id of the encoder, if the folder names it by a local path"
     )
+    parser.add_argument(
+        "--space",
+        action="store_true",
+        help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Push the folder and print the commit's address."""
     from hf_xalign.hub import push
 
+    if args.space:
+        if args.revision not in (None, "main"):
+            raise InputError(f"--space: the page shows the branch main, not {args.revision}. Leave one of them out")
+        from hf_xalign.explore.space import model_space, push_model_space
+
+        model_space(args.folder, args.repo_id, base_model=args.base_model)  # errors before anything is sent
     commit = push(args.folder, args.repo_id, private=args.private, revision=args.revision, base_model=args.base_model)
     print(f"pushed: {commit.commit_url}")
+    if args.space:
+        found = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
+        print(f"space: {found.commit_url}")

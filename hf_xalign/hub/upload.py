@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from httpx2 import TransportError
@@ -82,6 +82,23 @@ def push(
         commit_message=message,
         revision=revision,
     )
+
+
+@_connection()
+def push_space(
+    repo_id: str,
+    files: Callable[[str], Mapping[str, bytes]],
+    *,
+    message: str,
+    private: bool | None = None,
+    token: str | bool | None = None,
+) -> CommitInfo:
+    """Upload a Gradio Space in one commit; `files` returns its files by path, given its full name."""
+    check_repo_id(repo_id)
+    api = HfApi(token=token)
+    name = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True).repo_id
+    additions = [CommitOperationAdd(path, content) for path, content in files(name).items()]
+    return api.create_commit(name, additions, commit_message=message, repo_type="space")
 
 
 def check_repo_id(repo_id: str) -> None:

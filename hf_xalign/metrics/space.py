@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
+from huggingface_hub import CommitInfo
 
 from hf_xalign import metrics
 from hf_xalign.errors import InputError
-from hf_xalign.hub.upload import check_repo_id
+from hf_xalign.hub.upload import check_repo_id, push_space
 
 _APP = "from hf_xalign.metrics.app import make_app\n\ndemo = make_app({!r})\ndemo.launch()\n"
 
@@ -44,7 +45,4 @@ def push_metric(
         raise InputError(
             f"repo_id={repo_id}: evaluate.load looks for {name}.py in a Space called {name}. Use that name."
         )
-    api = HfApi(token=token)
-    url = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)
-    additions = [CommitOperationAdd(path, content) for path, content in metric_space(name, url.repo_id).items()]
-    return api.create_commit(url.repo_id, additions, commit_message=f"Upload {name}", repo_type="space")
+    return push_space(repo_id, partial(metric_space, name), message=f"Upload {name}", private=private, token=token)

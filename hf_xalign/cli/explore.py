@@ -1,0 +1,57 @@
+"""`hf-xalign explore`: open a page to look at an encoder before and after alignment."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hf_xalign.cli import pairs
+
+DESCRIPTION = """Open a page to look at an encoder before and after alignment (extra `app`).
+
+    hf-xalign explore runs/fao_embedded
+
+Tabs: word similarities and predicted links of two sentences; nearest words of a word in each language; search for
+sentences; linked words in two dimensions. Words and sentences are those of the run's held-out text.
+
+results.json of the folder names the encoder before training, eval_links.jsonl has the text; --base, and --data or
+--links, take others. The page answers on this machine only, and loads nothing from elsewhere."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder, the base, the options of the text and the address."""
+    parser.add_argument("run", metavar="RUN", help="folder that a recipe wrote; with --base and a text also a Hub id")
+    parser.add_argument("--base", metavar="MODEL", help="encoder before training (default: the one in results.json)")
+    pairs.add_text(parser, "eval_links.jsonl in the folder")
+    parser.add_argument("--max_pairs", type=int, default=500, metavar="N", help="pairs to read for each language")
+    parser.add_argument("--layer", type=int, default=-1, help="layer of the vectors: -1 is the last, 0 the embeddings")
+    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to answer on")
+    parser.add_argument("--port", type=int, help="port to answer on (default: the first free one from 7860)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Load text and encoders, and serve the page until Ctrl-C."""
+    from hf_xalign.cli.models import load_encoder
+    from hf_xalign.evaluation.vectors import language_rows
+    from hf_xalign.explore.held_out import HeldOut
+    from hf_xalign.explore.page import Views, check_gradio, make_page, serve
+    from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.record import read_record
+
+    check_gradio()
+    pairs.check_text(args)
+    base = args.base or read_record(args.run)["base_model"]["name"]
+    if not (args.data or args.links):
+        args.links = str(Path(args.run) / "eval_links.jsonl")
+    text = pairs.read_text(args)
+    text = text.select(sorted(n for rows in language_rows(text).values() for n in rows[: args.max_pairs].tolist()))
+    device = choose_device(args.device)
+    stages = {
+        stage: HeldOut(*load_encoder(name, device), text, layer=args.layer, desc=f"Encoding by {name}")
+        for stage, name in (("before", base), ("after", args.run))
+    }
+    about = f"Before: {base}. After: {args.run}. Held-out text: {len(text):,} pairs."
+    page = make_page(Views(stages, text), "Before and after alignment", about)
+    print(f"open {serve(page, args.host, args.port)} (Ctrl-C ends it)", flush=True)
+    page.block_thread()

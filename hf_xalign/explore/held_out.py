@@ -1,0 +1,232 @@
+"""Held-out text as an encoder represents it: links, neighbours of words, search for sentences, a map."""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.words import has_letter
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation.scores import text_vectors
+from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
+from hf_xalign.evaluation.vectors import (
+    encode_pooled_sentences,
+    encode_sentences,
+    encode_words,
+    language_rows,
+    side_language,
+)
+from hf_xalign.links.neural import predict_links
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.search.csls import unit_rows
+from hf_xalign.search.ranking import nearest
+
+
+class Found(NamedTuple):
+    """Word or sentence of the held-out text, how near it is, and how often it occurs."""
+
+    text: str
+    score: float
+    count: int
+
+
+class Vocabulary(NamedTuple):
+    """Distinct words or sentences of a language, with their vectors, float32 (entries, dim), and counts."""
+
+    rows: dict[str, int]
+    vectors: Tensor
+    counts: list[int]
+
+    def nearest(self, query: Tensor, n: int, leave_out: str | None = None, **options: object) -> list[Found]:
+        """Return the n entries nearest to a query (1, dim), best first, without `leave_out`."""
+        texts = list(self.rows)
+        indices, scores = nearest(query, self.vectors, n + 1, **options)  # type: ignore[arg-type]
+        found = [
+            Found(texts[at], score, self.counts[at])
+            for at, score in zip(indices[0].tolist(), scores[0].tolist(), strict=True)
+        ]
+        return [one for one in found if one.text != leave_out][:n]
+
+
+class Plane(NamedTuple):
+    """Linked words in two dimensions.
+
+    `points` is float32 (2, pairs, 2): source and target words, then x and y. `variance` is the share of the words'
+    variance that the two axes hold, `retrieval` the share of these words whose nearest is their partner, by CSLS.
+    """
+
+    points: np.ndarray
+    variance: float
+    retrieval: float
+
+
+class HeldOut:
+    """Words and sentences of word-aligned text, encoded by one model.
+
+    A word's vector is the mean over its occurrences. Calls from several threads take turns at the model.
+
+    Args:
+        model: the encoder.
+        tokenizer: its fast tokenizer.
+        text: word-aligned pairs, such as [`~hf_xalign.links.frozen.read_links`] returns.
+        layer: layer of all vectors: -1 is the last, 0 the embeddings.
+        desc: label of the progress bars, or None.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"?": 0, "the": 1, "cat": 2, "die": 3, "katze": 4}, unk_token="?"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="?")
+        >>> model = BertModel(BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+        >>> pair = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
+        >>> pair |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 1]]}
+        >>> held_out = HeldOut(model, tokenizer, Dataset.from_list([pair]))
+        >>> [(found.text, found.count) for found in held_out.neighbours("katze", "de")["de"]]
+        [('die', 1)]
+        >>> [found.text for found in held_out.search("the cat", "en")["de"]]
+        ['die katze']
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        text: Dataset,
+        *,
+        layer: int = -1,
+        desc: str | None = None,
+    ):
+        self._encoder = model, tokenizer
+        self._layer = layer
+        self._lock = threading.Lock()
+        tokens: dict[str, list[tuple[list[str], Tensor]]] = defaultdict(list)
+        sentences: dict[str, list[str]] = defaultdict(list)
+        vectors = text_vectors(model, tokenizer, text, layer=layer, desc=desc)
+        for language, numbers in language_rows(text).items():
+            rows = text.select(numbers)
+            for side in SIDES:
+                code = side_language(rows, side) or "en"
+                found = vectors[language][side]["mean"]
+                words = [word for sentence in rows[f"{side}_words"][:] for word in sentence]
+                kept = [at for at, word in enumerate(words) if found.present[at] and has_letter(word)]
+                tokens[code].append(([words[at] for at in kept], found.vectors[kept, 0]))
+                sentences[code] += rows[side][:]
+        self.words = {code: _mean_by_word(parts) for code, parts in sorted(tokens.items())}
+        self.sentences = {}
+        for code, own in sorted(sentences.items()):
+            counts = Counter(own)
+            with language_context(model, code):
+                label = desc and f"{desc} ({code}, sentences)"
+                pooled = encode_pooled_sentences(model, tokenizer, list(counts), (layer,), ("mean",), desc=label)
+            self.sentences[code] = Vocabulary(
+                dict(zip(counts, range(len(counts)))), pooled["mean"][:, 0], [*counts.values()]
+            )
+
+    def compare(
+        self, source: str, target: str, source_lang: str, target_lang: str
+    ) -> tuple[WordSimilarity, list[list[int]]]:
+        """Return the word similarities of two sentences, and the links of words that are each other's nearest."""
+        model, tokenizer = self._encoder
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        sides = unicodedata.normalize("NFC", source), unicodedata.normalize("NFC", target)
+        with self._lock:
+            similarity = word_similarity(model, tokenizer, *sides, **languages, layer=self._layer)
+            links = predict_links(model, *sides, **languages, tokenizer=tokenizer, layer=self._layer)
+        return similarity, links.links
+
+    def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, list[Found]]:
+        """Return the n nearest words of each language, by CSLS, the score of word retrieval.
+
+        A word that the text does not have is encoded alone.
+        """
+        word = unicodedata.normalize("NFC", word.strip())
+        own = self.words[lang]
+        if word in own.rows:
+            query = own.vectors[own.rows[word]][None]
+        else:
+            with self._lock:
+                [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
+            if not alone.vectors.abs().any():
+                raise InputError(f"{word!r} has no word")
+            query = alone.vectors[:, 0].mean(0, keepdim=True)
+        return {
+            code: found.nearest(query, n, word if code == lang else None, neighbourhood=own.vectors)
+            for code, found in self.words.items()
+        }
+
+    def search(self, text: str, lang: str, n: int = 5) -> dict[str, list[Found]]:
+        """Return the n nearest sentences of each language, by cosine, the score of sentence retrieval."""
+        text = unicodedata.normalize("NFC", text.strip())
+        if not text:
+            raise InputError("the sentence is empty")
+        with self._lock:
+            query = encode_sentences(*self._encoder, text, (self._layer,), lang=lang)[:, 0]
+        return {
+            code: found.nearest(query, n, text if code == lang else None, similarity="cosine")
+            for code, found in self.sentences.items()
+        }
+
+    def plane(self, pairs: Sequence[tuple[str, str]], source_lang: str, target_lang: str) -> Plane:
+        """Project pairs of words, at least two, onto the two main axes of their unit vectors (PCA)."""
+        sides = [
+            unit_rows(own.vectors[[own.rows[pair[side]] for pair in pairs]], "word")
+            for side, own in enumerate((self.words[source_lang], self.words[target_lang]))
+        ]
+        both = torch.cat(sides).double()
+        left, sizes, _ = torch.linalg.svd(both - both.mean(0), full_matrices=False)
+        points = left[:, :2] * sizes[:2]
+        # The sign of an axis is arbitrary: its longest point is on the positive side.
+        points *= points.gather(0, points.abs().argmax(0, keepdim=True)).sign()
+        links = torch.arange(len(pairs))[:, None].expand(-1, 2)
+        return Plane(
+            points.float().view(2, len(pairs), 2).numpy(),
+            (sizes[:2].square().sum() / sizes.square().sum()).item(),
+            float(word_retrieval(*sides, links)["mean"]),
+        )
+
+
+def frequent_links(text: Dataset, language: str, n: int, known: Sequence[HeldOut]) -> list[tuple[str, str]]:
+    """Return the n pairs of words that are linked most often, each word once; words without a vector are left out."""
+    rows = text.select(language_rows(text)[language])
+    pivot = side_language(rows, "target") or "en"
+    counts = Counter(
+        (source[i], target[j])
+        for source, target, links in zip(*(rows[name][:] for name in ("source_words", "target_words", "links")))
+        for i, j in links
+    )
+    found: list[tuple[str, str]] = []
+    seen: set[tuple[int, str]] = set()
+    for pair, _ in counts.most_common():
+        sides = set(enumerate(pair))
+        if seen & sides or not all(
+            pair[0] in one.words[language].rows and pair[1] in one.words[pivot].rows for one in known
+        ):
+            continue
+        seen |= sides
+        found.append(pair)
+        if len(found) == n:
+            break
+    return found
+
+
+def _mean_by_word(parts: Sequence[tuple[list[str], Tensor]]) -> Vocabulary:
+    """Return the distinct words, in the order of their first occurrence, with their mean vectors."""
+    rows: dict[str, int] = {}
+    index = torch.tensor([rows.setdefault(word, len(rows)) for words, _ in parts for word in words], dtype=torch.int64)
+    vectors = torch.cat([found for _, found in parts])
+    counts = torch.bincount(index, minlength=len(rows))
+    sums = vectors.new_zeros(len(rows), vectors.shape[1]).index_add_(0, index, vectors)
+    return Vocabulary(rows, sums / counts[:, None], counts.tolist())

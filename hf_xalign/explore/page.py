@@ -1,0 +1,225 @@
+"""The page of `hf-xalign explore`: four tabs of Gradio around [`~hf_xalign.explore.held_out.HeldOut`]."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from datasets import Dataset
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.vectors import language_rows, side_language
+from hf_xalign.explore.held_out import HeldOut, Plane, frequent_links
+from hf_xalign.palette import COLOURS
+
+if TYPE_CHECKING:
+    from gradio import Blocks
+
+_CSS = """
+.xa-panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }
+.xa-panels section { min-width: 0; }
+.xa-panels ol { margin: 0; }
+.xa-lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, var(--xa-column)), 1fr)); gap: 1rem; }
+.xa-note, .xa-lists small { opacity: 0.7; }
+.xa-error { color: var(--error-text-color) !important; }
+.xa-wide { overflow-x: auto; }
+.xa-matrix { border: 0 !important; border-collapse: separate; border-spacing: 2px; width: auto !important; }
+.xa-matrix td, .xa-matrix th { border: 2px solid transparent; padding: 2px 5px; text-align: center; }
+.xa-matrix th[scope=row] { text-align: right; white-space: nowrap; }
+.xa-matrix td { font-variant-numeric: tabular-nums; font-size: 0.85em; }
+.xa-matrix td.xa-linked { border-color: #D55E00; }
+.xa-pair { display: inline-block; margin-right: 1em; }
+.xa-partner { border-bottom: 2px solid #D55E00; }
+.xa-panels svg { width: 100%; height: auto; font-size: 11px; text-anchor: middle; }
+"""
+_WIDTH, _HEIGHT, _EDGE = 520, 420, 40
+
+
+class Views:
+    """HTML of what the page shows, for each of several encoders of the same held-out text.
+
+    Texts are escaped. What cannot be shown, such as an empty sentence, is a line that says why.
+
+    Args:
+        stages: the encoded text by title, such as `before` and `after`.
+        text: the held-out text itself, word-aligned.
+    """
+
+    def __init__(self, stages: Mapping[str, HeldOut], text: Dataset):
+        self.stages, self._text = stages, text
+        self._rows = language_rows(text)
+        self._pivots = {
+            code: side_language(text.select(rows[:1]), "target") or "en" for code, rows in self._rows.items()
+        }
+        self._translations: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+        for language, rows in self._rows.items():
+            own = text.select(rows)
+            for pair in zip(own["source"][:], own["target"][:], strict=True):
+                ends = (language, pair[0]), (self._pivots[language], pair[1])
+                self._translations[ends[0]].add(ends[1])
+                self._translations[ends[1]].add(ends[0])
+        self.languages = list(self._rows)
+        self.codes = list(dict.fromkeys([*self.languages, *self._pivots.values()]))
+        environment = Environment(
+            loader=PackageLoader("hf_xalign.explore", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._parts: Any = environment.get_template("parts.html").module
+
+    def draw_pair(self, language: str) -> tuple[str, str, str, str]:
+        """Draw a short linked pair of the text: source, target and their languages."""
+        rows = self._text.select(self._rows[language])
+        short = [at for at, words in enumerate(rows["source_words"][:]) if 3 <= len(words) <= 12 and rows["links"][at]]
+        row = rows[random.choice(short or range(len(rows)))]
+        return row["source"], row["target"], language, self._pivots[language]
+
+    def frequent_word(self, language: str) -> str:
+        """Return a frequent linked word of a language, of more than three letters where there is one."""
+        pairs = frequent_links(self._text, language, 20, list(self.stages.values()))
+        return max((word for word, _ in pairs), key=lambda word: len(word) > 3, default="")
+
+    def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> str:
+        """Show the similarity matrix and the predicted links of two sentences."""
+
+        def draw() -> str:
+            found = {name: one.compare(source, target, source_lang, target_lang) for name, one in self.stages.items()}
+            values = np.concatenate([one.values[np.isfinite(one.values)] for one, _ in found.values()])
+            low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+            return self._parts.matrices(found, low, high - low or 1.0)
+
+        return self._shown(draw)
+
+    def neighbours(self, word: str, language: str) -> str:
+        """Show the nearest words of every language."""
+
+        def draw() -> str:
+            found = {name: one.neighbours(word, language) for name, one in self.stages.items()}
+            known = word.strip() in next(iter(self.stages.values())).words[language].rows
+            note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences."
+            note += "" if known else " The held-out text does not have this word: it is encoded alone."
+            return self._parts.lists(found, note, (), "9rem")
+
+        return self._shown(draw)
+
+    def search(self, sentence: str, language: str) -> str:
+        """Show the nearest sentences of every language."""
+
+        def draw() -> str:
+            found = {name: one.search(sentence, language) for name, one in self.stages.items()}
+            partners = self._translations.get((language, sentence.strip()), set())
+            note = "Nearest sentences of the held-out text, by cosine."
+            note += " Underlined: its translation." if partners else ""
+            return self._parts.lists(found, note, partners, "100%")
+
+        return self._shown(draw)
+
+    def plane(self, language: str, words: int) -> str:
+        """Show linked words of a language and its pivot in two dimensions."""
+
+        def draw() -> str:
+            pivot, stages = self._pivots[language], self.stages
+            pairs = frequent_links(self._text, language, words, list(stages.values()))
+            if len(pairs) < 2:
+                raise InputError(f"{language}: the held-out text has fewer than two linked words")
+            found = {name: one.plane(pairs, language, pivot) for name, one in stages.items()}
+            drawn = {name: (plane, _places(plane)) for name, plane in found.items()}
+            return self._parts.planes(drawn, pairs, (language, pivot), COLOURS[1::-1])
+
+        return self._shown(draw)
+
+    def heading(self, title: str, subtitle: str) -> str:
+        """Show the page's heading."""
+        return self._shown(lambda: self._parts.heading(title, subtitle))
+
+    def _shown(self, draw: Callable[[], str]) -> str:
+        try:
+            found = draw()
+        except InputError as error:
+            found = self._parts.error(str(error))
+        # gradio.HTML reads its value as a template of JavaScript and of Handlebars.
+        return found.translate({ord(sign): f"&#{ord(sign)};" for sign in "{}$`\\"})
+
+
+def _places(plane: Plane) -> list[list[tuple[float, float]]]:
+    """Return the places of every pair in the drawing, which shows both axes in one scale."""
+    low, high = plane.points.min((0, 1)), plane.points.max((0, 1))
+    scale = ((_WIDTH - 2 * _EDGE) / max(high[0] - low[0], 1e-9), (_HEIGHT - 2 * _EDGE) / max(high[1] - low[1], 1e-9))
+    middle, room = (low + high) / 2, np.array([1, -1]) * min(scale)
+    places = (plane.points - middle) * room + (_WIDTH / 2, _HEIGHT / 2)
+    return places.round(1).swapaxes(0, 1).tolist()
+
+
+def check_gradio() -> None:
+    """Raise InputError unless gradio is installed, for commands to call before they load models."""
+    try:
+        import gradio  # noqa: F401
+    except ImportError as error:
+        raise InputError('the page needs gradio: run pip install "hf_xalign[app]"') from error
+
+
+def make_page(views: Views, title: str, about: str) -> Blocks:
+    """Create the page; `about` is the line under its title. [`serve`] shows it.
+
+    Raises:
+        InputError: gradio is not installed.
+    """
+    check_gradio()
+    import gradio
+
+    source, target, *languages = views.draw_pair(views.languages[0])
+    word = views.frequent_word(languages[0])
+    hidden: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
+    small: dict[str, Any] = {"scale": 0, "min_width": 150}
+
+    def language(value: str, label: str = "Language") -> gradio.Dropdown:
+        return gradio.Dropdown(views.codes, value=value, label=label, min_width=100, scale=1)
+
+    with gradio.Blocks(title=title, analytics_enabled=False) as page:
+        gradio.HTML(views.heading(title, about))
+        with gradio.Tab("Pair"):
+            with gradio.Row():
+                pair = [gradio.Textbox(source, label="Sentence", scale=4), language(languages[0])]
+            with gradio.Row():
+                pair += [gradio.Textbox(target, label="Translation", scale=4), language(languages[1])]
+            with gradio.Row():
+                compare = gradio.Button("Compare", variant="primary", **small)
+                another = gradio.Button("Another pair", **small)
+            shown = gradio.HTML(views.compare(source, target, *languages))
+            inputs = [pair[0], pair[2], pair[1], pair[3]]
+            drawn = another.click(views.draw_pair, pair[1], inputs, **hidden)
+            drawn.then(views.compare, inputs, shown, **hidden)
+            gradio.on([compare.click, pair[0].submit, pair[2].submit], views.compare, inputs, shown, **hidden)
+        for name, label, button, text, show in (
+            ("Words", "Word", "Neighbours", word, views.neighbours),
+            ("Search", "Sentence", "Search", source, views.search),
+        ):
+            with gradio.Tab(name):
+                with gradio.Row():
+                    inputs = [gradio.Textbox(text, label=label, scale=4), language(languages[0])]
+                with gradio.Row():
+                    find = gradio.Button(button, variant="primary", **small)
+                shown = gradio.HTML(show(text, languages[0]))
+                gradio.on([find.click, inputs[0].submit], show, inputs, shown, **hidden)
+        with gradio.Tab("Map"):
+            with gradio.Row():
+                inputs = [
+                    gradio.Dropdown(views.languages, value=languages[0], label="Language", scale=1),
+                    gradio.Slider(10, 100, 30, step=10, label="Linked words", scale=2),
+                ]
+            shown = gradio.HTML(views.plane(languages[0], 30))
+            gradio.on([one.change for one in inputs], views.plane, inputs, shown, **hidden)
+    return page
+
+
+def serve(page: Blocks, host: str, port: int | None) -> str:
+    """Serve the page in threads of its own and return its address. It loads nothing from elsewhere."""
+    import gradio
+
+    fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
+    theme = gradio.themes.Default(primary_hue="indigo", **fonts)
+    options: dict[str, Any] = {"theme": theme, "css": _CSS, "footer_links": [], "quiet": True, "share": False}
+    options |= {"ssr_mode": False, "prevent_thread_lock": True, "run_history": False}
+    return page.launch(server_name=host, server_port=port, **options)[1]

@@ -1,0 +1,83 @@
+"""Space next to a pushed model: the page of `hf-xalign explore`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import yaml
+from huggingface_hub import CommitInfo, HfApi
+
+from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.errors import InputError
+from hf_xalign.hub.files import portable_name
+from hf_xalign.hub.upload import push_space
+from hf_xalign.record import read_record
+
+_TEXT = "eval_links.jsonl"
+_APP = "from hf_xalign.cli.main import main\n\nmain({!r})\n"
+
+
+def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str | None = None) -> dict[str, bytes]:
+    """Return the files of a Space that explores the model of a run, by path.
+
+    The run's held-out text is one of them.
+
+    Args:
+        folder: folder that a recipe wrote.
+        repo_id: full id of the pushed model.
+        base_model: Hub id of the base model, when the folder names it by a local path.
+
+    Raises:
+        InputError: the folder has no record or no held-out text.
+    """
+    base = base_model or portable_name(read_record(folder)["base_model"]["name"])
+    text = Path(folder) / _TEXT
+    if not text.is_file():
+        raise InputError(f"{text}: no such file. A Space needs the run's word-aligned held-out text.")
+    here = base in (embedded.EMBEDDED, embedded.FOLDER)
+    card = {
+        "title": f"Explore {repo_id.rpartition('/')[2]}",
+        "emoji": "🔎",
+        "colorFrom": "blue",
+        "colorTo": "green",
+        "sdk": "gradio",
+        "sdk_version": "6.31.0",
+        "python_version": "3.11",
+        "app_file": "app.py",
+        "models": [repo_id] if here else [repo_id, base],
+    }
+    command = [
+        "explore",
+        repo_id,
+        "--base",
+        embedded.EMBEDDED if here else base,
+        "--links",
+        _TEXT,
+        "--host",
+        "0.0.0.0",
+    ]
+    return {
+        "README.md": f"---\n{yaml.safe_dump(card, allow_unicode=True, sort_keys=False)}---\n".encode(),
+        "app.py": _APP.format(command).encode(),
+        "requirements.txt": f"hf_xalign{'[demo]' if here else ''}>=0.1.0\n".encode(),
+        _TEXT: text.read_bytes(),
+    }
+
+
+def push_model_space(
+    folder: str | os.PathLike[str],
+    repo_id: str,
+    *,
+    base_model: str | None = None,
+    token: str | bool | None = None,
+) -> CommitInfo:
+    """Upload the files of [`model_space`] as a Space of the model's name, private if the model is."""
+    private = HfApi(token=token).model_info(repo_id).private
+    return push_space(
+        repo_id,
+        lambda name: model_space(folder, name, base_model=base_model),
+        private=private,
+        message=f"Explore {repo_id}",
+        token=token,
+    )

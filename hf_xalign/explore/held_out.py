@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -74,7 +73,7 @@ class Plane(NamedTuple):
 class HeldOut:
     """Words and sentences of word-aligned text, encoded by one model.
 
-    A word's vector is the mean over its occurrences. Calls from several threads take turns at the model.
+    A word's vector is the mean over its occurrences. Texts are in NFC. Calls of several threads take turns.
 
     Args:
         model: the encoder.
@@ -141,10 +140,9 @@ class HeldOut:
         """Return the word similarities of two sentences, and the links of words that are each other's nearest."""
         model, tokenizer = self._encoder
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        sides = unicodedata.normalize("NFC", source), unicodedata.normalize("NFC", target)
         with self._lock:
-            similarity = word_similarity(model, tokenizer, *sides, **languages, layer=self._layer)
-            links = predict_links(model, *sides, **languages, tokenizer=tokenizer, layer=self._layer)
+            similarity = word_similarity(model, tokenizer, source, target, **languages, layer=self._layer)
+            links = predict_links(model, source, target, **languages, tokenizer=tokenizer, layer=self._layer)
         return similarity, links.links
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, list[Found]]:
@@ -152,7 +150,6 @@ class HeldOut:
 
         A word that the text does not have is encoded alone.
         """
-        word = unicodedata.normalize("NFC", word.strip())
         own = self.words[lang]
         if word in own.rows:
             query = own.vectors[own.rows[word]][None]
@@ -169,7 +166,6 @@ class HeldOut:
 
     def search(self, text: str, lang: str, n: int = 5) -> dict[str, list[Found]]:
         """Return the n nearest sentences of each language, by cosine, the score of sentence retrieval."""
-        text = unicodedata.normalize("NFC", text.strip())
         if not text:
             raise InputError("the sentence is empty")
         with self._lock:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,23 +21,8 @@ from hf_xalign.palette import COLOURS
 if TYPE_CHECKING:
     from gradio import Blocks
 
-_CSS = """
-.xa-panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }
-.xa-panels section { min-width: 0; }
-.xa-panels ol { margin: 0; }
-.xa-lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, var(--xa-column)), 1fr)); gap: 1rem; }
-.xa-note, .xa-lists small { opacity: 0.7; }
-.xa-error { color: var(--error-text-color) !important; }
-.xa-wide { overflow-x: auto; }
-.xa-matrix { border: 0 !important; border-collapse: separate; border-spacing: 2px; width: auto !important; }
-.xa-matrix td, .xa-matrix th { border: 2px solid transparent; padding: 2px 5px; text-align: center; }
-.xa-matrix th[scope=row] { text-align: right; white-space: nowrap; }
-.xa-matrix td { font-variant-numeric: tabular-nums; font-size: 0.85em; }
-.xa-matrix td.xa-linked { border-color: #D55E00; }
-.xa-pair { display: inline-block; margin-right: 1em; }
-.xa-partner { border-bottom: 2px solid #D55E00; }
-.xa-panels svg { width: 100%; height: auto; font-size: 11px; text-anchor: middle; }
-"""
+Translations = dict[tuple[str, str], set[tuple[str, str]]]
+
 _WIDTH, _HEIGHT, _EDGE = 520, 420, 40
 
 
@@ -55,13 +42,15 @@ class Views:
         self._pivots = {
             code: side_language(text.select(rows[:1]), "target") or "en" for code, rows in self._rows.items()
         }
-        self._translations: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+        # {(language, word or sentence): {(language, its translation)}}
+        self._words: Translations = defaultdict(set)
+        self._sentences: Translations = defaultdict(set)
         for language, rows in self._rows.items():
-            own = text.select(rows)
-            for pair in zip(own["source"][:], own["target"][:], strict=True):
-                ends = (language, pair[0]), (self._pivots[language], pair[1])
-                self._translations[ends[0]].add(ends[1])
-                self._translations[ends[1]].add(ends[0])
+            own, pivot = text.select(rows), self._pivots[language]
+            for row in own:
+                _enter(self._sentences, (language, row["source"]), (pivot, row["target"]))
+                for i, j in row["links"]:
+                    _enter(self._words, (language, row["source_words"][i]), (pivot, row["target_words"][j]))
         self.languages = list(self._rows)
         self.codes = list(dict.fromkeys([*self.languages, *self._pivots.values()]))
         environment = Environment(
@@ -83,6 +72,7 @@ class Views:
 
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> str:
         """Show the similarity matrix and the predicted links of two sentences."""
+        source, target = _clean(source), _clean(target)
 
         def draw() -> str:
             found = {name: one.compare(source, target, source_lang, target_lang) for name, one in self.stages.items()}
@@ -94,22 +84,24 @@ class Views:
 
     def neighbours(self, word: str, language: str) -> str:
         """Show the nearest words of every language."""
+        word = _clean(word)
 
         def draw() -> str:
             found = {name: one.neighbours(word, language) for name, one in self.stages.items()}
-            known = word.strip() in next(iter(self.stages.values())).words[language].rows
+            known = word in next(iter(self.stages.values())).words[language].rows
             note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences."
-            note += "" if known else " The held-out text does not have this word: it is encoded alone."
-            return self._parts.lists(found, note, (), "9rem")
+            note += " Underlined: linked to it there." if known else " The text lacks this word: it is encoded alone."
+            return self._parts.lists(found, note, self._words.get((language, word), ()), "9rem")
 
         return self._shown(draw)
 
     def search(self, sentence: str, language: str) -> str:
         """Show the nearest sentences of every language."""
+        sentence = _clean(sentence)
 
         def draw() -> str:
             found = {name: one.search(sentence, language) for name, one in self.stages.items()}
-            partners = self._translations.get((language, sentence.strip()), set())
+            partners = self._sentences.get((language, sentence), ())
             note = "Nearest sentences of the held-out text, by cosine."
             note += " Underlined: its translation." if partners else ""
             return self._parts.lists(found, note, partners, "100%")
@@ -141,6 +133,15 @@ class Views:
             found = self._parts.error(str(error))
         # gradio.HTML reads its value as a template of JavaScript and of Handlebars.
         return found.translate({ord(sign): f"&#{ord(sign)};" for sign in "{}$`\\"})
+
+
+def _clean(text: str) -> str:
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def _enter(translations: Translations, *ends: tuple[str, str]) -> None:
+    for one, other in (ends, ends[::-1]):
+        translations[one].add(other)
 
 
 def _places(plane: Plane) -> list[list[tuple[float, float]]]:
@@ -220,6 +221,12 @@ def serve(page: Blocks, host: str, port: int | None) -> str:
 
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     theme = gradio.themes.Default(primary_hue="indigo", **fonts)
-    options: dict[str, Any] = {"theme": theme, "css": _CSS, "footer_links": [], "quiet": True, "share": False}
+    options: dict[str, Any] = {
+        "theme": theme,
+        "css_paths": Path(__file__).with_name("page.css"),
+        "footer_links": [],
+        "quiet": True,
+        "share": False,
+    }
     options |= {"ssr_mode": False, "prevent_thread_lock": True, "run_history": False}
     return page.launch(server_name=host, server_port=port, **options)[1]

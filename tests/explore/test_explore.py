@@ -1,0 +1,270 @@
+"""`hf-xalign explore`: what it computes, what it escapes, and the page in a browser."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset, concatenate_datasets
+from support.card import make_record
+from support.families import save_base
+from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
+
+from hf_xalign.cli.main import main
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import text_vectors
+from hf_xalign.evaluation.similarity import word_similarity
+from hf_xalign.explore.held_out import HeldOut, frequent_links
+from hf_xalign.explore.page import Views, make_page
+from hf_xalign.links.frozen import write_links
+from hf_xalign.record import write_record
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> ${document.title='hacked'} {{7*7}} `katze`"
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+FLAGS += " --disable-component-update --disable-sync"
+
+
+@pytest.fixture(scope="module")
+def text():
+    """Five distinct pairs, as many as a search shows, the first one twice and the last hostile."""
+    pair = {"source": HOSTILE, "target": "the {{dog}}", "source_lang": "de", "target_lang": "en"}
+    pair |= {"source_words": ["<b>", "{{hund}}"], "target_words": ["the", "{{dog}}"], "links": [[1, 1]]}
+    return concatenate_datasets([make_links(4), make_links(1), Dataset.from_list([pair])])
+
+
+@pytest.fixture(scope="module")
+def stages(text):
+    return {name: HeldOut(make_encoder(seed), make_tokenizer(), text) for seed, name in enumerate(("before", "after"))}
+
+
+@pytest.fixture(scope="module")
+def views(stages, text):
+    return Views(stages, text)
+
+
+def test_a_word_is_the_mean_of_its_occurrences_and_never_its_own_neighbour(stages, text):
+    before = stages["before"]
+    found = text_vectors(make_encoder(0), make_tokenizer(), text)["de"]["target"]["mean"]
+    words = [word for sentence in text["target_words"][:] for word in sentence]
+    at = [row for row, word in enumerate(words) if word == "dog"]
+    own = before.words["en"]
+    assert own.counts[own.rows["dog"]] == len(at) == 3
+    assert torch.allclose(own.vectors[own.rows["dog"]], found.vectors[at, 0].mean(0), atol=1e-6)
+    near = before.neighbours("dog", "en", n=1000)
+    assert {code: len(entries) for code, entries in near.items()} == {
+        "de": len(before.words["de"].rows),
+        "en": len(own.rows) - 1,
+    }
+    for entries in near.values():
+        assert "dog" not in [one.text for one in entries]
+        assert [one.score for one in entries] == sorted((one.score for one in entries), reverse=True)
+
+
+def test_a_word_that_the_text_lacks_is_encoded_alone(stages):
+    own = stages["before"].words["de"]
+    assert "zeigt" not in own.rows and stages["before"].neighbours("zeigt", "de", 3)["en"]
+    for empty in ("", "\u200b"):
+        with pytest.raises(InputError, match="has no word"):
+            stages["before"].neighbours(empty, "de")
+
+
+def test_search_ranks_by_cosine_and_leaves_the_sentence_itself_out(stages):
+    before, (sentence, partner, _) = stages["before"], SENTENCES[1]
+    found = before.search(sentence, "de", n=1000)
+    assert sentence not in [one.text for one in found["de"]] and partner in [one.text for one in found["en"]]
+    rows, vectors = before.sentences["en"].rows, torch.nn.functional.normalize(before.sentences["en"].vectors, dim=1)
+    own = before.sentences["de"]
+    query = torch.nn.functional.normalize(own.vectors[own.rows[sentence]], dim=0)
+    for one in found["en"]:
+        assert one.score == pytest.approx((vectors[rows[one.text]] @ query).item(), abs=1e-5)
+    assert before.sentences["de"].counts[before.sentences["de"].rows[SENTENCES[0][0]]] == 2
+    with pytest.raises(InputError, match="the sentence is empty"):
+        before.search("", "de")
+
+
+def test_links_are_mutual_in_the_matrix_that_is_shown(stages):
+    source, target, _ = SENTENCES[6]
+    similarity, links = stages["after"].compare(source, target, "de", "en")
+    assert np.array_equal(similarity.values, word_similarity(make_encoder(1), make_tokenizer(), source, target).values)
+    rows, columns = similarity.values.argmax(1), similarity.values.argmax(0)
+    assert links == [[i, j] for i, j in enumerate(rows.tolist()) if columns[j] == i] and links
+
+
+def test_the_plane_keeps_distances_as_far_as_two_axes_can(stages, text):
+    known = list(stages.values())
+    pairs = frequent_links(text, "de", 4, known)
+    assert pairs[0] in [("hund", "dog"), ("die", "the"), ("katze", "cat")] and len(pairs) == 4
+    assert len({word for word, _ in pairs}) == len({word for _, word in pairs}) == 4
+    plane = stages["before"].plane(pairs, "de", "en")
+    assert plane.points.shape == (2, 4, 2) and 0 < plane.variance <= 1 and 0 <= plane.retrieval <= 1
+    two = stages["before"].plane(pairs[:1] * 2, "de", "en")  # two points only: one axis holds everything
+    vectors = [stages["before"].words[code].vectors for code in ("de", "en")]
+    ends = [stages["before"].words[code].rows[word] for code, word in zip(("de", "en"), pairs[0])]
+    unit = [torch.nn.functional.normalize(side[end], dim=0) for side, end in zip(vectors, ends)]
+    assert two.variance == pytest.approx(1)
+    assert np.linalg.norm(two.points[0, 0] - two.points[1, 0]) == pytest.approx(
+        (unit[0] - unit[1]).norm().item(), abs=1e-5
+    )
+
+
+def test_texts_are_escaped_also_for_the_templates_of_gradio(views):
+    shown = [views.compare(HOSTILE, "the dog", "de", "en"), views.search("the dog", "de"), views.heading(HOSTILE, "")]
+    shown += [views.neighbours("hund", "de"), views.plane("de", 30)]
+    for html in shown:
+        assert "<img" not in html and not set("${}`") & set(html)
+    assert "&lt;img" in shown[1] and "&#123;&#123;hund&#125;&#125;" in shown[4]
+
+
+def test_translations_of_the_text_are_underlined(views):
+    source, target, _ = SENTENCES[1]
+    underlined = re.compile(r'class="xa-partner" dir="auto">([^<]+)<')
+    assert set(underlined.findall(views.search(f" {source} ", "de"))) <= {target}
+    assert set(underlined.findall(views.neighbours("dog", "en"))) <= {"hund"}
+    assert "Underlined" not in views.search("neu", "de") and "encoded alone" in views.neighbours("neu", "de")
+
+
+def test_what_cannot_be_shown_is_a_line_that_says_why(views):
+    for html, said in (
+        (views.search(" ", "de"), "the sentence is empty"),
+        (views.compare("", "the", "de", "en"), "has no words"),
+        (views.neighbours("", "de"), "has no word"),
+    ):
+        assert 'class="xa-error"' in html and said in html
+
+
+def test_a_pair_of_the_text_is_drawn(views):
+    source, target, *languages = views.draw_pair("de")
+    assert (source, target) in [row[:2] for row in SENTENCES] and languages == ["de", "en"]
+
+
+def test_a_page_without_gradio_says_how_to_get_it(views, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(InputError, match=r'pip install "hf_xalign\[app\]"'):
+        make_page(views, "title", "about")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, text):
+    """A run's folder and its base."""
+    found = tmp_path_factory.mktemp("explore")
+    for seed, name in enumerate(("base", "run")):
+        save_base("bert", found / name, seed=seed)
+    write_record(found / "run", make_record(base_model={"name": str(found / "base"), "hub_id": None}))
+    write_links(text, found / "run" / "eval_links.jsonl")
+    return found
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What would be served: settings and page."""
+    gradio = pytest.importorskip("gradio", reason='gradio is not installed: pip install "hf_xalign[app]"')
+    calls = []
+
+    def launch(page, **settings):
+        calls.append((page, settings))
+        return None, f"http://{settings['server_name']}:1/", None
+
+    monkeypatch.setattr(gradio.Blocks, "launch", launch)
+    monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: None)
+    return calls
+
+
+def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, capsys):
+    run = str(folder / "run")
+    assert main(["explore", run, "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "open http://127.0.0.1:1/ (Ctrl-C ends it)\n"
+    [(page, settings)] = served
+    assert settings["server_name"] == "127.0.0.1" and settings["share"] is False
+    shown = "".join(str(one["props"].get("value")) for one in page.config["components"])
+    assert str(folder / "base") in shown and "6 pairs" in shown and 'class="xa-matrix"' in shown
+    # Another model, base and text; a limit for each language.
+    words = [
+        "explore",
+        str(folder / "base"),
+        "--base",
+        run,
+        "--data",
+        "embedded:de",
+        "embedded:bn",
+        "--max_pairs",
+        "30",
+    ]
+    assert main([*words, "--device", "cpu"]) == 0
+    shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
+    assert "60 pairs" in shown
+
+
+def test_a_folder_without_text_is_refused(folder, capsys):
+    assert main(["explore", str(folder / "base")]) == 2
+    assert "results.json: no such file" in capsys.readouterr().err
+    assert main(["explore", str(folder / "base"), "--base", str(folder / "run")]) == 2
+    assert "eval_links.jsonl" in capsys.readouterr().err
+
+
+@pytest.fixture
+def browser(tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        try:
+            context = running.chromium.launch_persistent_context(
+                tmp_path / "profile", executable_path="/usr/bin/chromium", args=FLAGS.split()
+            )
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium here: {str(error).splitlines()[0]}")
+        yield context
+        context.close()
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(folder, browser):
+    words = [sys.executable, "-P", "-c", "from hf_xalign.cli.main import main; main()"]
+    words += ["explore", str(folder / "run"), "--device", "cpu"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().split()[1]
+            drive(browser, address)
+        finally:
+            process.terminate()
+
+
+def drive(browser, address):
+    page, requested, faults = browser.new_page(), [], []
+    page.on("request", lambda request: requested.append(request.url))
+    page.on("pageerror", lambda fault: faults.append(fault))
+    page.goto(address)
+
+    def shown(name):
+        page.get_by_role("tab", name=name, exact=True).click()
+        return page.get_by_role("tabpanel").filter(visible=True)
+
+    panel = shown("Pair")
+    panel.get_by_label("Sentence").fill(HOSTILE)
+    panel.get_by_role("button", name="Compare").click()
+    panel.get_by_role("rowheader", name="onerror").first.wait_for()
+    assert panel.locator(".xa-matrix").count() == 2 and panel.locator("th", has_text="{").count()
+    panel.get_by_role("button", name="Another pair").click()
+    panel.get_by_role("rowheader", name="onerror").first.wait_for(state="detached")
+
+    panel = shown("Words")
+    panel.get_by_label("Word").fill("neu")
+    panel.get_by_label("Word").press("Enter")
+    panel.get_by_text("it is encoded alone").wait_for()
+
+    panel = shown("Search")
+    panel.get_by_label("Sentence").fill("the dog")
+    panel.get_by_role("button", name="Search").click()
+    panel.get_by_text(HOSTILE, exact=True).first.wait_for()
+    panel.get_by_text("the {{dog}}", exact=True).first.wait_for()
+
+    panel = shown("Map")
+    assert panel.locator("svg text", has_text="{{dog}}").count() == 2
+    assert panel.locator("svg circle").count() > 20
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for name in ("Pair", "Words", "Search", "Map"):
+            shown(name)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.title() == "Before and after alignment" and faults == []
+    assert [url for url in requested if not url.startswith((address, "data:", "blob:"))] == []

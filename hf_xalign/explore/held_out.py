@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ class Plane(NamedTuple):
 class HeldOut:
     """Words and sentences of word-aligned text, encoded by one model.
 
-    A word's vector is the mean over its occurrences. Texts are in NFC. Calls of several threads take turns.
+    A word's vector is the mean over its occurrences. Texts are in NFC. Several threads take turns at the model.
 
     Args:
         model: the encoder.
@@ -109,30 +110,43 @@ class HeldOut:
         desc: str | None = None,
     ):
         self._encoder = model, tokenizer
-        self._layer = layer
-        self._lock = threading.Lock()
+        self._text, self._layer, self._desc = text, layer, desc
+        self._lock = threading.RLock()
+
+    @cached_property
+    def words(self) -> dict[str, Vocabulary]:
+        """Words with a letter of each language. The first access encodes the text."""
+        with self._lock:
+            vectors = text_vectors(*self._encoder, self._text, layer=self._layer, desc=self._desc)
         tokens: dict[str, list[tuple[list[str], Tensor]]] = defaultdict(list)
-        sentences: dict[str, list[str]] = defaultdict(list)
-        vectors = text_vectors(model, tokenizer, text, layer=layer, desc=desc)
-        for language, numbers in language_rows(text).items():
-            rows = text.select(numbers)
+        for language, side, code, rows in self._sides():
+            found = vectors[language][side]["mean"]
+            words = [word for sentence in rows[f"{side}_words"][:] for word in sentence]
+            kept = [at for at, word in enumerate(words) if found.present[at] and has_letter(word)]
+            tokens[code].append(([words[at] for at in kept], found.vectors[kept, 0]))
+        return {code: _mean_by_word(parts) for code, parts in sorted(tokens.items())}
+
+    @cached_property
+    def sentences(self) -> dict[str, Vocabulary]:
+        """Sentences of each language. The first access encodes the text."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for _, side, code, rows in self._sides():
+            counts[code].update(rows[side][:])
+        found = {}
+        for code, own in sorted(counts.items()):
+            label = self._desc and f"{self._desc} ({code}, sentences)"
+            with self._lock, language_context(self._encoder[0], code):
+                vectors = encode_pooled_sentences(*self._encoder, list(own), (self._layer,), ("mean",), desc=label)
+            rows = {sentence: row for row, sentence in enumerate(own)}
+            found[code] = Vocabulary(rows, vectors["mean"][:, 0], list(own.values()))
+        return found
+
+    def _sides(self) -> Iterator[tuple[str, str, str, Dataset]]:
+        """Yield language of the source, side, language of the side, and rows."""
+        for language, numbers in language_rows(self._text).items():
+            rows = self._text.select(numbers)
             for side in SIDES:
-                code = side_language(rows, side) or "en"
-                found = vectors[language][side]["mean"]
-                words = [word for sentence in rows[f"{side}_words"][:] for word in sentence]
-                kept = [at for at, word in enumerate(words) if found.present[at] and has_letter(word)]
-                tokens[code].append(([words[at] for at in kept], found.vectors[kept, 0]))
-                sentences[code] += rows[side][:]
-        self.words = {code: _mean_by_word(parts) for code, parts in sorted(tokens.items())}
-        self.sentences = {}
-        for code, own in sorted(sentences.items()):
-            counts = Counter(own)
-            with language_context(model, code):
-                label = desc and f"{desc} ({code}, sentences)"
-                pooled = encode_pooled_sentences(model, tokenizer, list(counts), (layer,), ("mean",), desc=label)
-            self.sentences[code] = Vocabulary(
-                dict(zip(counts, range(len(counts)))), pooled["mean"][:, 0], [*counts.values()]
-            )
+                yield language, side, side_language(rows, side) or "en", rows
 
     def compare(
         self, source: str, target: str, source_lang: str, target_lang: str
@@ -194,8 +208,8 @@ class HeldOut:
         )
 
 
-def frequent_links(text: Dataset, language: str, n: int, known: Sequence[HeldOut]) -> list[tuple[str, str]]:
-    """Return the n pairs of words that are linked most often, each word once; words without a vector are left out."""
+def frequent_links(text: Dataset, language: str, n: int, known: Sequence[HeldOut] = ()) -> list[tuple[str, str]]:
+    """Return the n pairs of words that are linked most often, each word once and among the words of `known`."""
     rows = text.select(language_rows(text)[language])
     pivot = side_language(rows, "target") or "en"
     counts = Counter(

@@ -59,15 +59,16 @@ class Views:
         self._parts: Any = environment.get_template("parts.html").module
 
     def draw_pair(self, language: str) -> tuple[str, str, str, str]:
-        """Draw a short linked pair of the text: source, target and their languages."""
+        """Draw a short linked pair of the text: source, target and their languages, the first for the pivot."""
+        language = language if language in self._rows else self.languages[0]
         rows = self._text.select(self._rows[language])
         short = [at for at, words in enumerate(rows["source_words"][:]) if 3 <= len(words) <= 12 and rows["links"][at]]
         row = rows[random.choice(short or range(len(rows)))]
         return row["source"], row["target"], language, self._pivots[language]
 
     def frequent_word(self, language: str) -> str:
-        """Return a frequent linked word of a language, of more than three letters where there is one."""
-        pairs = frequent_links(self._text, language, 20, list(self.stages.values()))
+        """Return the most frequent linked word of a language that has more than three letters."""
+        pairs = frequent_links(self._text, language, 20)
         return max((word for word, _ in pairs), key=lambda word: len(word) > 3, default="")
 
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> str:
@@ -128,11 +129,9 @@ class Views:
 
     def _shown(self, draw: Callable[[], str]) -> str:
         try:
-            found = draw()
+            return draw()
         except InputError as error:
-            found = self._parts.error(str(error))
-        # gradio.HTML reads its value as a template of JavaScript and of Handlebars.
-        return found.translate({ord(sign): f"&#{ord(sign)};" for sign in "{}$`\\"})
+            return self._parts.error(str(error))
 
 
 def _clean(text: str) -> str:
@@ -164,54 +163,55 @@ def check_gradio() -> None:
 def make_page(views: Views, title: str, about: str) -> Blocks:
     """Create the page; `about` is the line under its title. [`serve`] shows it.
 
+    A tab encodes the text when it is first opened.
+
     Raises:
         InputError: gradio is not installed.
     """
     check_gradio()
     import gradio
 
-    source, target, *languages = views.draw_pair(views.languages[0])
-    word = views.frequent_word(languages[0])
-    hidden: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
+    source, target, *codes = views.draw_pair(views.languages[0])
+    hidden: dict[str, Any] = {"api_visibility": "private", "trigger_mode": "always_last"}
     small: dict[str, Any] = {"scale": 0, "min_width": 150}
 
-    def language(value: str, label: str = "Language") -> gradio.Dropdown:
-        return gradio.Dropdown(views.codes, value=value, label=label, min_width=100, scale=1)
+    def row(label: str, text: str, code: str) -> list[gradio.Component]:
+        with gradio.Row():
+            return [
+                gradio.Textbox(text, label=label, scale=4),
+                gradio.Dropdown(views.codes, value=code, label="Language", min_width=100, scale=1),
+            ]
 
     with gradio.Blocks(title=title, analytics_enabled=False) as page:
         gradio.HTML(views.heading(title, about))
         with gradio.Tab("Pair"):
-            with gradio.Row():
-                pair = [gradio.Textbox(source, label="Sentence", scale=4), language(languages[0])]
-            with gradio.Row():
-                pair += [gradio.Textbox(target, label="Translation", scale=4), language(languages[1])]
+            ends = row("Sentence", source, codes[0]), row("Translation", target, codes[1])
+            inputs = [end[part] for part in (0, 1) for end in ends]
             with gradio.Row():
                 compare = gradio.Button("Compare", variant="primary", **small)
                 another = gradio.Button("Another pair", **small)
-            shown = gradio.HTML(views.compare(source, target, *languages))
-            inputs = [pair[0], pair[2], pair[1], pair[3]]
-            drawn = another.click(views.draw_pair, pair[1], inputs, **hidden)
+            shown = gradio.HTML(views.compare(source, target, *codes))
+            drawn = another.click(views.draw_pair, inputs[2], inputs, **hidden)
             drawn.then(views.compare, inputs, shown, **hidden)
-            gradio.on([compare.click, pair[0].submit, pair[2].submit], views.compare, inputs, shown, **hidden)
-        for name, label, button, text, show in (
-            ("Words", "Word", "Neighbours", word, views.neighbours),
-            ("Search", "Sentence", "Search", source, views.search),
+            gradio.on([compare.click, *(box.submit for box, _ in ends)], views.compare, inputs, shown, **hidden)
+        for name, label, text, show in (
+            ("Words", "Word", views.frequent_word(codes[0]), views.neighbours),
+            ("Search", "Sentence", source, views.search),
         ):
-            with gradio.Tab(name):
+            with gradio.Tab(name) as tab:
+                inputs = row(label, text, codes[0])
                 with gradio.Row():
-                    inputs = [gradio.Textbox(text, label=label, scale=4), language(languages[0])]
-                with gradio.Row():
-                    find = gradio.Button(button, variant="primary", **small)
-                shown = gradio.HTML(show(text, languages[0]))
-                gradio.on([find.click, inputs[0].submit], show, inputs, shown, **hidden)
-        with gradio.Tab("Map"):
+                    find = gradio.Button("Find", variant="primary", **small)
+                shown = gradio.HTML(min_height=150)
+                gradio.on([tab.select, find.click, inputs[0].submit], show, inputs, shown, **hidden)
+        with gradio.Tab("Map") as tab:
             with gradio.Row():
                 inputs = [
-                    gradio.Dropdown(views.languages, value=languages[0], label="Language", scale=1),
+                    gradio.Dropdown(views.languages, value=codes[0], label="Language", scale=1),
                     gradio.Slider(10, 100, 30, step=10, label="Linked words", scale=2),
                 ]
-            shown = gradio.HTML(views.plane(languages[0], 30))
-            gradio.on([one.change for one in inputs], views.plane, inputs, shown, **hidden)
+            shown = gradio.HTML(min_height=150)
+            gradio.on([tab.select, *(one.change for one in inputs)], views.plane, inputs, shown, **hidden)
     return page
 
 
@@ -220,13 +220,15 @@ def serve(page: Blocks, host: str, port: int | None) -> str:
     import gradio
 
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
-    theme = gradio.themes.Default(primary_hue="indigo", **fonts)
-    options: dict[str, Any] = {
-        "theme": theme,
-        "css_paths": Path(__file__).with_name("page.css"),
-        "footer_links": [],
-        "quiet": True,
-        "share": False,
-    }
-    options |= {"ssr_mode": False, "prevent_thread_lock": True, "run_history": False}
-    return page.launch(server_name=host, server_port=port, **options)[1]
+    return page.launch(
+        server_name=host,
+        server_port=port,
+        theme=gradio.themes.Default(primary_hue="indigo", **fonts),
+        css_paths=Path(__file__).with_name("page.css"),
+        footer_links=[],
+        prevent_thread_lock=True,
+        quiet=True,
+        run_history=False,
+        share=False,
+        ssr_mode=False,
+    )[1]

@@ -92,7 +92,7 @@ class Views:
             known = word in next(iter(self.stages.values())).words[language].rows
             note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences."
             note += " Underlined: linked to it there." if known else " The text lacks this word: it is encoded alone."
-            return self._parts.lists(found, note, self._words.get((language, word), ()), "9rem")
+            return self._parts.lists(found, note, self._words.get((language, word), ()), "8rem")
 
         return self._shown(draw)
 
@@ -208,7 +208,7 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
             with gradio.Row():
                 inputs = [
                     gradio.Dropdown(views.languages, value=codes[0], label="Language", scale=1),
-                    gradio.Slider(10, 100, 30, step=10, label="Linked words", scale=2),
+                    gradio.Slider(10, 100, 20, step=10, label="Linked words", scale=2),
                 ]
             shown = gradio.HTML(min_height=150)
             gradio.on([tab.select, *(one.change for one in inputs)], views.plane, inputs, shown, **hidden)

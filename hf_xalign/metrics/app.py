@@ -25,7 +25,7 @@ def make_app(name: str) -> Interface:
     try:
         import gradio
     except ImportError as error:
-        raise InputError("the metric's app needs gradio: pip install gradio") from error
+        raise InputError('the app needs gradio: run pip install "hf_xalign[app]"') from error
     metric = metrics.load(name)
     card = files(metrics) / name / "README.md"
     _, front, body = card.read_text(encoding="utf-8").split("---\n", 2)

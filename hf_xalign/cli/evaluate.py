@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cli import pairs
-from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -27,7 +27,6 @@ from hf_xalign.evaluation.vectors import (
     language_rows,
     side_language,
 )
-from hf_xalign.links.neural import predict_links
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.search.csls import unit_rows
 from hf_xalign.search.ranking import nearest
@@ -152,12 +151,11 @@ class HeldOut:
         self, source: str, target: str, source_lang: str, target_lang: str
     ) -> tuple[WordSimilarity, list[list[int]]]:
         """Return the word similarities of two sentences, and the links of words that are each other's nearest."""
-        model, tokenizer = self._encoder
         languages = {"source_lang": source_lang, "target_lang": target_lang}
         with self._lock:
-            similarity = word_similarity(model, tokenizer, source, target, **languages, layer=self._layer)
-            links = predict_links(model, source, target, **languages, tokenizer=tokenizer, layer=self._layer)
-        return similarity, links.links
+            found = word_similarity(*self._encoder, source, target, **languages, layer=self._layer)
+        back = WordSimilarity(found.target_words, found.source_words, found.values.T).nearest()
+        return found, [[i, j] for i, j in enumerate(found.nearest()) if j is not None and back[j] == i]
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, list[Found]]:
         """Return the n nearest words of each language, by CSLS, the score of word retrieval.

@@ -260,9 +260,9 @@ def drive(browser, address):
     panel.get_by_text("the {{dog}}", exact=True).first.wait_for()
 
     panel = shown("Map")
-    panel.locator("svg circle").first.wait_for()
-    assert panel.locator("svg text", has_text="{{dog}}").count() == 2
-    assert panel.locator("svg circle").count() > 20
+    panel.locator(".xa-panels circle").first.wait_for()
+    assert panel.locator(".xa-panels text", has_text="{{dog}}").count() == 2
+    assert panel.locator(".xa-panels circle").count() > 20
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 800})
         for name in ("Pair", "Words", "Search", "Map"):

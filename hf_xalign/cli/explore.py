@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from hf_xalign.cli import pairs
+from hf_xalign.errors import InputError
 
 DESCRIPTION = """Open a page to look at an encoder before and after alignment (extra `app`).
 
@@ -32,18 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Load text and encoders, and serve the page until Ctrl-C."""
+    from hf_xalign.record import read_record
+
+    pairs.check_text(args)
+    base = args.base or read_record(args.run)["base_model"]["name"]
+    if not (args.data or args.links):
+        path = Path(args.run) / "eval_links.jsonl"
+        if not path.is_file():
+            raise InputError(f"{path}: no such file. Name a text by --data or --links")
+        args.links = str(path)
+
     from hf_xalign.cli.models import load_encoder
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.record import read_record
 
     check_gradio()
-    pairs.check_text(args)
-    base = args.base or read_record(args.run)["base_model"]["name"]
-    if not (args.data or args.links):
-        args.links = str(Path(args.run) / "eval_links.jsonl")
     text = pairs.read_text(args)
     text = text.select(sorted(n for rows in language_rows(text).values() for n in rows[: args.max_pairs].tolist()))
     device = choose_device(args.device)

@@ -6,7 +6,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
     text: str
     score: float
-    count: int
+    occurrences: int
 
 
 class Vocabulary(NamedTuple):
@@ -47,10 +47,10 @@ class Vocabulary(NamedTuple):
     vectors: Tensor
     counts: list[int]
 
-    def nearest(self, query: Tensor, n: int, leave_out: str | None = None, **options: object) -> list[Found]:
+    def nearest(self, query: Tensor, n: int, leave_out: str | None = None, **options: Any) -> list[Found]:
         """Return the n entries nearest to a query (1, dim), best first, without `leave_out`."""
         texts = list(self.rows)
-        indices, scores = nearest(query, self.vectors, n + 1, **options)  # type: ignore[arg-type]
+        indices, scores = nearest(query, self.vectors, n + 1, **options)
         found = [
             Found(texts[at], score, self.counts[at])
             for at, score in zip(indices[0].tolist(), scores[0].tolist(), strict=True)
@@ -93,7 +93,7 @@ class HeldOut:
         >>> pair = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
         >>> pair |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 1]]}
         >>> held_out = HeldOut(model, tokenizer, Dataset.from_list([pair]))
-        >>> [(found.text, found.count) for found in held_out.neighbours("katze", "de")["de"]]
+        >>> [(found.text, found.occurrences) for found in held_out.neighbours("katze", "de")["de"]]
         [('die', 1)]
         >>> [found.text for found in held_out.search("the cat", "en")["de"]]
         ['die katze']
@@ -151,9 +151,9 @@ class HeldOut:
         self, source: str, target: str, source_lang: str, target_lang: str
     ) -> tuple[WordSimilarity, list[list[int]]]:
         """Return the word similarities of two sentences, and the links of words that are each other's nearest."""
-        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        options: dict[str, Any] = {"source_lang": source_lang, "target_lang": target_lang, "layer": self._layer}
         with self._lock:
-            found = word_similarity(*self._encoder, source, target, **languages, layer=self._layer)
+            found = word_similarity(*self._encoder, source, target, **options)
         back = WordSimilarity(found.target_words, found.source_words, found.values.T).nearest()
         return found, [[i, j] for i, j in enumerate(found.nearest()) if j is not None and back[j] == i]
 
@@ -202,7 +202,7 @@ class HeldOut:
         return Plane(
             points.float().view(2, len(pairs), 2).numpy(),
             (sizes[:2].square().sum() / sizes.square().sum()).item(),
-            float(word_retrieval(*sides, links)["mean"]),
+            float(word_retrieval(sides[0], sides[1], links)["mean"]),
         )
 
 

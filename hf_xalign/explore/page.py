@@ -175,7 +175,7 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
     hidden: dict[str, Any] = {"api_visibility": "private", "trigger_mode": "always_last"}
     small: dict[str, Any] = {"scale": 0, "min_width": 150}
 
-    def row(label: str, text: str, code: str) -> list[gradio.Component]:
+    def row(label: str, text: str, code: str) -> list[Any]:
         with gradio.Row():
             return [
                 gradio.Textbox(text, label=label, scale=4),
@@ -206,12 +206,12 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
                 gradio.on([tab.select, find.click, inputs[0].submit], show, inputs, shown, **hidden)
         with gradio.Tab("Map") as tab:
             with gradio.Row():
-                inputs = [
+                choices: list[Any] = [
                     gradio.Dropdown(views.languages, value=codes[0], label="Language", scale=1),
                     gradio.Slider(10, 100, 20, step=10, label="Linked words", scale=2),
                 ]
             shown = gradio.HTML(min_height=150)
-            gradio.on([tab.select, *(one.change for one in inputs)], views.plane, inputs, shown, **hidden)
+            gradio.on([tab.select, *(one.change for one in choices)], views.plane, choices, shown, **hidden)
     return page
 
 

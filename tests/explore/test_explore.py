@@ -201,7 +201,7 @@ def test_a_folder_without_text_is_refused(folder, capsys):
     assert main(["explore", str(folder / "base")]) == 2
     assert "results.json: no such file" in capsys.readouterr().err
     assert main(["explore", str(folder / "base"), "--base", str(folder / "run")]) == 2
-    assert "eval_links.jsonl" in capsys.readouterr().err
+    assert "eval_links.jsonl: no such file. Name a text" in capsys.readouterr().err
 
 
 @pytest.fixture

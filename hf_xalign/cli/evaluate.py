@@ -70,9 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
     from hf_xalign.cli.models import load_encoder
-    from hf_xalign.evaluation.scores import read_protocols
+    from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.recipes.parts.probes import add_scores, read_probes
+    from hf_xalign.recipes.parts.probes import read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
             for probe in probes:
                 found = probe.score(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
-                scores[stage] = add_scores(scores[stage], found)
+                scores[stage] = merge_scores(scores[stage], found)
             del model
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
@@ -107,6 +107,7 @@ def _score(
 ) -> dict[str, Any]:
     """Score one model; returns {language: {metric: value}}."""
     from hf_xalign.evaluation import score_retrieval
+    from hf_xalign.evaluation.scores import merge_scores
     from hf_xalign.evaluation.sentence_scores import score_sentences
 
     options: dict[str, Any] = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Scoring {name}"}
@@ -115,6 +116,5 @@ def _score(
         own: dict[str, Any] = {"poolings": ("mean", "last"), "all_occurrences": True, "protocols": protocols}
         scores = score_retrieval(model, tokenizer, text, **own, **options)
     if "sentences" in args.tasks:
-        for language, found in score_sentences(model, tokenizer, text, **options).items():
-            scores.setdefault(language, {}).update(found)
+        scores = merge_scores(scores, score_sentences(model, tokenizer, text, **options))
     return scores

@@ -49,6 +49,12 @@ class Protocol(NamedTuple):
         return self.name and f", {self.name}"
 
 
+def merge_scores(scores: Scores, more: Scores) -> Scores:
+    """Return the scores of both, by language."""
+    languages = dict.fromkeys([*scores, *more])
+    return {language: {**scores.get(language, {}), **more.get(language, {})} for language in languages}
+
+
 def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
     """Return our protocol and those named: `mao`, or settings of [`Protocol`] such as `legacy` or `legacy+specials`.
 

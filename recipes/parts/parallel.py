@@ -28,10 +28,12 @@ from hf_xalign.evaluation.scores import (
     Protocol,
     Scores,
     check_protocols,
+    merge_scores,
     read_protocols,
     score_vectors,
     text_vectors,
 )
+from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
@@ -109,7 +111,10 @@ class WordCorpus(Corpus):
         return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
+        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences.
+
+        Sentence retrieval is scored too where the loss has terms of sentences.
+        """
         vectors = text_vectors(
             self.model,
             self.tokenizer,
@@ -132,9 +137,16 @@ class WordCorpus(Corpus):
             )
         except InputError as error:  # too few links for random pairs must not end a run
             logger.warning("no histograms of distances: %s", error)
-        return score_vectors(
+        scores = score_vectors(
             vectors, self.evaluation, self.protocols, all_occurrences=True, device=next(self.model.parameters()).device
         )
+        if not args.has_sentence_terms:
+            return scores
+        size, desc = args.per_device_eval_batch_size, f"Scoring {when}"
+        found = score_sentences(
+            self.model, self.tokenizer, self.evaluation, poolings=("mean",), batch_size=size, desc=desc
+        )
+        return merge_scores(scores, found)
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

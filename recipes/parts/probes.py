@@ -71,12 +71,6 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
     return probes
 
 
-def add_scores(scores: Scores, more: Scores) -> Scores:
-    """Return the scores of both, by language."""
-    languages = dict.fromkeys([*scores, *more])
-    return {language: {**scores.get(language, {}), **more.get(language, {})} for language in languages}
-
-
 def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> Probe:
     name, _, column = label.partition(":")
     if not name.isidentifier() or len(files) < 2:

@@ -18,13 +18,13 @@ from transformers import set_seed
 from hf_xalign.cache import hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.scores import Scores, merge_scores
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
 from hf_xalign.recipes.parts.pictures import draw_pictures
-from hf_xalign.recipes.parts.probes import add_scores, read_probes
+from hf_xalign.recipes.parts.probes import read_probes
 from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
 from hf_xalign.tables import before_table, format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -130,7 +130,7 @@ class AlignmentRun:
                 for probe in self.probes:
                     batch_size = self.args.per_device_eval_batch_size
                     found = probe.score(self.corpus.model, self.corpus.tokenizer, batch_size=batch_size)
-                    scores[when] = add_scores(scores[when], found)
+                    scores[when] = merge_scores(scores[when], found)
                 if when == "before":
                     print("\n" + before_table(self.record) + "\n", flush=True)
                 elif when == "after" and self.args.eval_on_start:  # the last point of the curve

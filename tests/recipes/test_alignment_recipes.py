@@ -97,7 +97,8 @@ def test_a_run_without_links(files, tmp_path):
     record = record_of(tmp_path)
     counts = {"pairs": 3 * len(SENTENCES), "dropped pairs": 0, "links": 0, "links a pair": 0.0}
     assert record["links"] == {"de-en": counts}
-    assert record["scores"]["before"]["de"] != record["scores"]["after"]["de"]
+    before, after = (record["scores"][when]["de"] for when in ("before", "after"))
+    assert before != after and {"retrieval_mean", "sentence_mean", "pool_sentences"} <= before.keys() == after.keys()
 
 
 def drawn(files, most, seed=0, **more):

@@ -195,6 +195,7 @@ VARIANTS: dict[str, Callable[[Setup], Variant]] = {
     "bare": bare,
     "copy": lambda setup: ours(setup, reference="copy"),
     "cache": lambda setup: ours(setup, reference="cache"),
+    "joint": lambda setup: ours(setup, preset="joint", reference="cache"),
     "loops": loops,
     "copy all": lambda setup: ours(setup, reference="copy", freeze_embeddings=False),
     "script": script,

@@ -147,9 +147,9 @@ def align_words(
             if layer is not None:
                 return link
             some = dataset.with_format(None).select(np.random.default_rng(seed).permutation(rows)[:_LAYER_PAIRS])
-            chosen = choose_layer(model, tokenizer, *batch_words(some[:]), method=options["method"])
-            logger.info("linking by layer %d, where the directions agree most", chosen)
-            return partial(link, layer=chosen)
+            best = choose_layer(model, tokenizer, *batch_words(some[:]), method=options["method"])
+            logger.info("linking by layer %d, where the directions agree most", best)
+            return partial(link, layer=best)
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":

@@ -143,8 +143,6 @@ def _fail(error: Exception, status: int, debug: bool, message: str | None = None
 
 
 def _configure_logging() -> None:
-    """Log the library's progress to standard error, and hide what transformers reports at every load."""
+    """Log the library's progress to standard error."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("hf_xalign").setLevel(logging.INFO)
-    for name in ("transformers.modeling_utils", "transformers.distributed.tensor_parallel"):
-        logging.getLogger(name).setLevel(logging.ERROR)

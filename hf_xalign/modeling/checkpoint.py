@@ -65,19 +65,21 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         raise InputError(f"{name} holds no model that transformers knows ({reason})") from error
     named = config.architectures or [] if architectures is None else architectures
     task = next((kind for kind in named if kind.endswith(TASKS)), None)
-    options: dict[str, bool] = {}
+    options: dict[str, Any] = {"revision": revision, "use_safetensors": True, "output_loading_info": True, **kwargs}
     if task is None:
         model_class = encoder_class(config, name)
-        options = without_pooler(model_class)
+        options |= without_pooler(model_class)
     else:  # of a class of this library (the tagger), the Auto class
         auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
         model_class = getattr(transformers, task, None) or getattr(transformers, auto)
     with safetensors_alone(name):
-        model = from_pretrained(model_class, name, revision=revision, use_safetensors=True, **options, **kwargs)
+        model, found = from_pretrained(model_class, name, **options)
     if task is None and reads_forward(model):
         logger.warning(
             "%s reads from left to right: a word's vector knows the words before it alone. Use --pooling last.", name
         )
+    if task is None and (missing := sorted(found["missing_keys"])):
+        logger.warning("%s has no weights for %d parameters, which stay random: %s", name, len(missing), missing[0])
     return model
 
 

@@ -152,9 +152,6 @@ def run(
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
-    # The library handles a missing pooler and the like: transformers need not report them at every load.
-    for name in ("transformers.modeling_utils", "transformers.distributed.tensor_parallel"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         main()
         _leave_processes()

@@ -33,7 +33,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
-# `TrainingArguments` sets these from eval_strategy and use_cpu.
+# Set from eval_strategy, and where there is no accelerator.
 _DERIVED = {"do_eval", "dataloader_pin_memory"}
 
 SAMPLING = (
@@ -139,6 +139,8 @@ class AlignmentConfig(TrainingArguments):
         if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not cpu_has_bfloat16():
             logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
             self.bf16 = False
+        if not torch.accelerator.is_available():
+            self.dataloader_pin_memory = False
         super().__post_init__()
         for tracker in self.report_to or []:
             if tracker not in INTEGRATION_TO_CALLBACK:

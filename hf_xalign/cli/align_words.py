@@ -8,25 +8,35 @@ import sys
 from typing import Any
 
 from hf_xalign.cli import pairs
+from hf_xalign.errors import InputError
 
 DESCRIPTION = """Align the words of sentence pairs.
 
     hf-xalign align-words de=pairs.tsv --output links.pharaoh
     hf-xalign align-words de=text.de,text.en --format jsonl --output links.jsonl
+    hf-xalign align-words clean/*.parquet linked --workers 8
+    hf-xalign align-words clean linked --aligner encoder --ray auto
 
-PAIRS is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
-embedded:de.
+One text: PAIRS is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub
+dataset, or embedded:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the source word
+first. It splits words at blanks only, so tokenize the text first. The rows of jsonl hold their words, and the recipes
+read them as --eval_links.
 
-Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the source word first. It splits words at
-blanks only, so tokenize the text first. The rows of jsonl hold their words, and the recipes read them as
---eval_links."""
+Shards: several words are Parquet files, or folders of them, and last the folder to write. It gets part-*.parquet, all
+columns with source_words, target_words and links, and align-words.json (settings and counts). Recipes read the folder.
+A killed run resumes when it is started again with the same words. The result does not depend on --workers or --ray."""
+
+_TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "format", "output")
+_SHARDS_ONLY = ("shards", "workers", "ray")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the text, the aligner and the output."""
-    parser.add_argument("pairs", metavar="PAIRS", help="the sentence pairs, see above")
+    parser.add_argument(
+        "pairs", nargs="+", metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
+    )
     pairs.add_options(parser, "train")
-    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs")
+    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of a text")
     parser.add_argument(
         "--aligner",
         default="fast_align",
@@ -41,37 +51,90 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how to combine the two directions of the aligner",
     )
     parser.add_argument("--several", action="store_true", help="keep words that have several links")
-    parser.add_argument("--format", default="pharaoh", choices=["pharaoh", "jsonl"], help="format of the output")
-    parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the aligners that sample")
+    parser.add_argument(
+        "--fit_pairs", type=int, default=1_000_000, metavar="N", help="most pairs to fit an aligner on"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of that sample and of the aligners that draw")
+    text = parser.add_argument_group("output of one text")
+    text.add_argument("--format", choices=["pharaoh", "jsonl"], help="format of the output (default: pharaoh)")
+    text.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
+    shards = parser.add_argument_group("shards")
+    shards.add_argument(
+        "--shards", type=int, metavar="N", help="shards to write (default: one for each 100,000 pairs)"
+    )
+    shards.add_argument("--workers", type=int, metavar="N", help="worker processes (default: one for each core)")
+    shards.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="run on Ray: on the cluster at ADDRESS (`auto` on one of its machines), or on this machine by default",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Align the pairs and write one line for each, also for pairs without a link."""
+    """Align a text, or shards."""
+    one = len(args.pairs) == 1
+    for name in _SHARDS_ONLY if one else _TEXT_ONLY:
+        if getattr(args, name) is not None:
+            use = "shards, and one text is named: name Parquet files and the folder to write" if one else "one text"
+            raise InputError(f"--{name} is for {use}")
+    options: dict[str, Any] = {"one_to_one": not args.several, "seed": args.seed}
+    if one:
+        _align_text(args, options)
+    else:
+        _align_shards(args, options)
+
+
+def _align_shards(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Align shards and print the counts of each language pair."""
+    from hf_xalign.environment import usable_cores
+    from hf_xalign.links import align_shards
+    from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.tables import table
+
+    *sources, output = args.pairs
+    if args.aligner == "encoder":
+        options |= {"model": args.model, "device": str(choose_device(args.device))}
+    record = align_shards(
+        sources,
+        output,
+        args.aligner,
+        args.symmetrization,
+        fit_pairs=args.fit_pairs,
+        shards=args.shards,
+        workers=usable_cores() if args.workers is None else args.workers,
+        ray=args.ray,
+        **options,
+    )
+    rows = [[name, f"{own['pairs']:,}", f"{own['links']:,}"] for name, own in record["languages"].items()]
+    print(table([["language", "pairs", "links"], *rows], 2))
+    print(f"{len(record['shards'])} shards: {output}")
+
+
+def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Align a text and write one line for each pair, also for pairs without a link."""
     from hf_xalign.cache import map_rows, replacing
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
 
-    text = load_sources([args.pairs], split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
-    if args.format == "pharaoh":
+    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
+    if args.format != "jsonl":
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
-    encoder: dict[str, Any] = {}
     if args.aligner == "encoder":
-        from hf_xalign.cli.models import load_encoder
-        from hf_xalign.modeling.loading import choose_device
+        from hf_xalign.modeling.loading import choose_device, load_encoder
 
-        encoder["model"], encoder["tokenizer"] = load_encoder(args.model, choose_device(args.device))
+        options["model"], options["tokenizer"] = load_encoder(args.model, choose_device(args.device))
     linked = align_words(
         text,
         args.aligner,
         args.symmetrization,
-        one_to_one=not args.several,
         keep_unlinked=True,
-        seed=args.seed,
-        **encoder,
+        sample_size=args.fit_pairs,
+        **options,
     )
-    if args.format == "pharaoh":
+    if args.format != "jsonl":
         lines = (" ".join(f"{i}-{j}" for i, j in row["links"]) + "\n" for row in linked.select_columns(["links"]))
     else:
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in linked.select_columns(list(COLUMNS)))

@@ -69,9 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
-    from hf_xalign.cli.models import load_encoder
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
-    from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table

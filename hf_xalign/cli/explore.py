@@ -43,11 +43,10 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"{path}: no such file. Name a text by --data or --links")
         args.links = str(path)
 
-    from hf_xalign.cli.models import load_encoder
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
-    from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.modeling.loading import choose_device, load_encoder
 
     check_gradio()
     text = pairs.read_text(args)

@@ -44,10 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compute and print the matrices."""
-    from hf_xalign.cli.models import load_encoder
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.evaluation.similarity import similarity_plot, word_similarity
-    from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.record import write_text
 
     if args.png:

@@ -57,8 +57,7 @@ def run(args: argparse.Namespace) -> None:
     limits = Limits(**{name: getattr(args, name) for name in names})
     encoder = None
     if args.margin:
-        from hf_xalign.cli.models import load_encoder
-        from hf_xalign.modeling.loading import choose_device
+        from hf_xalign.modeling.loading import choose_device, load_encoder
 
         encoder = load_encoder(args.margin, choose_device(args.device))
     record = prepare(

@@ -30,9 +30,8 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.report import write_report
 
     if args.examples is not None:
-        from hf_xalign.cli.models import load_encoder
         from hf_xalign.links.frozen import read_links
-        from hf_xalign.modeling.loading import choose_device
+        from hf_xalign.modeling.loading import choose_device, load_encoder
         from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
         if args.examples < 1:

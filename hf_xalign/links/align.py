@@ -25,7 +25,7 @@ from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links, predict_links
 from hf_xalign.links.pharaoh import PharaohReader
-from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, read_words
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, draw_sample, fit, read_words
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ __all__ = ["LinkStatistics", "align_words", "choose_layer", "link_statistics", "
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2  # raise it when the same call may give other links: cached links are then replaced
+VERSION = 2  # raise it when the same call may give other links: cached links are then replaced
 
-_LAYER_PAIRS = 256  # that the encoder's layer is chosen on
+LAYER_PAIRS = 256  # that the encoder's layer is chosen on
 
 Pair = tuple[str, str]
 """Source and target language."""
@@ -122,15 +122,15 @@ def align_words(
     if extra_data is not None:
         check_parallel(extra_data, "extra_data")
     by_pair = _rows_by_pair(dataset)
-    kind, paths = _parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
+    kind, paths = parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
 
     identity: dict[str, Any] = {
-        "versions": [_VERSION, splitter_version(lang for pair in by_pair for lang in pair)],
+        "versions": [VERSION, splitter_version(lang for pair in by_pair for lang in pair)],
         "dataset": dataset._fingerprint,
         "links": [kind, *filters, keep_unlinked, lowercase],
-        "files": {lang: _file_digest(path) for lang, path in paths.items()},
+        "files": {lang: file_digest(path) for lang, path in paths.items()},
     }
     if kind in STATISTICAL_ALIGNERS:
         identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed]
@@ -138,7 +138,7 @@ def align_words(
     elif kind == "encoder":
         method = method or ("argmax" if one_to_one else "subwords")
         options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
-        identity["encoder"] = [_encoder_digest(model, tokenizer), options, seed]
+        identity["encoder"] = [encoder_digest(model, tokenizer), options, seed]
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
         if kind == "encoder":
@@ -146,33 +146,28 @@ def align_words(
             link = partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
             if layer is not None:
                 return link
-            some = dataset.with_format(None).select(np.random.default_rng(seed).permutation(rows)[:_LAYER_PAIRS])
+            some = dataset.with_format(None).select(np.random.default_rng(seed).permutation(rows)[:LAYER_PAIRS])
             best = choose_layer(model, tokenizer, *batch_words(some[:]), method=options["method"])
             logger.info("linking by layer %d, where the directions agree most", best)
             return partial(link, layer=best)
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":
-            entries = load_dictionary(paths[pair[0]])
-            return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
+            return dictionary_linker(paths[pair[0]], lowercase)
         parts = [dataset.select(rows)]
         if extra_data is not None:
             parts.append(extra_data.select(_rows_by_pair(extra_data).get(pair, rows[:0])))
         total = sum(map(len, parts))
         if total > sample_size:
-            chosen = np.sort(np.random.default_rng(seed).choice(total, sample_size, replace=False))
+            sample = draw_sample(total, sample_size, seed)
             starts = np.cumsum([0, *map(len, parts)])
             parts = [
-                part.select(chosen[(chosen >= start) & (chosen < start + len(part))] - start)
+                part.select(sample[(sample >= start) & (sample < start + len(part))] - start)
                 for part, start in zip(parts, starts)
             ]
-        return StatisticalLinker(
-            kind,
-            read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}"),
-            symmetrization=symmetrization,
-            seed=seed,
-            desc=f"{kind} {'-'.join(pair)}",
-        )
+        words = read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}")
+        forward, backward = fit(kind, words, seed=seed, desc=f"{kind} {'-'.join(pair)}")
+        return StatisticalLinker(forward, backward, symmetrization)
 
     # A file is read once for all language pairs that use it; the encoder links everything in one group.
     members: dict[Any, list[Pair]] = defaultdict(list)
@@ -262,6 +257,16 @@ def _link_groups(
         os.replace(f"{folder}/all.arrow" if len(parts) > 1 else f"{folder}/0.arrow", path)
 
 
+def link_batch(
+    batch: dict[str, list], linker: Linker, filters: LinkFilters, *, lowercase: bool, blanks: bool = False
+) -> dict[str, list]:
+    """Return the columns `source_words`, `target_words` and `links` of a batch of parallel text."""
+    source, target = batch_words(batch, blanks=blanks)
+    found = linker(lower_words(source), lower_words(target)) if lowercase else linker(source, target)
+    links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
+    return {"source_words": source, "target_words": target, "links": links}
+
+
 def _link_rows(
     dataset: Dataset,
     linker: Linker,
@@ -277,10 +282,8 @@ def _link_rows(
     kept = array("q")
 
     def link(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        source, target = batch_words(batch, blanks=blanks)
-        found = linker(lower_words(source), lower_words(target)) if lowercase else linker(source, target)
-        links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
-        batch |= {"source_words": source, "target_words": target, "links": links}
+        batch |= link_batch(batch, linker, filters, lowercase=lowercase, blanks=blanks)
+        links = batch["links"]
         rows = [row for row, own in enumerate(links) if own or keep_unlinked]
         kept.extend(numbers[row] for row in rows)
         return {column: [values[row] for row in rows] for column, values in batch.items()}
@@ -299,7 +302,13 @@ def _link_rows(
     return linked, np.frombuffer(kept, dtype=np.int64)
 
 
-def _parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:
+def dictionary_linker(path: Path, lowercase: bool) -> DictionaryLinker:
+    """Return the linker of a dictionary file."""
+    entries = load_dictionary(path)
+    return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
+
+
+def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:
     """Return the kind of aligner, and the file of each source language if it reads files."""
     kind, _, path = aligner.partition(":")
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
@@ -328,7 +337,8 @@ def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
     return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return the digest of a file's content."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -336,7 +346,8 @@ def _file_digest(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    """Return the digests of an encoder's weights and of its tokenizer."""
     if model is None or tokenizer is None:
         raise InputError("aligner='encoder' needs model= and tokenizer=")
     from hf_xalign.data.encoding import word_tokenizer

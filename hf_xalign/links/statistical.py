@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import thot
@@ -15,6 +16,7 @@ from thot import alignment as models
 
 from hf_xalign.data.words import batch_words, lower_words
 from hf_xalign.environment import progress
+from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, heuristic
 
 logger = logging.getLogger(__name__)
@@ -32,34 +34,22 @@ _CHAINS: dict[str, tuple[type, ...]] = {
     "ibm4": (models.Ibm1AlignmentModel, models.HmmAlignmentModel, models.Ibm4AlignmentModel),
 }
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
+DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
+_NAME = "model"
 
 
 class StatisticalLinker:
-    """Two directional models of one language pair and their symmetrised links.
+    """Symmetrised links of two directional models of one language pair, see [`fit`].
 
-    `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016; only eflomal draws by `seed`. The models
-    are fitted on `pairs` of source and target words, which thot keeps in memory; those with an empty side are skipped.
     `too_long` counts the sentence pairs so far that were too long to link.
     """
 
     def __init__(
         self,
-        aligner: str,
-        pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
-        *,
+        forward: models.AlignmentModel,
+        backward: models.AlignmentModel,
         symmetrization: Symmetrization = "intersection",
-        seed: int = 0,
-        desc: str | None = None,
     ):
-        chain = _CHAINS[aligner]
-        forward, backward = chain[0](), chain[0]()
-        for source, target in pairs:
-            if source and target:
-                forward.add_sentence_pair(source, target)
-                backward.add_sentence_pair(target, source)
-        with _one_thread():
-            forward = _train(chain, forward, seed, desc and f"{desc}, source to target")
-            backward = _train(chain, backward, seed, desc and f"{desc}, target to source")
         self.directions = forward, backward
         self.too_long = 0
         self._aligner = models.SymmetrizedAligner(forward, backward)
@@ -76,6 +66,53 @@ class StatisticalLinker:
             np.argwhere(matrix.to_numpy()).tolist()
             for _, matrix in self._aligner.get_best_alignments(sources, targets)
         ]
+
+
+def fit(
+    aligner: str,
+    pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
+    directions: Sequence[str] = DIRECTIONS,
+    *,
+    seed: int = 0,
+    desc: str | None = None,
+) -> list[models.AlignmentModel]:
+    """Fit the models of these directions on pairs of source and target words.
+
+    `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016; only eflomal draws by `seed`. Thot keeps
+    the pairs in memory; those with an empty side are skipped.
+    """
+    chain = _CHAINS[aligner]
+    fitted = [chain[0]() for _ in directions]
+    for source, target in pairs:
+        if source and target:
+            for model, direction in zip(fitted, directions):
+                model.add_sentence_pair(*((source, target) if direction == FORWARD else (target, source)))
+    with one_thread():
+        return [
+            _train(chain, model, seed, desc and f"{desc}, {direction}") for model, direction in zip(fitted, directions)
+        ]
+
+
+def save_model(model: models.AlignmentModel, folder: Path) -> None:
+    """Write a fitted model, without the sentences that it was fitted on, into an empty folder."""
+    model.print(str(folder / _NAME))
+    for kind in ("src", "trg", "srctrgc"):
+        (folder / f"{_NAME}.{kind}").write_bytes(b"")
+    # Thot reports no failed write. On a full disk, or at a limit of file sizes, this one fails too.
+    with (folder / "probe").open("wb") as probe:
+        probe.seek(max(path.stat().st_size for path in folder.iterdir()))
+        probe.write(bytes(1 << 16))
+        probe.flush()
+        os.fsync(probe.fileno())
+    (folder / "probe").unlink()
+
+
+def load_model(aligner: str, folder: Path) -> models.AlignmentModel:
+    """Load the model that [`save_model`] wrote."""
+    model = _CHAINS[aligner][-1]()
+    if not model.load(str(folder / _NAME)):
+        raise InputError(f"{folder}: cannot be read as a model of {aligner}. Remove the folder and run again.")
+    return model
 
 
 def _train(
@@ -98,7 +135,7 @@ def _train(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Limit OpenMP to one thread: several sum in varying order, and one link of 70,000 then differs between runs.
 
     Thot has its own OpenMP runtime, but uses torch's if torch was loaded first (its symbols are global). So both are
@@ -116,6 +153,11 @@ def _one_thread() -> Iterator[None]:
     finally:
         for runtime, count in zip(runtimes, before, strict=True):
             runtime.omp_set_num_threads(count)
+
+
+def draw_sample(total: int, size: int, seed: int) -> np.ndarray:
+    """Return the ascending numbers of `size` of `total` sentence pairs, or of all if there are fewer."""
+    return np.sort(np.random.default_rng(seed).choice(total, min(size, total), replace=False))
 
 
 def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:

@@ -10,6 +10,7 @@ import torch
 from httpx2 import TransportError
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
@@ -109,6 +110,14 @@ def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     backbone = backbone_of(base)
     return cast(PreTrainedModel, model if backbone is base else backbone)
+
+
+def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes."""
+    tokenizer = load_tokenizer(name)
+    encoder = encoder_of(load(name))
+    cast(nn.Module, encoder).to(device)
+    return encoder, tokenizer
 
 
 def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs: Any) -> PeftModel:

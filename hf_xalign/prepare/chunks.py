@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +17,7 @@ import pyarrow  # type: ignore[import-untyped]
 
 from hf_xalign.cache import replacing
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.executors import local_executor
 from hf_xalign.prepare.duplicates import hashes
 from hf_xalign.prepare.rules import Limits, Pair, clean, length_ratio, make_rules
 from hf_xalign.record import write_text
@@ -57,27 +54,10 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
             if not files[-1].exists():
                 yield chunk
 
-    if workers == 1:
-        _start(limits, tests)
-        for chunk in left():
-            _judge(chunk, work, limits)
-    else:
-        # Not forked: the parent may hold the threads of torch.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (limits, tests))
-        running: deque[Any] = deque()
-        try:
-            for chunk in left():
-                running.append(pool.submit(_judge, chunk, work, limits))
-                if len(running) > 2 * workers:
-                    running.popleft().result()
-            for future in running:
-                future.result()
-        except BrokenProcessPool as error:
-            raise InputError(
-                "a worker died, perhaps for want of memory: run again to go on where it stopped, with fewer workers"
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    tasks = ((f"chunk {chunk.number} ({chunk.origin})", (chunk, work, limits)) for chunk in left())
+    with local_executor(workers, start=(_start, limits, tests), ahead=workers) as run:
+        for _, future in run(_judge, tasks):
+            future.result()
     return [json.loads(file.read_text("utf-8")) for file in files]
 
 

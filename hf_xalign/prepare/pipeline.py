@@ -24,6 +24,7 @@ import numpy as np
 
 from hf_xalign.cache import disk_errors, hold_folder
 from hf_xalign.data.parallel import stream_parallel
+from hf_xalign.data.shards import open_work
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -36,7 +37,6 @@ from hf_xalign.record import mask_secrets, write_text
 logger = logging.getLogger(__name__)
 
 RECORD, REPORT = "prepare.json", "prepare.html"
-_WORK = ".work"
 _NEIGHBOURS = 4  # of the margin, as Artetxe and Schwenk (2019) have it
 _PACKAGES = {"script": "babel", "language": "lingua", "near_duplicate": "datasketch"}
 
@@ -99,7 +99,7 @@ def prepare(
     hold_folder(folder)
     with disk_errors(folder):
         identity = [record, reading, len(tests), [_stamp(source) for source in (*sources, *test_sources)]]
-        work = _open_work(folder, json.dumps(identity))
+        work = open_work(folder, json.dumps(identity))
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
         kept = Survivors(work, len(summaries))
         read, removed, examples = _merge(summaries)
@@ -155,16 +155,6 @@ def _available(limits: Limits, encoder: bool) -> Limits:
             logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
             skip.add(step)
     return dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
-
-
-def _open_work(folder: Path, identity: str) -> Path:
-    """Return the work folder, emptied unless a run with the same settings and input left it."""
-    work = folder / _WORK
-    mark = work / "settings.json"
-    if not mark.exists() or mark.read_text("utf-8") != identity:
-        shutil.rmtree(work, ignore_errors=True)
-        write_text(mark, identity)
-    return work
 
 
 def _stamp(source: str) -> list[Any]:

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
 
-from hf_xalign.cache import checksum, replacing
+from hf_xalign.data.shards import shard_name, write_shard
 from hf_xalign.environment import progress
 from hf_xalign.prepare.chunks import Survivors
 from hf_xalign.prepare.rules import STEPS, Pair
 from hf_xalign.report import charts
 from hf_xalign.report.page import render
 
-_GROUP = 50_000  # rows; what a reader of a shard holds in memory
 _EDGES = {
     "words of the target side": np.arange(0, 52, 2),
     "length ratio": np.linspace(1, 4, 31),
@@ -35,22 +33,19 @@ def write_shards(
     """
     total = -(-int(kept.left.sum()) // shard_pairs)
     counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
-    shards = []
     stream = _batches(kept, origins, shard_pairs, counts)
-    batch = next(stream)
-    for number in progress(range(total), desc="Writing", unit=" shards", leave=False):
-        path = folder / f"part-{number:05d}-of-{total:05d}.parquet"
-        rows = 0
-        with (
-            replacing(path) as partial,
-            pyarrow.parquet.ParquetWriter(partial, batch.schema, compression="zstd") as file,
-        ):
-            while batch is not None and rows < shard_pairs:
-                file.write_table(batch, row_group_size=_GROUP)
-                rows += len(batch)
-                batch = next(stream, None)
-        shards.append({"file": path.name, "pairs": rows, "checksum": checksum(path)})
+    shards = [
+        write_shard(folder / shard_name(number, total), _take(stream, shard_pairs))
+        for number in progress(range(total), desc="Writing", unit=" shards", leave=False)
+    ]
     return shards, counts
+
+
+def _take(tables: Iterator[pyarrow.Table], rows: int) -> Iterator[pyarrow.Table]:
+    """Yield tables until they have this many rows, or all."""
+    while rows > 0 and (table := next(tables, None)) is not None:
+        rows -= len(table)
+        yield table
 
 
 def _batches(

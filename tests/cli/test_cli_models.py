@@ -15,12 +15,12 @@ from support.tiny import SENTENCES, make_links
 
 from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
-from hf_xalign.cli.models import load_encoder
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
 

@@ -26,7 +26,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
-from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic, symmetrize
 
 VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
@@ -48,14 +48,13 @@ def _fresh_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def fits(monkeypatch):
     seen = []
-    original = StatisticalLinker.__init__
 
-    def spy(self, aligner, words, **options):
+    def spy(aligner, words, **options):
         words = list(words)
         seen.append(words)
-        original(self, aligner, words, **options)
+        return fit(aligner, words, **options)
 
-    monkeypatch.setattr(StatisticalLinker, "__init__", spy)
+    monkeypatch.setattr(word_alignment, "fit", spy)
     return seen
 
 
@@ -74,11 +73,11 @@ def test_fast_align_trains_five_iterations_and_eflomal_its_schedule():
     rounds = []
     words = [(row["source"].split(), row["target"].split()) for row in parallel(30)]
     with patch.object(FastAlignModel, "train", lambda model: rounds.append(model), create=True):
-        StatisticalLinker("fast_align", words)
+        fit("fast_align", words)
     assert len(rounds) == 2 * 5
     with patch.object(EflomalAlignmentModel, "train", lambda model: rounds.append(model), create=True):
-        linker = StatisticalLinker("eflomal", words)
-    assert len(rounds) - 10 == sum(model.scheduled_iterations for model in linker.directions) > 20
+        directions = fit("eflomal", words)
+    assert len(rounds) - 10 == sum(model.scheduled_iterations for model in directions) > 20
 
 
 def test_each_language_pair_has_its_own_model_and_rows_keep_their_order():
@@ -181,7 +180,7 @@ def check_that_fits_are_the_same():
         for runtime in runtimes:
             runtime.omp_set_num_threads(4)
         for _ in range(2):
-            forward, _ = StatisticalLinker("fast_align", zip(*sides)).directions
+            forward, _ = fit("fast_align", zip(*sides))
             scores.append([score for score, _ in forward.get_best_alignments(*sides)])
             assert [runtime.omp_get_max_threads() for runtime in runtimes] == [4, 4]
     finally:
@@ -311,8 +310,8 @@ def test_statistical_aligners_mean_the_same_by_a_name():
     words = [(source.split(), target.split()) for source, target in pairs]
     sources, targets = [["d", "c", "b", "a"], ["a"]], [["x", "y", "z", "w"], ["q", "x"]]
     for method in METHODS:
-        linker = StatisticalLinker("fast_align", words, symmetrization=method)
-        direct, inverse = linker.directions
+        direct, inverse = fit("fast_align", words)
+        linker = StatisticalLinker(direct, inverse, method)
         for source, target, found in zip(sources, targets, linker(sources, targets)):
             forward = direct.get_best_alignment(source, target)[1].to_numpy()
             backward = inverse.get_best_alignment(target, source)[1].to_numpy().T

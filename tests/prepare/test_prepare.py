@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from hf_xalign import executors
 from hf_xalign.cli.main import main
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
@@ -257,6 +258,6 @@ def test_a_worker_that_dies_is_one_error(tmp_path, monkeypatch):
         def submit(self, *args):
             raise BrokenProcessPool
 
-    monkeypatch.setattr(chunks, "ProcessPoolExecutor", Dead)
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Dead)
     with pytest.raises(InputError, match="a worker died"):
         prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out", Limits(skip=FAST), workers=2)

@@ -1,0 +1,86 @@
+"""Folders of Parquet shards: work that resumes, writing a shard, reading any range of rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from hf_xalign.cache import checksum, replacing
+from hf_xalign.data.readers import open_parquet
+from hf_xalign.errors import InputError
+from hf_xalign.record import write_text
+
+_GROUP = 50_000  # rows; what a reader of a shard holds in memory
+_BATCH = 10_000  # rows
+
+
+def open_work(folder: Path, identity: str) -> Path:
+    """Return the work folder inside an output folder.
+
+    It holds what a killed run left there if that run had this identity. What another run left is removed, also its
+    shards.
+
+    Raises:
+        InputError: the output folder holds Parquet files that no unfinished run wrote.
+    """
+    work = folder / ".work"
+    mark = work / "settings.json"
+    if not mark.exists() and any(folder.glob("*.parquet")):
+        raise InputError(f"{folder}: holds Parquet files already. Give another folder, or remove them.")
+    if not mark.exists() or mark.read_text("utf-8") != identity:
+        for shard in folder.glob("part-*-of-*.parquet"):
+            shard.unlink()
+        shutil.rmtree(work, ignore_errors=True)
+        write_text(mark, identity)
+    return work
+
+
+def shard_name(number: int, total: int) -> str:
+    """Return the file name of a shard."""
+    return f"part-{number:05d}-of-{total:05d}.parquet"
+
+
+def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
+    """Write tables, one at least, whole or not at all, and return `file`, `pairs` and `checksum` (XXH3)."""
+    rows = 0
+    with replacing(path) as partial:
+        stream = iter(tables)
+        table = next(stream)
+        with pyarrow.parquet.ParquetWriter(partial, table.schema, compression="zstd") as file:
+            while table is not None:
+                file.write_table(table, row_group_size=_GROUP)
+                rows += len(table)
+                table = next(stream, None)
+    return {"file": path.name, "pairs": rows, "checksum": checksum(path)}
+
+
+def read_rows(
+    files: Sequence[tuple[Path, int]], first: int = 0, last: int | None = None, columns: Sequence[str] | None = None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows from `first` to before `last` of files, given with their numbers of rows, in batches.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    start = 0
+    for path, rows in files:
+        if start + rows > first and (last is None or start < last):
+            with open_parquet(path) as file:
+                at = start
+                for group in range(file.num_row_groups):
+                    size = file.metadata.row_group(group).num_rows
+                    if at + size <= first or (last is not None and at >= last):
+                        at += size
+                        continue
+                    for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
+                        skip = max(first - at, 0)
+                        end = len(batch) if last is None else last - at
+                        at += len(batch)
+                        if part := batch.slice(skip, max(end - skip, 0)):
+                            yield part
+        start += rows

@@ -1,0 +1,116 @@
+"""Run independent tasks in worker processes of this machine, or on a Ray cluster.
+
+Both executors are context managers that yield a function: it calls another function for each task, and yields the
+names of the tasks with their results or errors, in the order in which they end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from typing import Any
+
+from hf_xalign.errors import InputError
+
+Tasks = Iterable[tuple[str, tuple[Any, ...]]]
+"""Names of tasks and the arguments of each."""
+Run = Callable[[Callable[..., Any], Tasks], Iterator[tuple[str, Future[Any]]]]
+
+
+@contextmanager
+def local_executor(workers: int, *, start: tuple[Any, ...] = (None,), ahead: int = 0) -> Iterator[Run]:
+    """Run tasks in worker processes, or in this process if `workers` is 1.
+
+    `start` is a function and its arguments that each worker calls first. Tasks are taken as workers become free, and
+    `ahead` more of them. A worker that dies is an `InputError`, which names the tasks that were running.
+    """
+    initializer, *arguments = start
+    if workers == 1:
+        if initializer:
+            initializer(*arguments)
+        yield lambda function, tasks: ((name, _call(function, task)) for name, task in tasks)
+        return
+    # Not forked: the parent may hold the threads of torch.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
+    running: dict[Future[Any], str] = {}
+
+    def ended(room: int) -> Iterator[tuple[str, Future[Any]]]:
+        while len(running) > room:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                if isinstance(error := future.exception(), BrokenProcessPool):
+                    raise error
+                yield running.pop(future), future
+
+    def run(function: Callable[..., Any], tasks: Tasks) -> Iterator[tuple[str, Future[Any]]]:
+        try:
+            for name, task in tasks:
+                running[pool.submit(function, *task)] = name
+                yield from ended(workers + ahead - 1)
+            yield from ended(0)
+        except BrokenProcessPool as error:
+            raise InputError(
+                f"a worker died, perhaps for want of memory, on one of: {', '.join(running.values())}. What is "
+                "finished is kept: run again to resume, with fewer workers."
+            ) from error
+
+    try:
+        yield run
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def ray_executor(address: str, *, workers: int, gpus: int = 0) -> Iterator[Run]:
+    """Run tasks on the Ray cluster at `address`, which schedules them and repeats those of a machine that is lost.
+
+    The address `local` starts Ray on this machine with `workers` cores. A task takes one core and `gpus` GPUs.
+
+    Raises:
+        InputError: Ray is missing, or no cluster answers.
+    """
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError as error:
+        raise InputError('Ray is not installed. Run pip install "hf_xalign[ray]".') from error
+    try:
+        cluster = ray.init(address, num_cpus=workers if address == "local" else None)
+    except (ConnectionError, ValueError) as error:
+        raise InputError(f"no Ray cluster answers at {address}: {str(error).splitlines()[0]}") from error
+
+    def run(function: Callable[..., Any], tasks: Tasks) -> Iterator[tuple[str, Future[Any]]]:
+        remote = ray.remote(function).options(num_gpus=gpus)
+        running = {remote.remote(*task).future(): name for name, task in tasks}
+        for future in as_completed(running):
+            yield running[future], future
+
+    with cluster:
+        yield run
+
+
+def _start(initializer: Callable[..., None] | None, *arguments: Any) -> None:
+    """Prepare a worker. It ends with its parent: without that, a parent that is killed leaves it waiting forever."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if initializer:
+        initializer(*arguments)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _call(function: Callable[..., Any], task: tuple[Any, ...]) -> Future[Any]:
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function(*task))
+    except Exception as error:
+        future.set_exception(error)
+    return future

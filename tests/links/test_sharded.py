@@ -1,0 +1,321 @@
+"""Word links of shards: what they are, and runs that are killed, broken or spread over workers."""
+
+import errno
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+import unicodedata
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+from datasets import Dataset, concatenate_datasets
+from support.refusals import assert_refused
+from support.text import bitext
+from support.tiny import make_encoder, make_tokenizer
+
+from hf_xalign import executors
+from hf_xalign.cli.main import main
+from hf_xalign.data.parallel import load_parallel
+from hf_xalign.errors import InputError
+from hf_xalign.links import align_shards, align_words, choose_layer, sharded
+from hf_xalign.links.statistical import (
+    FORWARD,
+    STATISTICAL_ALIGNERS,
+    StatisticalLinker,
+    draw_sample,
+    fit,
+    load_model,
+    save_model,
+)
+from hf_xalign.record import write_text
+
+WORDS = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
+FAST = {"shards": 4, "fit_pairs": 90}
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """Pairs of two toy languages in turns, which translate word by word."""
+    draw, rows = random.Random(0), []
+    for number in range(300):
+        words = draw.sample(WORDS, draw.randint(3, 6))
+        rows.append((" ".join(word[::-1] + "e\u0301"[: number % 3] for word in words).title(), " ".join(words)))
+    return bitext(*rows, langs=["de", "bn", "de"]).add_column("number", list(range(300)))
+
+
+@pytest.fixture
+def source(corpus, tmp_path):
+    """The corpus in two files, the first with several row groups."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    corpus.select(range(170)).to_parquet(folder / "a.parquet", batch_size=50)
+    corpus.select(range(170, 300)).to_parquet(folder / "b.parquet")
+    return folder
+
+
+def read(folder):
+    files = sorted(folder.glob("*.parquet"))
+    assert [file.name for file in files] == [f"part-{n:05d}-of-{len(files):05d}.parquet" for n in range(len(files))]
+    return concatenate_datasets([Dataset.from_parquet(str(file)) for file in files])
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def normal(corpus):
+    return corpus.map(lambda row: {"source": unicodedata.normalize("NFC", row["source"])})
+
+
+@pytest.mark.parametrize("aligner", ["fast_align", "hmm", "dictionary"])
+def test_shards_have_the_links_of_the_whole_text(corpus, source, tmp_path, aligner):
+    if aligner == "dictionary":
+        path = tmp_path / "en.txt"
+        path.write_text("".join(f"{word}\t{word[::-1]}\n" for word in WORDS), "utf-8")
+        aligner = f"dictionary:{path}"
+    options = {"aligner": aligner, "symmetrization": "union", "one_to_one": False, "require_letter": True}
+    record = align_shards([source], tmp_path / "out", **options, **FAST)
+    found = read(tmp_path / "out")
+    wanted = align_words(normal(corpus), **options, keep_unlinked=True, sample_size=90)
+    assert found.column_names == wanted.column_names
+    for name in found.column_names:
+        assert found[name][:] == wanted[name][:]
+    assert [shard["pairs"] for shard in record["shards"]] == [75] * 4
+    assert {name: own["pairs"] for name, own in record["languages"].items()} == {"bn-en": 100, "de-en": 200}
+    assert sum(own["links"] for own in record["languages"].values()) == sum(map(len, found["links"])) > 300
+    assert len(contents(tmp_path / "out")) == 5
+    assert load_parallel(tmp_path / "out")["links"][:] == list(filter(None, wanted["links"]))
+    # Words that are there are kept: linked again, nothing changes.
+    align_shards([tmp_path / "out"], tmp_path / "again", **options, **FAST)
+    again, out = contents(tmp_path / "again"), contents(tmp_path / "out")
+    assert again.pop("align-words.json") != out.pop("align-words.json") and again == out
+
+
+@pytest.mark.parametrize("aligner", STATISTICAL_ALIGNERS)
+def test_a_saved_model_links_like_the_fitted_one(corpus, tmp_path, aligner):
+    sides = [[text.split() for text in corpus[side]] for side in ("source", "target")]
+    fitted = fit(aligner, zip(*sides))
+    for name, model in enumerate(fitted):
+        (tmp_path / str(name)).mkdir()
+        save_model(model, tmp_path / str(name))
+    loaded = [load_model(aligner, tmp_path / str(name)) for name in range(2)]
+    assert StatisticalLinker(*loaded, "grow-diag")(*sides) == StatisticalLinker(*fitted, "grow-diag")(*sides)
+    assert loaded[0].num_sentence_pairs == 0
+    with pytest.raises(InputError, match="cannot be read as a model"):
+        load_model(aligner, tmp_path)
+
+
+def test_a_model_that_does_not_fit_on_the_disk_is_refused(corpus, tmp_path):
+    [model] = fit(
+        "fast_align", zip(*([text.split() for text in corpus[side]] for side in ("source", "target"))), [FORWARD]
+    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_model(model, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_the_encoder_links_shards(corpus, source, tmp_path):
+    model, tokenizer = make_encoder(), make_tokenizer()
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), batch_size=7, shards=3)
+    words = [read(tmp_path / "out")[f"{side}_words"][:] for side in ("source", "target")]
+    layer = choose_layer(
+        model, tokenizer, *([side[row] for row in draw_sample(300, 256, 0)] for side in words), method="argmax"
+    )
+    options = {"model": model, "tokenizer": tokenizer, "layer": layer, "keep_unlinked": True}
+    wanted = align_words(normal(corpus), "encoder", **options)
+    agree = [x == y for x, y in zip(read(tmp_path / "out")["links"], wanted["links"])]
+    assert sum(agree) > 0.98 * len(agree)  # a batch's padding moves the last digits of a cosine
+
+
+def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monkeypatch):
+    align_shards([source], tmp_path / "whole", **FAST)
+    done, link, out = [], sharded._link_shard, tmp_path / "out"
+
+    def broken(job, number):
+        if number == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return counting(job, number)
+
+    def counting(job, number):
+        done.append(number)
+        return link(job, number)
+
+    monkeypatch.setattr(sharded, "_link_shard", broken)
+    with pytest.raises(
+        InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*run again to resume"
+    ):
+        align_shards([source], out, **FAST)
+    assert done == [0, 1, 3] and len(list(out.glob("*.parquet"))) == 3
+    (out / "part-00001-of-00004.parquet").write_bytes(b"damaged")
+    marker = out / ".work" / "part-00003-of-00004.parquet.json"
+    marker.write_text(marker.read_text().replace(json.loads(marker.read_text())["settings"], "other"))
+    monkeypatch.setattr(sharded, "_link_shard", counting)
+    monkeypatch.setattr(sharded, "fit", None)
+    align_shards([source], out, **FAST)
+    assert done == [0, 1, 3, 1, 2, 3] and contents(out) == contents(tmp_path / "whole")
+
+
+def test_a_full_disk_stops_the_run(source, tmp_path, monkeypatch):
+    tried = []
+
+    def full(path, tables):
+        tried.append(path.name)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sharded, "write_shard", full)
+    with pytest.raises(InputError, match=r"part-00000-of-00004.*No space left.*free some space"):
+        align_shards([source], tmp_path / "out", **FAST)
+    assert tried == ["part-00000-of-00004.parquet"]
+
+
+def test_other_settings_start_over(source, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sharded, "write_text", lambda path, text: 1 / 0 if path.name == sharded.RECORD else write_text(path, text)
+        )
+        with pytest.raises(ZeroDivisionError):
+            align_shards([source], tmp_path / "out", **FAST | {"shards": 5})
+    align_shards([source], tmp_path / "out", **FAST)
+    assert len(read(tmp_path / "out")) == 300
+
+
+def test_a_worker_that_dies_is_one_error_with_the_names_of_its_shards(source, tmp_path, monkeypatch):
+    class Dead:
+        def __init__(self, *args):
+            self.shutdown = lambda **options: None
+
+        def submit(self, function, job, name, *task):
+            future = Future()
+            if "part" in name:
+                future.set_exception(BrokenProcessPool())
+            else:
+                future.set_result(function(job, name, *task))
+            return future
+
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Dead)
+    with pytest.raises(InputError, match=r"a worker died.*part-00000\S+, part-00001\S+ What"):
+        align_shards([source], tmp_path / "out", workers=2, **FAST)
+
+
+def test_command(source, tmp_path, capsys):
+    words = [
+        "align-words",
+        str(source / "a.parquet"),
+        str(source / "b.parquet"),
+        str(tmp_path / "out"),
+        "--workers",
+        "1",
+    ]
+    assert main([*words, "--shards", "2", "--fit_pairs", "50", "--several"]) == 0
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert ["bn-en", "100"] in lines and ["de-en", "200"] in lines and ["2", "shards:"] in lines
+    settings = json.loads((tmp_path / "out" / "align-words.json").read_text("utf-8"))["settings"]
+    assert settings["fit_pairs"] == 50 and settings["one_to_one"] is False and len(read(tmp_path / "out")) == 300
+    assert main(words) == 2 and "holds a finished result" in capsys.readouterr().err
+    for given, message in {
+        "a b --output c": "--output is for one text",
+        "a b --max_pairs 3": "--max_pairs is for one text",
+        "embedded:de --shards 3": "--shards is for shards",
+    }.items():
+        assert main(["align-words", *given.split()]) == 2 and message in capsys.readouterr().err
+
+
+def test_bad_input(source, corpus, tmp_path, monkeypatch):
+    def given(change, **options):
+        def call(folder):
+            data = change(corpus.select(range(20)))
+            corpus.select(range(20)).to_parquet(folder / "a.parquet")
+            data.to_parquet(folder / "b.parquet")
+            return align_shards([folder], folder / "out", shards=1, **options)
+
+        return call
+
+    def file(content, name="a.parquet"):
+        def call(folder):
+            (folder / name).write_bytes(content)
+            return align_shards([folder / name], folder / "out")
+
+        return call
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    whole = (source / "b.parquet").read_bytes()
+    dictionary = tmp_path / "en.txt"
+    dictionary.write_text("cat\tneko\n", "utf-8")
+    assert_refused(
+        {
+            "column": (
+                given(lambda data: data.remove_columns("target")),
+                r"b.parquet: no column target \(there are source, ",
+            ),
+            "columns": (
+                given(lambda data: data.remove_columns("number")),
+                "b.parquet: its columns .* are not those of .*a.parquet",
+            ),
+            "language": (
+                given(lambda data: data.map(lambda row: {"source_lang": "../x"})),
+                "b.parquet: source_lang is '../x'",
+            ),
+            "cut": (file(whole[:-100]), "a.parquet: cannot be read as Parquet"),
+            "page": (file(whole[:200] + b"\0" * 400 + whole[600:]), "a.parquet: cannot be read as Parquet"),
+            "text": (file(b"a\tb\n", "a.tsv"), "a.tsv: cannot be read as Parquet"),
+            "nothing": (lambda folder: align_shards([folder], folder / "out"), "no sentence pairs"),
+            "no file": (
+                lambda folder: align_shards([folder / "x.parquet"], folder / "out"),
+                "x.parquet: no such file",
+            ),
+            "in place": (lambda folder: align_shards([source], source), "holds Parquet files already"),
+            "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
+            "workers": (lambda folder: align_shards([source], folder, workers=0), "at least 1"),
+            "shards": (lambda folder: align_shards([source], folder, shards=0), "at least 1"),
+            "links": (given(lambda data: data, aligner=f"dictionary:{dictionary}"), "no links in 40 sentence pairs"),
+            "ray": (lambda folder: align_shards([source], folder, ray="local"), r"pip install .hf_xalign\[ray\]"),
+        },
+        tmp_path,
+    )
+
+
+def start(source, out, *options):
+    # -P: a checkout without an editable install is only a part of the package.
+    call = "import sys; from hf_xalign.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ["align-words", source, out, "--shards", "12", "--workers", "2", *options]
+    return subprocess.Popen([sys.executable, "-P", "-c", call, *words], stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_workers_and_kills_change_no_byte(source, corpus, tmp_path):
+    concatenate_datasets([corpus] * 60).to_parquet(source / "c.parquet")
+    before = time.perf_counter()
+    assert start(source, tmp_path / "2").wait() == 0
+    seconds = time.perf_counter() - before
+    align_shards([source], tmp_path / "1", shards=12)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    draw = random.Random(0)
+    for _ in range(4):
+        run = start(source, tmp_path / "killed")
+        time.sleep(draw.uniform(0, seconds))
+        run.kill()
+        run.wait()
+    if not (tmp_path / "killed" / sharded.RECORD).exists():
+        assert start(source, tmp_path / "killed").wait() == 0
+    assert contents(tmp_path / "killed") == contents(tmp_path / "1")
+
+
+@pytest.mark.slow
+def test_ray_changes_no_byte(source, tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    align_shards([source], tmp_path / "local", **FAST)
+    align_shards([source], tmp_path / "ray", **FAST, workers=2, ray="local")
+    assert contents(tmp_path / "local") == contents(tmp_path / "ray")
+    with pytest.raises(InputError, match="no Ray cluster answers at auto"):
+        align_shards([source], tmp_path / "nowhere", ray="auto")

@@ -1,9 +1,12 @@
-"""Freeze parts of an encoder, switch dropout off, copy and fingerprint a frozen reference."""
+"""Freeze parts of an encoder, stop it at a layer, switch dropout off, copy and fingerprint a frozen reference."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -62,6 +65,31 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
             layer.requires_grad_(False)
         for norm in _children(getattr(model, "encoder", model), *_LAST_NORMS) + _children(model, *_LAST_NORMS):
             norm.requires_grad_(False)
+
+
+@contextlib.contextmanager
+def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
+    """Compute no layer above `top_layer` inside the block: each returns what the layer below it returned.
+
+    The hidden states up to `top_layer` are those of the whole encoder; what comes after them has no meaning.
+    """
+    stack = []
+    if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
+        stack = list(encoder_layers(model))
+    last: list[Any] = []
+    handles = [
+        layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in stack[top_layer - 1 :][:1]
+    ]
+    for layer in stack[top_layer:]:
+        # Not in the class: that would be for every encoder.
+        layer.forward = lambda *args, **kwargs: last[-1]  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in stack[top_layer:]:
+            del layer.forward
+        for handle in handles:
+            handle.remove()
 
 
 def disable_dropout(model: nn.Module) -> None:

@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.freezing import stopped_at
 
 SIZES = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 IDS = torch.tensor([[2, 8, 59, 55, 3]])
@@ -87,6 +88,32 @@ def test_newer_families_train_and_load(family, tmp_path, caplog):
     trainer.train()
     trainer.save_model()
     assert torch.equal(states(hf_xalign.load(tmp_path / "lora")), states(trainer.model))
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGS | NEWER))
+def test_no_layer_above_the_aligned_one_runs(family, tmp_path):
+    save_base(family, tmp_path)
+    model = load_encoder(str(tmp_path)).train()
+    tokens = {"input_ids": torch.tensor([[2, 8, 59, 55, 3]] * 2), "output_hidden_states": True}
+    runs = []
+
+    def gradients(top):
+        model.zero_grad()
+        with stopped_at(model, top):
+            found = model(**tokens).hidden_states[1]
+        found.square().sum().backward()
+        return found, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    model.eval()  # no dropout
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda *_: runs.append(1))
+    expected, whole = gradients(2), len(runs)
+    found, fewer = gradients(1), len(runs) - whole
+    assert torch.equal(found[0], expected[0]) and found[1].keys() == expected[1].keys()
+    assert all(torch.equal(found[1][name], gradient) for name, gradient in expected[1].items())
+    assert fewer == whole if family == "albert" else fewer < whole
+    assert torch.equal(gradients(2)[0], expected[0])
 
 
 def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):

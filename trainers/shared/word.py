@@ -21,6 +21,7 @@ from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.losses import sentence_infonce, word_distance, word_infonce
 from hf_xalign.modeling.contrast.heads import pool_sentences
+from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -193,9 +194,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 encoder.train(training)
 
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
-        return model(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self.layers != [self._depth()]
-        )
+        states = self.layers != [self._depth()]
+        # The backward pass of a checkpointed layer runs its forward again, outside this block.
+        whole = self.args.gradient_checkpointing or self.args.torch_compile
+        encoder = self.accelerator.unwrap_model(model)
+        with stopped_at(encoder, self._depth() if whole else max(self.layers)):
+            return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=states)
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
         return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)

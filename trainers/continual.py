@@ -132,8 +132,10 @@ class ContinualTrainer(TaskTrainer):
         streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
         sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
+        lengths, languages, _ = lengths_and_languages(streams.pairs)
         stream = PairSampler(
-            *lengths_and_languages(streams.pairs),
+            lengths,
+            languages,
             step_pairs=step_pairs,
             seed=int(np.random.SeedSequence([sampler.seed, _STREAM]).generate_state(1)[0]),
             group_by_length=sampler.group_by_length,

@@ -26,7 +26,7 @@ _FITTED = 100_000
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
     """Link test text for the headline score, with a fast_align fitted on the test and `train` text.
 
-    At most 100,000 pairs of each language pair, five iterations, lower-cased; intersection and 1-to-1 links. Both words
+    At most 100,000 pairs of a language pair, five iterations, lower-cased; intersection and 1-to-1 links. Both words
     of `links` have a letter and differ; `all_links` has those of identical words, numbers and punctuation too. Pairs
     without a link stay: their words are candidates of the all-occurrences pool.
     """

@@ -72,6 +72,11 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "cache_dir=x: without reference=cache": {"cache_dir": "x"},
             "language_alpha=0.5: only language_sampling=temperature": {"language_alpha": 0.5},
             "language_alpha=1.5: .* at most 1": {"language_alpha": 1.5},
+            "ucb: only FAO and MAO": {
+                "language_sampling": "ucb",
+                "objective": "none",
+                "sentence_weight": 1.0,
+            },
             "sequential draws every row": {
                 "language_sampling": "temperature",
                 "train_sampling_strategy": "sequential",

@@ -10,6 +10,7 @@ from support.numeric import assert_rounding
 from support.runs import TRAINERS, exact, make, train
 from transformers import TrainerCallback
 
+from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.trainers.shared.checkpoints import COMPLETE, last_complete_checkpoint
 
@@ -32,6 +33,7 @@ TEMPERATURE = {
     "train_sampling_strategy": "group_by_length",
     "count": 28,
 }
+UCB = {**TEMPERATURE, "language_sampling": "ucb", "count": 16}
 OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
 
 
@@ -104,6 +106,25 @@ def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
     assert_rounding(parts[0][:, 3], whole[0][:, 3], STEP)
 
 
+@pytest.mark.numeric
+def test_languages_by_ucb_whether_divided_or_resumed(tmp_path, monkeypatch):
+    """Seven steps an epoch, so windows of three, three and one; the checkpoint of step 8 lies within a window."""
+    monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 3)
+    settings = {**UCB, "count": 28, "max_steps": 16}
+    with exact():
+        whole = train(tmp_path / "whole", **divided(settings, 4, 1))
+        same(outcome(whole), outcome(train(tmp_path / "parts", **divided(settings, 1, 4))), OPERATIONS * 4, MAGNIFIED)
+    slots = whole.bandit.slots
+    assert len(slots) == 2 + 6 and slots[0] == slots[1] == [25, 25] and len(set(map(tuple, slots))) > 3
+    settings = {**STOPPED, **settings, "objective": "infonce", "save_steps": 8}
+    whole = train(tmp_path / "saved", **settings)
+    train(tmp_path / "stopped", **settings, callbacks=[Stop(11)])
+    resumed = make(tmp_path / "stopped", **settings)
+    resumed.train(resume_from_checkpoint=True)
+    identical(outcome(whole), outcome(resumed))
+    assert whole.bandit.slots == resumed.bandit.slots
+
+
 # ---- Divided between processes ----
 
 # Micro-batches a process. With one row each, some have no hidden token and no pair, and still their part counts.
@@ -119,6 +140,8 @@ TWO = {
 CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
     "fao joint": JOINT,
+    "fao ucb": {**UCB, "preset": "joint"},
+    "mao ucb": {**UCB, **RANDOM, "batch_of": "links"},
     # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
     **{f"{name} uneven": {**own, "count": 21} for name, own in ACCUMULATED.items()},
     **MORE_ACCUMULATED,
@@ -234,8 +257,11 @@ def assert_safe_files(folder, settings):
 
 
 class Stop(TrainerCallback):
+    def __init__(self, step=4):
+        self.step = step
+
     def on_step_end(self, args, state, control, **kwargs):
-        control.should_training_stop = state.global_step == 4
+        control.should_training_stop = state.global_step == self.step
 
 
 @pytest.mark.parametrize("name", [*RESUMED, *slow(MORE_RESUMED)])

@@ -26,6 +26,7 @@ from transformers.trainer_utils import (
 )
 
 from hf_xalign.cache import disk_errors, follow_umask, hold_folder
+from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
@@ -189,7 +190,7 @@ class AlignmentTrainer(HubTrainer):
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
-        lengths, languages = lengths_and_languages(dataset)
+        lengths, languages, names = lengths_and_languages(dataset)
         self._train_sampler = PairSampler(
             lengths,
             languages,
@@ -198,10 +199,15 @@ class AlignmentTrainer(HubTrainer):
             group_by_length=strategy == "group_by_length",
             language_sampling=self.args.language_sampling,
             alpha=self.args.language_alpha,
+            bandit=self._make_bandit(names) if self.args.language_sampling == "ucb" else None,
             shuffle=strategy != "sequential",
             multiple=1 if self.args.world_size == 1 else self.args.train_batch_size * self.args.world_size,
         )
         return self._train_sampler
+
+    def _make_bandit(self, languages: list[str]) -> LanguageBandit:
+        """Return a new bandit of these languages, which gets the loss of each; its settings refuse it otherwise."""
+        raise NotImplementedError
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         # A run resumed at its end would take one more step: the Trainer looks for the end only after a step.

@@ -38,7 +38,7 @@ _DERIVED = {"do_eval", "dataloader_pin_memory"}
 
 SAMPLING = (
     "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
-    "language of n rows counts as n ** language_alpha."
+    "language of n rows counts as n ** language_alpha. ucb: languages whose loss falls most come more often."
 )
 # Schedule of transformers' example scripts, with warm-up and decay.
 ADAM: dict[str, Any] = {
@@ -73,6 +73,8 @@ class AlignmentConfig(TrainingArguments):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
     # The smallest and the largest value of the method's own numbers.
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {}
+    # True if the loss of each language is known.
+    sees_languages: ClassVar[bool] = False
     # The score that every evaluation returns and that selects the best checkpoint.
     headline: ClassVar[str] = "eval_retrieval"
 
@@ -129,7 +131,9 @@ class AlignmentConfig(TrainingArguments):
         self.check_settings()
         if self.language_sampling != "temperature":
             self.refuse_unused("only language_sampling=temperature reads it", "language_alpha")
-        elif self.train_sampling_strategy == "sequential":
+        if self.language_sampling == "ucb" and not self.sees_languages:
+            raise InputError("language_sampling=ucb: only FAO and MAO with objective=l2 or infonce have its losses")
+        if self.language_sampling in ("temperature", "ucb") and self.train_sampling_strategy == "sequential":
             raise InputError("train_sampling_strategy=sequential draws every row: leave out language_sampling")
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel
 
+from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
@@ -24,11 +27,13 @@ from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
 ENCODED_AHEAD = 200_000
+_BANDIT_FILE = "language_bandit.json"
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -64,6 +69,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
     _pairs_are_numbered: bool = False
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
+    # Chooses the languages, if language_sampling is ucb.
+    bandit: LanguageBandit | None = None
 
     def _encoded(self, dataset: Dataset, model: PreTrainedModel, *, ahead: bool) -> Dataset:
         """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed.
@@ -110,6 +117,57 @@ class WordAlignmentTrainer(AlignmentTrainer):
             sentences=self.args.sentence_weight > 0,
         )
 
+    def _make_bandit(self, languages: list[str]) -> LanguageBandit:
+        self.bandit = LanguageBandit(len(languages))
+        self.data_collator.numbers = {name: number for number, name in enumerate(languages)}
+        # Since the bandit last learned: each language's losses, and their number.
+        self._losses = torch.zeros(2, len(languages), device=self.args.device)
+        return self.bandit
+
+    def _note(self, losses: torch.Tensor, languages: torch.Tensor, processes: int = 1) -> None:
+        """Add the losses of links, float (links,), that so many processes note, to their languages, int64 (links,)."""
+        losses = losses.detach().to(self._losses.dtype)
+        self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        if self.bandit is not None:
+            self._teach(self.bandit)
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    def _teach(self, bandit: LanguageBandit) -> None:
+        """Tell the bandit the losses of a window at its end, once: the end of an epoch calls again."""
+        sampler = self._train_sampler
+        steps = -(-len(sampler) // sampler.step_pairs)
+        epoch, step = divmod(self.state.global_step - 1, steps)
+        windows, more = divmod(step + 1, sampler.WINDOW_STEPS)
+        trained = epoch * sampler.windows + (sampler.windows if step + 1 == steps else windows)
+        if trained > len(bandit.slots) - 2 and (not more or step + 1 == steps):
+            losses, counts = self._sum_losses().double().cpu().numpy()
+            bandit.learn(losses, counts)
+            self._losses.zero_()
+
+    def _sum_losses(self) -> torch.Tensor:
+        return self.accelerator.reduce(self._losses, reduction="sum")
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.bandit is not None:
+            self._hold(self._sum_losses())
+            if self.args.should_save:
+                state = self.bandit.state_dict() | {"window": self._losses.tolist()}
+                write_text(Path(output_dir) / _BANDIT_FILE, json.dumps(state))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.bandit is not None:
+            state = json.loads((Path(checkpoint) / _BANDIT_FILE).read_text(encoding="utf-8"))
+            self.bandit.load_state_dict(state)
+            self._hold(torch.tensor(state["window"], dtype=self._losses.dtype, device=self.args.device))
+
+    def _hold(self, losses: torch.Tensor) -> None:
+        """Give the losses of all processes to the first, as a resumed run does: sums then round alike."""
+        self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
+
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [len(batch["links"]), len(batch["kept_words"]), len(batch.get("input_ids", ())) // 2]
 
@@ -131,7 +189,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 target = f0[inputs["kept_links"]]
             elif self.args.align_target == "frozen":
                 source = f0[inputs["kept_links"]]
-            loss = self._reduce(self._distance(source, target).sum(), links)
+            distances = self._distance(source, target)
+            if "link_languages" in inputs:
+                self._note(distances, inputs["link_languages"])
+            loss = self._reduce(distances.sum(), links)
         self.log_term("align", loss)
         if self.args.regularizer_weight > 0:
             drift = self._distance(words[inputs["kept_words"]], f0).sum()
@@ -222,6 +283,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             pairs = gather_rows(pairs)
             groups = pairs if self.args.negatives == "other_sentences" else None
             loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups)
+            if "link_languages" in inputs:
+                self._note(loss.view(2, -1).mean(0), gather_rows(inputs["link_languages"]), self.args.world_size)
             return whole_loss(loss.sum() / (2 * links))
 
     def _sentence_infonce(self, sentences: torch.Tensor, texts: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:

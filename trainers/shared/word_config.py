@@ -116,6 +116,11 @@ class WordAlignmentConfig(AlignmentConfig):
         return self.objective == "infonce" and self.PRESETS[self.preset]["norm"] != "relative"
 
     @property
+    def sees_languages(self) -> bool:  # type: ignore[override]
+        """True if links have losses."""
+        return self.objective != "none"
+
+    @property
     def needs_reference(self) -> bool:
         """True if f0, the vectors before training, is part of the loss."""
         return self.regularizer_weight > 0 or self.align_target == "frozen"

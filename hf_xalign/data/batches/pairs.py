@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,13 +50,15 @@ class LinkCollator:
     """Base of the collators of linked words.
 
     `linked_tokens` are `words`, [CLS] (`cls`), both specials (`cls_sep`), or `all` three. Words of `regularized_side`
-    stay near f0: `all` of that side (Cao's reading), or only the `linked` ones (MAO eq. 3, ROTATE).
+    stay near f0: `all` of that side (Cao's reading), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of
+    the source languages, batches have `link_languages` int64 (L,), that of each link.
     """
 
     pad_token_id: int
     linked_tokens: LinkedTokens = "words"
     regularized_side: Side = "target"
     regularized_words: Literal["all", "linked"] = "linked"
+    numbers: dict[str, int] | None = field(default=None, init=False)
 
     def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:
         """Return the links of each pair, and the sentences, all sources and then all targets."""
@@ -82,9 +84,15 @@ class LinkCollator:
         half = SIDES.index(self.regularized_side)
         kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
+        counts = [len(part) for part in links]
+        languages = {}
+        if self.numbers is not None:
+            own = [self.numbers[row["source_lang"]] for row, _, _ in sentences[:size]]
+            languages["link_languages"] = torch.from_numpy(np.repeat(own, counts))
         return {
+            **languages,
             "links": torch.from_numpy(link_words),
-            "link_pairs": torch.from_numpy(np.repeat(pairs, [len(part) for part in links])),
+            "link_pairs": torch.from_numpy(np.repeat(pairs, counts)),
             "kept_words": torch.from_numpy(kept),
             "kept_links": torch.from_numpy(np.searchsorted(kept, link_words[:, half])),
         }
@@ -266,6 +274,7 @@ class CachedLinkCollator:
     regularized_side: Side = "target"
     languages: dict[str, int] | None = None
     pivot: str | None = None
+    numbers: dict[str, int] | None = field(default=None, init=False)
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
@@ -279,6 +288,8 @@ class CachedLinkCollator:
             "kept_words": numbers + size * SIDES.index(self.regularized_side),
             "kept_links": numbers,
         }
+        if self.numbers is not None:
+            batch["link_languages"] = torch.tensor([self.numbers[row["source_lang"]] for row in rows])
         if self.languages is not None:
             batch["language"] = _languages(rows, self.languages, self.pivot).unsqueeze(0)
         return batch

@@ -10,7 +10,10 @@ from datasets import Dataset
 from pyarrow.compute import list_value_length  # type: ignore[import-untyped]
 from torch.utils.data import Sampler
 
-LanguageSampling = Literal["proportional", "each", "temperature"]
+from hf_xalign.data.batches.bandit import LanguageBandit
+from hf_xalign.errors import InputError
+
+LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
 
 
 class PairSampler(Sampler[int]):
@@ -27,7 +30,8 @@ class PairSampler(Sampler[int]):
     `language_sampling` decides how often a language comes. `proportional` draws every pair once. `each` gives each
     language an equal part of every step: shorter corpora start again until the longest has been seen once.
     `temperature` draws as many pairs as there are, and a language with n pairs gets a share in proportion to
-    n ** `alpha`: short corpora start again, and each epoch draws another part of long ones.
+    n ** `alpha`: short corpora start again, and each epoch draws another part of long ones. `ucb` draws as many, and
+    `bandit` decides each window's shares.
     """
 
     WINDOW_STEPS = 50
@@ -42,6 +46,7 @@ class PairSampler(Sampler[int]):
         group_by_length: bool = True,
         language_sampling: LanguageSampling = "proportional",
         alpha: float = 0.3,
+        bandit: LanguageBandit | None = None,
         shuffle: bool = True,
         multiple: int = 1,
     ):
@@ -57,6 +62,7 @@ class PairSampler(Sampler[int]):
         self.group_by_length = group_by_length and shuffle
         self.language_sampling = language_sampling
         self.alpha = alpha
+        self.bandit = bandit
         self.shuffle = shuffle
         self.multiple = multiple
         self.epoch = 0
@@ -92,8 +98,38 @@ class PairSampler(Sampler[int]):
                 np.resize(rng.permutation(own), quota) for own, quota in zip(self._corpora(), quotas, strict=True)
             ]
             yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
+        elif self.bandit is not None:
+            yield from self._decided(self.bandit, rng)
         else:
             yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows in an epoch."""
+        return -(-len(self) // (self.WINDOW_STEPS * self.step_pairs))
+
+    def _decided(self, bandit: LanguageBandit, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield windows of the bandit's choice from an endless stream of each language."""
+        streams = list(self._corpora())
+        left = [own[:0] for own in streams]
+        window = self.WINDOW_STEPS * self.step_pairs
+        for number in range(self.windows):
+            turn = self.epoch * self.windows + number
+            if turn >= len(bandit.slots):
+                raise InputError(
+                    f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, and the dataloader's workers are "
+                    "further: lower dataloader_num_workers or dataloader_prefetch_factor"
+                )
+            bounds = np.cumsum(bandit.slots[turn])
+            size = min(window, len(self.lengths) - number * window)
+            quotas = np.diff(np.rint(bounds / bounds[-1] * size).astype(np.int64), prepend=0)
+            parts = []
+            for code, quota in enumerate(quotas):
+                while len(left[code]) < quota:
+                    left[code] = np.concatenate([left[code], rng.permutation(streams[code])])
+                parts.append(left[code][:quota])
+                left[code] = left[code][quota:]
+            yield from self._ordered(np.concatenate(parts), self.step_pairs, rng)
 
     def _corpora(self) -> Iterator[np.ndarray]:
         """Yield the indices of each language."""
@@ -125,8 +161,8 @@ class PairSampler(Sampler[int]):
         return np.argsort(rank, kind="stable")
 
 
-def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column `length`, int32 (n,), and a number for each row's `source_lang`, int16 (n,).
+def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the column `length`, int32 (n,), the number of each row's `source_lang`, int16 (n,), and their names.
 
     Of word-aligned pairs that are encoded when they are read, the length is the number of words of the longer side.
     """
@@ -139,8 +175,8 @@ def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
         sizes = [batch[name] if name == "length" else list_value_length(batch[name]) for name in measured]
         lengths[rows] = np.max([own.to_numpy() for own in sizes], axis=0)
         names = batch["source_lang"].combine_chunks().dictionary_encode()
-        for name in sorted(names.dictionary.to_pylist()):
-            codes.setdefault(name, len(codes))
-        own = np.array([codes[name] for name in names.dictionary.to_pylist()], dtype=np.int16)
+        own = np.array([codes.setdefault(name, len(codes)) for name in names.dictionary.to_pylist()], dtype=np.int16)
         languages[rows] = own[names.indices.to_numpy()]
-    return lengths, languages
+    names = sorted(codes)
+    ranks = np.array([names.index(name) for name in codes], dtype=np.int16)
+    return lengths, ranks[languages], names

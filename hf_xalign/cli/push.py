@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Push the folder and print the commit's address."""
+    if "/" not in args.repo_id:
+        raise InputError(f"{args.repo_id}: name the owner too, as in your-name/{args.repo_id}")
     from hf_xalign.hub import push
 
     if args.space:

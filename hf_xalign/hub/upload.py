@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from httpx2 import TransportError
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils import get_session, validate_repo_id
 
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents, decides_model
@@ -20,7 +20,9 @@ def _connection() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, TransportError) as error:
-        raise InputError(f"the connection to the Hub broke ({error}): check it, and push again") from error
+        reason = str(error).partition(": offline mode")
+        cause = "offline mode: unset HF_HUB_OFFLINE" if reason[1] else reason[0]
+        raise InputError(f"no connection to the Hub ({cause}): check it, and push again") from error
 
 
 @_connection()
@@ -60,7 +62,7 @@ def push(
     """
     check_repo_id(repo_id)
     contents = Contents(folder, base_model=base_model)
-    api = HfApi(token=token)
+    api = _api(token)
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     if revision not in (None, "main"):
         api.create_branch(repo_id, branch=revision, exist_ok=True)
@@ -95,10 +97,17 @@ def push_space(
 ) -> CommitInfo:
     """Upload a Gradio Space in one commit; `files` returns its files by path, given its full name."""
     check_repo_id(repo_id)
-    api = HfApi(token=token)
+    api = _api(token)
     name = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True).repo_id
     additions = [CommitOperationAdd(path, content) for path, content in files(name).items()]
     return api.create_commit(name, additions, commit_message=message, repo_type="space")
+
+
+def _api(token: str | bool | None) -> HfApi:
+    """Return the Hub's client once the Hub answers: without a network the client would try for half a minute."""
+    api = HfApi(token=token)
+    get_session().head(api.endpoint, timeout=10)
+    return api
 
 
 def check_repo_id(repo_id: str) -> None:

@@ -135,6 +135,16 @@ def test_another_kind_takes_the_place_of_an_adapter(own_hub, tmp_path):
     assert type(hub.load("me/changed")) is BertForSequenceClassification
 
 
+def test_no_network_is_said_at_the_first_try_and_an_owner_before_that(own_hub, tmp_path, capsys):
+    base = write("base", tmp_path)
+    own_hub.broken = "."  # every request
+    with mock.patch("time.sleep") as slept, pytest.raises(InputError, match="no connection to the Hub"):
+        hub.push(base, "me/base")
+    assert not slept.called
+    assert main(["push", str(base), "base"]) == 2
+    assert capsys.readouterr().err == "error: base: name the owner too, as in your-name/base\n"
+
+
 def test_a_broken_connection_is_said_and_changes_nothing(own_hub, tmp_path):
     base = write("base", tmp_path)
     hub.push(base, "me/base", message="first")

@@ -190,6 +190,7 @@ def _oid(content):
 
 _API, _REPO, _REVISION = "/api/(models|datasets|spaces)", "/([^/]+/[^/]+)", "/([^/]+)"
 _ROUTES = [
+    ("GET", "/", lambda _: {}),
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", lambda _: {"errors": [], "warnings": []}),
     ("GET", f"{_API}{_REPO}(?:/revision{_REVISION})?", _Handler.info),

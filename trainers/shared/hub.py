@@ -43,7 +43,7 @@ class HubTrainer(Trainer):
                     "train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
                     "base_model=OWNER/NAME"
                 )
-        super().init_hf_repo(token, private)
+        super().init_hf_repo(token, **({} if private is None else {"private": private}))  # older: no such argument
 
     def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
         self,

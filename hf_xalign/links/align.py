@@ -7,8 +7,8 @@ import json
 import logging
 import os
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -156,7 +156,7 @@ def align_words(
             return dictionary_linker(paths[pair[0]], lowercase)
         parts = [dataset.select(rows)]
         if extra_data is not None:
-            parts.append(extra_data.select(_rows_by_pair(extra_data).get(pair, rows[:0])))
+            parts.append(extra_data.select(_rows_by_pair(extra_data, pair)[pair]))
         total = sum(map(len, parts))
         if total > sample_size:
             sample = draw_sample(total, sample_size, seed)
@@ -212,18 +212,17 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
         >>> print(link_statistics(linked)["de-en"])
         2 links in 1 pairs (2.0 a pair)
     """
-    rows = _rows_by_pair(linked)
-    batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
-    lengths = [batch["links"].combine_chunks().value_lengths().to_numpy() for batch in batches]
-    counts = np.concatenate([np.zeros(0, int), *lengths])
-    total = rows if before is None else _rows_by_pair(before)
+    pairs, links, total = Counter[Pair](), Counter[Pair](), Counter[Pair]()
+    for _, batch, rows in _batches_by_pair(linked, "links"):
+        lengths = batch["links"].combine_chunks().value_lengths().to_numpy()
+        for pair, own in rows.items():
+            pairs[pair] += len(own)
+            links[pair] += int(lengths[own].sum())
+    for _, _, rows in () if before is None else _batches_by_pair(before):
+        total.update({pair: len(own) for pair, own in rows.items()})
     return {
-        "-".join(pair): LinkStatistics(
-            pairs=len(own := rows.get(pair, np.zeros(0, int))),
-            links=int(counts[own].sum()),
-            dropped=None if before is None else len(total[pair]) - len(own),
-        )
-        for pair in total
+        "-".join(pair): LinkStatistics(pairs[pair], links[pair], None if before is None else total[pair] - pairs[pair])
+        for pair in sorted(pairs if before is None else total)
     }
 
 
@@ -323,18 +322,29 @@ def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Pa
     return kind, {lang: Path(path.replace("{lang}", lang)) for lang in langs}
 
 
-def _rows_by_pair(dataset: Dataset) -> dict[Pair, np.ndarray]:
-    """Return the ascending row numbers of each language pair."""
-    rows: dict[Pair, list[np.ndarray]] = defaultdict(list)
-    start = 0
-    for batch in dataset.select_columns(["source_lang", "target_lang"]).with_format("arrow").iter(100_000):
-        source, target = (batch[c].combine_chunks().dictionary_encode() for c in ("source_lang", "target_lang"))
-        codes = np.stack([source.indices.to_numpy(), target.indices.to_numpy()], axis=1)
-        for s, t in np.unique(codes, axis=0):
-            pair = source.dictionary[s].as_py(), target.dictionary[t].as_py()
-            rows[pair].append(start + np.flatnonzero((codes == (s, t)).all(axis=1)))
-        start += len(batch)
+def _rows_by_pair(dataset: Dataset, only: Pair | None = None) -> dict[Pair, np.ndarray]:
+    """Return the ascending row numbers of each language pair, or of one that may have none."""
+    rows: dict[Pair, list[np.ndarray]] = defaultdict(list, {} if only is None else {only: [np.zeros(0, dtype=int)]})
+    for start, _, found in _batches_by_pair(dataset):
+        for pair, own in found.items():
+            if only in (None, pair):
+                rows[pair].append(start + own)
     return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
+
+
+def _batches_by_pair(dataset: Dataset, *columns: str) -> Iterator[tuple[int, Any, dict[Pair, np.ndarray]]]:
+    """Yield Arrow batches of these columns, with the number of their first row and the rows of each language pair."""
+    start = 0
+    languages = ["source_lang", "target_lang"]
+    for batch in dataset.select_columns([*columns, *languages]).with_format("arrow").iter(100_000):
+        source, target = (batch[column].combine_chunks().dictionary_encode() for column in languages)
+        codes = np.stack([source.indices.to_numpy(), target.indices.to_numpy()], axis=1)
+        found = {
+            (source.dictionary[s].as_py(), target.dictionary[t].as_py()): np.flatnonzero((codes == (s, t)).all(axis=1))
+            for s, t in np.unique(codes, axis=0)
+        }
+        yield start, batch, found
+        start += len(batch)
 
 
 def file_digest(path: Path) -> str:

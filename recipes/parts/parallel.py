@@ -70,8 +70,7 @@ class Corpus:
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
-        batches = self.train.select_columns(["source_lang"]).with_format("arrow").iter(100_000)
-        return sorted({code for batch in batches for code in batch["source_lang"].unique().to_pylist()})
+        return sorted(count_languages(self.train))
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
@@ -276,10 +275,19 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
             f"{count:,}",
             f"{len(test):,}",
         )
-    trained, counts = sorted(set(train["source_lang"][:])), Counter(test["source_lang"][:])
+    trained, counts = sorted(count_languages(train)), count_languages(test)
     for language in sorted(counts.keys() - set(trained)):
         there = ", ".join(trained)
         logger.warning("%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, there)
+
+
+def count_languages(pairs: Dataset) -> Counter[str]:
+    """Count the pairs of each source language. A list of every pair's language would fill the memory."""
+    counts = Counter[str]()
+    for batch in pairs.select_columns(["source_lang"]).with_format("arrow").iter(100_000):
+        for code in batch["source_lang"].value_counts().to_pylist():
+            counts[code["values"]] += code["counts"]
+    return counts
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:

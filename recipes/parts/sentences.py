@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hf_xalign.recipes.parts.common import PPAArguments
 from hf_xalign.recipes.parts.parallel import (
     DRIFT_SENTENCES,
     Corpus,
+    count_languages,
     draw_pairs,
     load_checked,
     load_parts,
@@ -37,7 +37,7 @@ class SentenceCorpus(Corpus):
 
     def describe(self) -> list[str]:
         """Describe the text, one line for each language."""
-        counts = sorted(Counter(self.train["source_lang"][:]).items())
+        counts = sorted(count_languages(self.train).items())
         return [*(f"text     {code}: {n} pairs" for code, n in counts), f"held out {len(self.evaluation)} pairs"]
 
     def keep(self, folder: Path) -> None:

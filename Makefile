@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all mutants lint docs release clean
+.PHONY: quickstart test test-all mutants lint docs notebooks release clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -36,6 +36,10 @@ lint: $(BIN)/.installed
 # The documentation, into build/site, without a network. (The variable hides an advertisement of the theme.)
 docs: $(BIN)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Run the notebooks again and keep their outputs: some ten minutes.
+notebooks: $(BIN)/.installed
+	$(BIN)/python tests/support/notebooks.py examples/*.ipynb
 
 # Sdist and wheel, each installed into a fresh environment and used there.
 release: $(BIN)/.installed

@@ -135,8 +135,8 @@ def _names(name: str) -> list[str]:
     body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
     homes = {one.name: str(part.module) for part in body if isinstance(part, ast.ImportFrom) for one in part.names}
     found = next(part for part in body if isinstance(part, ast.ClassDef) and part.name == cls)
-    fields = (part for part in found.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name))
-    own = [part.target.id for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
+    fields = [part for part in found.body if isinstance(part, ast.AnnAssign)]
+    own = [ast.unparse(part.target) for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
     bases = (base.id for base in found.bases if isinstance(base, ast.Name))
     return [*own, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
 

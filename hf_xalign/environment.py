@@ -64,7 +64,7 @@ def usable_cores() -> int:
 
 def warn_of_spinning_threads() -> None:
     """Warn where other work keeps busy the cores that torch's threads spin on: a step can take many times as long."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
     import torch
 
     if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" or "GOMP_SPINCOUNT" in os.environ:
@@ -84,7 +84,7 @@ def warn_of_spinning_threads() -> None:
 
 def hardware() -> dict[str, Any]:
     """Return CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
     import torch
 
     return {

@@ -77,12 +77,11 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
     last: list[Any] = []
-    handles = [
-        layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in stack[top_layer - 1 :][:1]
-    ]
+    below = stack[top_layer - 1 : top_layer]
+    handles = [layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in below]
     for layer in stack[top_layer:]:
         # Not in the class: that would be for every encoder.
-        layer.forward = lambda *args, **kwargs: last[-1]  # type: ignore[method-assign]
+        layer.forward = lambda *args, **kwargs: last[-1]
     try:
         yield
     finally:

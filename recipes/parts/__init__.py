@@ -24,7 +24,7 @@ def _left_to_launcher() -> bool:
     """Return whether the launcher (the parent) gave this process one thread, its default, and not the user."""
     if os.environ.get(_THREADS) != "1" or _MARK not in os.environ:
         return False
-    import psutil  # type: ignore[import-untyped]  # accelerate requires it
+    import psutil  # accelerate requires it
 
     try:
         launcher = psutil.Process(os.getppid())

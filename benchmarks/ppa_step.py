@@ -49,7 +49,7 @@ from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches
 
 from hf_xalign.config import parse
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.recipes.parts.common import PPAArguments, run, settle_cpu
+from hf_xalign.recipes.parts.common import TextArguments, run, settle_cpu
 from hf_xalign.recipes.parts.sentences import SentenceCorpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
@@ -227,7 +227,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         given = {**QUIET, **arguments.set, "use_cpu": str(arguments.device == "cpu").lower(), "output_dir": folder}
         words = [word for name, value in given.items() for word in (f"--{name}", value)]
-        data, args = parse((PPAArguments, PPAConfig), ["--config", str(arguments.config), *words])
+        data, args = parse((TextArguments, PPAConfig), ["--config", str(arguments.config), *words])
         settle_cpu(args.device.type)
         path = resolve_model(data.model_name_or_path)
         corpus = load_sentence_corpus(data, args)

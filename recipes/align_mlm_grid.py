@@ -214,6 +214,7 @@ class GridTask:
         return {
             "max_length": min(128, data.block_size),
             "report_to": "none",
+            "smoke": data.smoke,
             "use_cpu": args.use_cpu,
             "bf16": args.bf16,
             "per_device_eval_batch_size": args.per_device_eval_batch_size,
@@ -232,13 +233,16 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
 
     grid, data, args = parse(ARGUMENTS, argv, description=__doc__)
+    data.shrink(args)
+    grid.seeds = grid.seeds[:1] if data.smoke else grid.seeds
 
     from hf_xalign.evaluation.plots import require_matplotlib
 
     cells = make_cells(grid, data, args)
     tasks = [GridTask.of(name, given) for name, given in grid.tasks.items()]
     if not grid.show:
-        require_matplotlib()
+        if not data.smoke:
+            require_matplotlib()
         texts = check(cells, tasks, data, args)
         if data.dry_run:
             print(
@@ -254,7 +258,7 @@ def main(argv: list[str] | None = None) -> None:
                 name = " ".join([cell.transformation, cell.objective, cell.setting, f"seed {cell.seed}"])
                 print(f"\n## {number}/{len(cells)}: {name}")
                 run_cell(cell, texts, data, args)
-    report(cells, tasks, Path(args.output_dir))
+    report(cells, tasks, Path(args.output_dir), draw=not data.smoke)
 
 
 def make_cells(grid: GridArguments, data: PretrainingArguments, args: AlignMLMConfig) -> list[Cell]:
@@ -351,7 +355,7 @@ def run_cell(
                 _call("finetune.py", task.settings(cell, side, language, data, args))
 
 
-def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path) -> None:
+def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path, *, draw: bool = True) -> None:
     """Print the table and the correlations of the finished runs, and write them with the figures."""
     from hf_xalign.evaluation.plots import alignment_plot
     from hf_xalign.evaluation.transfer import spearman
@@ -382,7 +386,7 @@ def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path) -> No
             lines.append(f"{name}, alignment and delta: {said}.")
         except InputError as error:
             lines.append(f"{name}: no correlation: {error}.")
-        if own:
+        if own and draw:
             saved.append(alignment_plot(own, folder / f"alignment-{name}.png", correlation))
     text = "\n".join(lines) + "\n"
     print("\n" + text)

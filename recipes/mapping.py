@@ -41,10 +41,13 @@ def main(argv: list[str] | None = None) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
+    data.shrink(args)
     data.check_files()
     args.check_files()
     if data.compare_with:
         raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
+    if data.sentence_transformer:
+        raise InputError("sentence_transformer: that package loads an encoder alone, without maps. Train FAO or PPA.")
 
     from hf_xalign.cache import hold_folder
     from hf_xalign.data.sources import parse_source

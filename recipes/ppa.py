@@ -12,9 +12,9 @@ also writes a folder that sentence-transformers loads.
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import PPAArguments, run
+from hf_xalign.recipes.parts.common import TextArguments, run
 
-ARGUMENTS = (PPAArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
+ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 
 
 def main(argv: list[str] | None = None) -> None:

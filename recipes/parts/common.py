@@ -28,6 +28,27 @@ def option(group: str, help: str, default: Any = MISSING) -> Any:
 
 
 @dataclass
+class SmokeTest:
+    """Switch of a run that only shows whether everything works."""
+
+    smoke: bool = option(
+        "Run", "Smoke test: 100 pairs, sentences or examples of each text, 3 steps, one seed, no pictures.", False
+    )
+
+    def shrink(self, args: Any) -> None:
+        """Limit text, steps and seeds if this is a smoke test."""
+        if not self.smoke:
+            return
+        for name in vars(self):
+            if name.startswith("max_") and name.endswith(("pairs", "sentences", "examples")):
+                setattr(self, name, min(getattr(self, name) or 100, 100))
+        if hasattr(self, "seeds"):
+            self.seeds = self.seeds[:1]
+        if hasattr(args, "max_steps"):
+            args.max_steps, args.logging_steps = 3, 1
+
+
+@dataclass
 class PairColumns:
     """Pivot and columns of sentence pairs."""
 
@@ -64,7 +85,7 @@ class ParallelText(PairColumns):
 
 
 @dataclass
-class TextArguments(ParallelText):
+class TextArguments(ParallelText, SmokeTest):
     """The encoder and the text of a run."""
 
     model_name_or_path: str = option(
@@ -80,15 +101,9 @@ class TextArguments(ParallelText):
         "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same.",
         [],
     )
+    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
     compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
-
-
-@dataclass
-class PPAArguments(TextArguments):
-    """Encoder and text of a run, and an optional folder for sentence-transformers."""
-
-    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
 
 
 @dataclass

@@ -72,6 +72,10 @@ class Corpus:
         """Languages to align with the pivot, sorted."""
         return sorted(count_languages(self.train))
 
+    def export(self, folder: Path) -> dict[str, str]:
+        """Return further saved files, path by name."""
+        return {}
+
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
         trainer = trainer_class(

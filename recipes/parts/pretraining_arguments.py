@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hf_xalign.data.sources import check_files, parse_source
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, option
+from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
@@ -17,7 +17,7 @@ _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 
 @dataclass
-class PretrainingArguments(PairColumns):
+class PretrainingArguments(PairColumns, SmokeTest):
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(

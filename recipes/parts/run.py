@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ from hf_xalign.evaluation.scores import Scores, merge_scores
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
+from hf_xalign.modeling.sentence_export import save_sentence_transformer
+from hf_xalign.modeling.xalign.merging import merge
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
 from hf_xalign.recipes.parts.pictures import draw_pictures
 from hf_xalign.recipes.parts.probes import read_probes
@@ -41,6 +44,7 @@ def start_run(
 ) -> tuple[str | None, dict[str, Any]]:
     """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
     checkpoint = None
+    data.shrink(args)
     if not data.dry_run:
         resume, overwrite = args.resume_from_checkpoint, args.overwrite_output_dir
         checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=overwrite)
@@ -92,6 +96,11 @@ class AlignmentRun:
         self.folder = Path(args.output_dir)
         self.checkpoint, self.record = start_run(method, data, args, trainer_class)
         self.other = read_record(data.compare_with) if data.compare_with else {}
+        if data.sentence_transformer and getattr(args, "own_module", False):
+            raise InputError(
+                "sentence_transformer: that package loads an encoder alone, without a module of MAO. Train FAO or "
+                "PPA, or --peft_type lora, which is merged into the encoder"
+            )
         self.probes = read_probes(data.probe)
         self.retrieval: dict[str, Scores] = {}  # by stage
 
@@ -191,10 +200,21 @@ class AlignmentRun:
             }
         write_record(self.folder, record)  # before pictures, which may fail where the scores did not
         with phase(record, "scoring"):
-            drawn = draw_pictures(self.trainer, self.corpus.distances, self.folder, self.data.model_name_or_path)
-        named = {"pictures": ", ".join(map(str, drawn))} if drawn else {}
-        finish(record, self.folder, {"model": str(self.folder), **self.corpus.export(self.folder), **named})
+            given = (self.trainer, self.corpus.distances, self.folder, self.data.model_name_or_path)
+            drawn = [] if self.data.smoke else draw_pictures(*given)
+        saved = {"model": str(self.folder), **self.corpus.export(self.folder), **self._export()}
+        finish(record, self.folder, saved | ({"pictures": ", ".join(map(str, drawn))} if drawn else {}))
         track_record(self.args, record)
+
+    def _export(self) -> dict[str, str]:
+        """Write the folder for sentence-transformers, if asked for, and return its path by name."""
+        if (folder := self.data.sentence_transformer) is None:
+            return {}
+        model, pooling = self.corpus.model, getattr(self.args, "sentence_pooling", "mean")
+        if isinstance(model, PeftModel):
+            model = merge(copy.deepcopy(model))
+        save_sentence_transformer(model, self.corpus.tokenizer, folder, pooling=pooling)
+        return {"for sentence-transformers": folder}
 
 
 def _fill_words(scores: dict[str, Any], pooling: str) -> None:

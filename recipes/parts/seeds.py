@@ -32,6 +32,7 @@ _ELSEWHERE = {
 
 def run_seeds(data: TaskArguments, args: TaskConfig) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
+    data.shrink(args)
     data.check(args)
     settle_cpu(args.device.type)
     with args.main_process_first(desc="reading labelled text"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
-from hf_xalign.modeling.sentence_export import save_sentence_transformer
-from hf_xalign.recipes.parts.common import PPAArguments
+from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import (
     DRIFT_SENTENCES,
     Corpus,
@@ -33,7 +31,6 @@ class SentenceCorpus(Corpus):
     """Encoder and sentence pairs of a run."""
 
     pooling: SentencePooling = "mean"
-    sentence_transformer: str | None = None
 
     def describe(self) -> list[str]:
         """Describe the text, one line for each language."""
@@ -42,13 +39,6 @@ class SentenceCorpus(Corpus):
 
     def keep(self, folder: Path) -> None:
         """Save nothing: the record names the held-out text."""
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Write the folder for sentence-transformers, if asked for, and return its path by name."""
-        if self.sentence_transformer is None:
-            return {}
-        save_sentence_transformer(self.model, self.tokenizer, self.sentence_transformer, pooling=self.pooling)
-        return {"for sentence-transformers": self.sentence_transformer}
 
     def score(self, args: PPAConfig, when: str) -> Scores:
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
@@ -64,7 +54,7 @@ class SentenceCorpus(Corpus):
         )
 
 
-def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:
+def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:
     """Load the encoder and the text."""
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):
@@ -77,5 +67,4 @@ def load_sentence_corpus(data: PPAArguments, args: PPAConfig, *, resume: str | N
         evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         warn_of_mixed_texts(train, evaluation)
     sources = {"train": train_sources, "eval": eval_sources}
-    pooling: Any = {"pooling": args.sentence_pooling, "sentence_transformer": data.sentence_transformer}
-    return SentenceCorpus(model, tokenizer, train, evaluation, sources, **pooling)
+    return SentenceCorpus(model, tokenizer, train, evaluation, sources, pooling=args.sentence_pooling)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import option
+from hf_xalign.recipes.parts.common import SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
@@ -19,7 +19,7 @@ _DATA, _RUN = "Model and data", "Run"
 
 
 @dataclass
-class TaskArguments:
+class TaskArguments(SmokeTest):
     """Encoder, task and labelled text."""
 
     method: ClassVar[str]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from peft import PeftModel
+from safetensors.torch import load_file
 from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, record_of, task_command
 from support.tiny import SENTENCES, make_links, make_tokenizer
@@ -19,7 +20,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import DataArguments, run
 from hf_xalign.recipes.parts.parallel import load_text
-from hf_xalign.recipes.parts.sentences import SentenceCorpus
 
 
 def test_fao(fao_run):
@@ -190,8 +190,11 @@ def test_a_random_start_is_scored_before_training(files, tmp_path):
 
 def test_lora(files, tmp_path):
     options = ("--peft_type", "lora", "--peft_options", '{"r": 2}', "--batch_of", "pairs")
-    record = mao_on(files, tmp_path, *options, "--max_steps", "1")
+    exported = tmp_path.with_name("exported")
+    record = mao_on(files, tmp_path, *options, "--max_steps", "1", "--sentence_transformer", str(exported))
     assert record["adapter"]["peft_type"] == "LORA"
+    merged = load_file(exported / "model.safetensors")
+    assert (exported / "modules.json").is_file() and not any("lora" in name for name in merged)
     assert "retrieval_words" not in record["scores"]["after"]["de"]
     assert isinstance(hf_xalign.load(tmp_path), PeftModel)
 
@@ -207,7 +210,6 @@ def test_ppa(ppa_run, files):
     assert card.data.library_name == "transformers" and "Sentence retrieval" in str(card.data)
     assert (files / "sentences" / "modules.json").is_file()
     assert record["saved_to"]["for sentence-transformers"] == str(files / "sentences")
-    assert SentenceCorpus(None, None, None, None, {}, {}, "cls").export(folder) == {}  # where no such folder is named
 
 
 def test_frozen_probes_are_in_the_record_and_the_card(ppa_run, files):

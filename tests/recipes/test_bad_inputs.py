@@ -40,6 +40,7 @@ def test_recipes_that_train(files, fao_run, refused, tmp_path):
         mao: [
             (("--max_train_pairs", "4", "--compare_with", str(fao_run.folder)), "other pairs"),
             (("--compare_with", str(files / "nothing")), "no such file"),
+            (("--sentence_transformer", "x"), "sentence_transformer: that package loads an encoder alone"),
         ],
         ppa: [
             ((*sentences, "--aligner", "hmm"), "aligner"),
@@ -174,6 +175,7 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--layers -1 -1", "each layer once"),
         ("--device nonsense", "device=nonsense is not available"),
         ("--compare_with runs/fao", "compare_with"),
+        ("--sentence_transformer x", "without maps"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),
         ("--output_dir {f}/dict.txt/run", "dict.txt is not a writable folder"),

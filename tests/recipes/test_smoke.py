@@ -1,0 +1,54 @@
+"""`--smoke` runs every recipe to its end in a minute, and a run prints nothing that its user need not read."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from support.recipe import command, on_files, pretraining_command, task_command
+
+from hf_xalign.cli.packaged import METHODS
+
+# What a library says that nobody can act on.
+NOISE = r"Warning|LOAD REPORT|MISSING|UNEXPECTED|pin_memory|were not passed to `accelerate launch`|Traceback"
+TASK = "{pos: {train_data: TRAIN, test_data: TRAIN}}"
+
+
+def words(method, files):
+    tagged = files / "tagged.jsonl"
+    derived = ("--derive", "inversion", "transliteration")
+    table = {
+        "ppa": lambda: command(files, "--queue_size", "64", "--min_tokens", "2"),
+        "mapping": lambda: [*on_files(files), "--device", "cpu"],
+        "align_mlm": lambda: pretraining_command(files, *derived),
+        "align_mlm_grid": lambda: pretraining_command(
+            files, "--objectives", "mlm", "--transformations", "transliteration",
+            "--tasks", TASK.replace("TRAIN", f"en={tagged}").replace("}}", ", label_column: tags}}"),
+        ),
+        "finetune": lambda: task_command(files, "--seeds", "3", "4"),
+        "continual": lambda: task_command(
+            files, "--reference", str(files / "base"), "--pairs", f"de={files / 'train.jsonl'}"
+        ),
+    }  # fmt: skip
+    return table.get(method, lambda: command(files))()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_smoke_test_of_every_recipe_without_noise(method, files, tmp_path):
+    options = [*words(method, files), "--smoke", "--output_dir", str(tmp_path)]
+    start = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", start, "train", method, *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
+    assert not re.search(NOISE, printed), printed
+    assert not list(tmp_path.rglob("*.png"))
+    states = [path.read_text() for path in tmp_path.rglob("trainer_state.json")]
+    assert all('"global_step": 3' in state for state in states)
+    assert len(list(tmp_path.glob("seed-*"))) <= 1

@@ -10,7 +10,7 @@ import pytest
 import torch
 from datasets import Dataset
 from support.batches import assert_batch, slow_draws, slow_mask
-from support.tiny import make_tokenizer, make_two_separator_tokenizer
+from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
 from torch.utils.data import DataLoader, SequentialSampler
 from transformers import default_data_collator
 
@@ -24,7 +24,7 @@ from hf_xalign.data.batches.pairs import (
     WordCollator,
     link_rows,
 )
-from hf_xalign.data.batches.sampling import PairSampler
+from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PairedCollator, PairedRow, PairedSampler, PairedStreams
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
@@ -482,6 +482,15 @@ def test_temperature_draws_languages_by_a_power_of_their_size(alpha, shares):
         assert {i for i in indices if i < 800} != {i for i in later if i < 800}
     steps = [sum(i >= 800 for i in indices[k : k + 20]) / 20 for k in range(0, 1000, 20)]
     assert max(abs(step - shares[1] / 1003) for step in steps) < 0.11
+
+
+def test_lengths_of_pairs_that_are_encoded_when_read():
+    """Characters of the longer side, also of rows that are not all of the table."""
+    pairs = make_links(24).select(range(3, 20)).map(lambda row, k: {"source_lang": "xde"[k % 2 :]}, with_indices=True)
+    lengths, languages, names = lengths_and_languages(pairs)
+    sides = ((row["source_words"], row["target_words"]) for row in pairs)
+    assert lengths.tolist() == [max(len("".join(words)) for words in both) for both in sides]
+    assert [names[code] for code in languages] == pairs["source_lang"][:] and names == ["de", "xde"]
 
 
 def test_a_bandit_gives_more_to_languages_that_gain():

@@ -12,30 +12,24 @@ from hf_xalign.cli.packaged import METHODS
 
 # What a library says that nobody can act on.
 NOISE = r"Warning|LOAD REPORT|MISSING|UNEXPECTED|pin_memory|were not passed to `accelerate launch`|Traceback"
-TASK = "{pos: {train_data: TRAIN, test_data: TRAIN}}"
 
 
 def words(method, files):
-    tagged = files / "tagged.jsonl"
     derived = ("--derive", "inversion", "transliteration")
     table = {
         "ppa": lambda: command(files, "--queue_size", "64", "--min_tokens", "2"),
         "mapping": lambda: [*on_files(files), "--device", "cpu"],
         "align_mlm": lambda: pretraining_command(files, *derived),
-        "align_mlm_grid": lambda: pretraining_command(
-            files, "--objectives", "mlm", "--transformations", "transliteration",
-            "--tasks", TASK.replace("TRAIN", f"en={tagged}").replace("}}", ", label_column: tags}}"),
-        ),
         "finetune": lambda: task_command(files, "--seeds", "3", "4"),
         "continual": lambda: task_command(
             files, "--reference", str(files / "base"), "--pairs", f"de={files / 'train.jsonl'}"
         ),
-    }  # fmt: skip
+    }
     return table.get(method, lambda: command(files))()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"align_mlm_grid"}))  # the grid runs others
 def test_a_smoke_test_of_every_recipe_without_noise(method, files, tmp_path):
     options = [*words(method, files), "--smoke", "--output_dir", str(tmp_path)]
     start = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"

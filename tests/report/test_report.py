@@ -154,7 +154,7 @@ def test_hostile_text_stays_text(tmp_path):
     kept = {name: record[name] for name in ("schema", "hardware", "times", "scores")}
     record = poison(record) | copy.deepcopy(kept)
     record["hardware"]["cpu"] = record["times"]["started"] = evil
-    record["scores"] = {stage: {evil: {evil: 0.5}} for stage in ("before", "after")}
+    record["scores"] = {stage: {evil: {evil: 0.5, "b": 0.5}} for stage in ("before", "after")}
     record["links"], record["settings"], record["drift"] = {evil: {evil: evil}}, {evil: [evil]}, {evil: 0.5}
     record["versions"] = {"hf_xalign": evil, evil: evil}
     record["base_model"]["name"], record["paper"]["bibtex"], record["objective"] = f"a/{evil}", evil, evil
@@ -196,3 +196,19 @@ def test_charts_are_where_their_numbers_are():
     page = Page(charts.bars(0.25, 1.5, width=200))
     assert [value for tag, name, value in page.attributes if (tag, name) == ("rect", "width")] == ["50.0", "200.0"]
     assert "rect" not in Page(charts.bars(None, None)).tags
+
+
+def test_one_headline_a_language_and_no_folder_of_this_machine(tmp_path):
+    record = make_record()
+    record["base_model"]["name"] = "/home/me/models/base"
+    record["command"] = ["train", "--train_data", "de=/home/me/pairs.tsv", "--output_dir", "runs/mine"]
+    fill(tmp_path, record)
+    text = render_report(tmp_path)
+    assert "/home/me" not in text and "…/base" in text and "de=…/pairs.tsv" in text and "runs/mine" in text
+    first, folded = text.split("<details>", 1)
+    for language, scores in record["scores"]["after"].items():
+        headline, *others = scores
+        assert f"<td>{language}</td><td><code>{headline}</code>" in first
+        assert all(f"<code>{name}</code>" not in first.split("<h2>Scores")[1] for name in others if name != "pool")
+        assert (f"{language}: all {len(scores)} scores" in folded) == bool(others)
+    assert "details" in Page(text).tags

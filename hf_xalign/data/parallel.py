@@ -25,6 +25,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -195,8 +196,7 @@ def _open(
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
     """Return the kind of a source; its files, else its Hub dataset; the columns that it has; and its rows."""
     if isinstance(source, (str, Path)) and (folder := Path(source).expanduser()).is_dir():
-        if not (shards := sorted(folder.glob("*.parquet"))):
-            raise InputError(f"{source} is a folder without .parquet files; name a file in it")
+        shards = finished_shards(folder)
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     files = _find_files(source, split)

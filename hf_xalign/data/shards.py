@@ -15,6 +15,7 @@ from hf_xalign.data.readers import open_parquet
 from hf_xalign.errors import InputError
 from hf_xalign.record import write_text
 
+_WORK = ".work"  # inside an output folder, until its run is done
 _GROUP = 50_000  # rows; what a reader of a shard holds in memory
 _BATCH = 10_000  # rows
 
@@ -28,7 +29,7 @@ def open_work(folder: Path, identity: str) -> Path:
     Raises:
         InputError: the output folder holds Parquet files that no unfinished run wrote.
     """
-    work = folder / ".work"
+    work = folder / _WORK
     mark = work / "settings.json"
     if not mark.exists() and any(folder.glob("*.parquet")):
         raise InputError(f"{folder}: holds Parquet files already. Give another folder, or remove them.")
@@ -38,6 +39,22 @@ def open_work(folder: Path, identity: str) -> Path:
         shutil.rmtree(work, ignore_errors=True)
         write_text(mark, identity)
     return work
+
+
+def finished_shards(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder.
+
+    Raises:
+        InputError: it has none, or the run that writes them is not finished.
+    """
+    if (folder / _WORK).exists():
+        raise InputError(
+            f"{folder}: the command that writes it has not finished. Run it again to resume it: what is missing "
+            "would not be noticed later."
+        )
+    if not (shards := sorted(folder.glob("*.parquet"))):
+        raise InputError(f"{folder} is a folder without .parquet files; name a file in it")
+    return shards
 
 
 def shard_name(number: int, total: int) -> str:

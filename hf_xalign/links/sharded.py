@@ -30,7 +30,7 @@ import torch
 from hf_xalign.cache import checksum, disk_errors, hold_folder
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import open_parquet
-from hf_xalign.data.shards import open_work, read_rows, shard_name, write_shard
+from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, find_disk_full
@@ -251,7 +251,7 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     files: list[tuple[Path, int]] = []
     first = None
     for path in (Path(source).expanduser().absolute() for source in sources):
-        for part in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        for part in finished_shards(path) if path.is_dir() else [path]:
             if not part.exists():
                 raise InputError(f"{part}: no such file. Give Parquet shards, such as hf-xalign prepare writes.")
             with open_parquet(part) as file:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -148,6 +149,10 @@ def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkey
     ]
     with pytest.raises(InputError, match="a folder without"):
         load_parallel(tmp_path)
+    shutil.copytree(tmp_path / "out", tmp_path / "unfinished")
+    (tmp_path / "unfinished" / ".work").mkdir()
+    with pytest.raises(InputError, match=r"has not finished\. Run it again"):
+        load_parallel(tmp_path / "unfinished")
     page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
     assert "Файл" in page and "<svg" in page
     assert main([*words, "--workers", "1"]) == 2 and "holds a finished result" in capsys.readouterr().err

@@ -268,7 +268,7 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
             "cut": (file(whole[:-100]), "a.parquet: cannot be read as Parquet"),
             "page": (file(whole[:200] + b"\0" * 400 + whole[600:]), "a.parquet: cannot be read as Parquet"),
             "text": (file(b"a\tb\n", "a.tsv"), "a.tsv: cannot be read as Parquet"),
-            "nothing": (lambda folder: align_shards([folder], folder / "out"), "no sentence pairs"),
+            "nothing": (lambda folder: align_shards([folder], folder / "out"), r"a folder without \.parquet files"),
             "no file": (
                 lambda folder: align_shards([folder / "x.parquet"], folder / "out"),
                 "x.parquet: no such file",

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from hf_xalign.model_cards.markdown import code, fence, figure, line, literal, table, text
+from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.metadata import (
     EMBEDDED_TWIN,
     from_scratch,
@@ -52,6 +52,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
     metrics = {metric for _, metric, *_ in found}
     paper = record["paper"] or {}
     rows = [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in found]
+    top = first_rows(rows)
     sources = record["data"]["eval"]
     domains = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
     return {
@@ -64,6 +65,8 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
+        "first": table(columns, top, numbers=len(columns) - 2),
+        "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=len(columns) - 2),
         "untrained": "untrained" in columns,
         "tasks": " and ".join(dict.fromkeys(task_of(metric) for _, metric, *_ in found if not is_count(metric))),

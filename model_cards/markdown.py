@@ -10,6 +10,8 @@ from typing import Any
 # An absolute path, alone or after `de=` or `--output_dir=`.
 _MACHINE_PATH = re.compile(r"((?:[^/\\=\s]+=)*)(?:/|[A-Za-z]:[\\/]).*", re.DOTALL)
 
+_MOST_ROWS = 6  # of the table that a card opens with
+
 
 def line(value: Any) -> str:
     """Return text on one line, without control characters."""
@@ -57,6 +59,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -
     rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
     lines = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def first_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows that a card opens with: the headline score of each language, of six at most."""
+    firsts: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        firsts.setdefault(row[0], row)
+    return list(firsts.values())[:_MOST_ROWS]
 
 
 def portable(value: Any) -> Any:

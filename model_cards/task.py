@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from hf_xalign.model_cards.markdown import code, literal, table
+from hf_xalign.model_cards.markdown import code, first_rows, literal, table
 from hf_xalign.tables import interval
 
 PIPELINES = {
@@ -30,6 +30,7 @@ _AUTO_CLASSES = {
 _WHAT = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
 # Names of metrics on the Hub, which has one name for every F1.
 _ON_HUB = {"accuracy": "accuracy", "span_f1": "f1", "token_f1": "f1", "qa_f1": "f1", "exact_match": "exact_match"}
+_COLUMNS = ("language", "training", "metric", "score", "95% interval")
 _METRICS = {
     "accuracy": "`accuracy` is the share of {items} with the right label",
     "span_f1": "`span_f1` is the F1 of whole spans, of which both ends and the kind must be right",
@@ -91,7 +92,9 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
         "example_lang": literal(example if not known or example in known else next(iter(known))),
         "continual": task["continual"],
-        "task_scores": table(("language", "training", "metric", "score", "95% interval"), rows, numbers=2),
+        "first": table(_COLUMNS, first_rows(rows), numbers=2),
+        "folded": len(rows) > len(first_rows(rows)),
+        "task_scores": table(_COLUMNS, rows, numbers=2),
         "headline": code(task["metric"]),
         "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),
     }

@@ -206,7 +206,7 @@ def test_commit_of_hub_datasets(monkeypatch):
     rows, asked = Dataset.from_list([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]), []
     monkeypatch.setattr(examples, "load_hub", lambda *given: asked.append(given) or rows)
     hub = {"train_data": ["en=owner/name:en"], "eval_data": ["de=owner/name:de"]}
-    load_task(FinetuneArguments("sequence", **hub, dataset_revision="abc"))
+    load_task(FinetuneArguments(task="sequence", **hub, dataset_revision="abc"))
     assert asked == [("owner/name:en", "train", "abc"), ("owner/name:de", "test", "abc")]
 
 

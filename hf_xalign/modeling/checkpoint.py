@@ -156,8 +156,7 @@ def encoder_class(config: PreTrainedConfig, name: str) -> Any:
     kind = type(config)
     if kind not in MODEL_MAPPING:
         raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
-    # T5's encoder alone says that it is no encoder-decoder, but its config is of one.
-    if not getattr(kind(), "is_encoder_decoder", False):
+    if not _has_decoder(config):
         return MODEL_MAPPING[kind]
     if kind not in MODEL_FOR_TEXT_ENCODING_MAPPING:
         raise InputError(
@@ -165,6 +164,11 @@ def encoder_class(config: PreTrainedConfig, name: str) -> Any:
             "for its encoder alone. Use an encoder, or a model of T5's family."
         )
     return MODEL_FOR_TEXT_ENCODING_MAPPING[kind]
+
+
+def _has_decoder(config: PreTrainedConfig) -> bool:
+    """Return whether models of a config's kind have a decoder; the config of T5's encoder alone denies its own."""
+    return getattr(type(config)(), "is_encoder_decoder", False)
 
 
 def without_pooler(encoder: Any) -> dict[str, bool]:
@@ -234,8 +238,7 @@ def save_encoder(
     state.update(carried or {})
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     config = copy.deepcopy(model.config)
-    # T5's encoder alone denies the decoder, which the folder holds too.
-    config.is_encoder_decoder = getattr(type(config)(), "is_encoder_decoder", False)
+    config.is_encoder_decoder = _has_decoder(config)  # of T5, which the folder holds too
     config.save_pretrained(folder)
 
 

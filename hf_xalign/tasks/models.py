@@ -52,8 +52,7 @@ def load_task_model(
             fit.
     """
     path = resolve_model(name_or_path)
-    if Path(path, "adapter_config.json").exists() and not Path(path, "config.json").exists():
-        raise adapter_alone(name_or_path)
+    _refuse_adapter(path, name_or_path)
     try:
         config = from_pretrained(AutoConfig, path, revision=revision)
     except (OSError, ValueError) as error:
@@ -81,8 +80,7 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
     """Refuse a folder whose encoder does not go with the adapter, the head or a tagger's layers; reads no weights."""
     if not Path(name).is_dir():
         return
-    if Path(name, "adapter_config.json").exists() and not Path(name, "config.json").exists():
-        raise adapter_alone(name)
+    _refuse_adapter(name, name)
     config = from_pretrained(AutoConfig, name)
     changed = changed_layers(config, name, adapter)
     if isinstance(config, RotatedConfig) and not tagger:
@@ -109,6 +107,11 @@ def check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name
             f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
             f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
         )
+
+
+def _refuse_adapter(folder: str | os.PathLike[str], name: str) -> None:
+    if Path(folder, "adapter_config.json").exists() and not Path(folder, "config.json").exists():
+        raise adapter_alone(name)
 
 
 def adapter_alone(name: str) -> InputError:

@@ -218,8 +218,7 @@ def load_text(
         encoder = {"model": model, "tokenizer": tokenizer}
     elif aligner.startswith("encoder:"):
         aligner, _, name = aligner.partition(":")
-        linking = cast(nn.Module, loading.encoder_of(loading.load(name))).to(model.device)
-        encoder = {"model": linking, "tokenizer": loading.load_tokenizer(name)}
+        encoder["model"], encoder["tokenizer"] = loading.load_encoder(name, model.device)
     if encoder and data.max_train_pairs is not None:
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100

@@ -4,7 +4,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/retrieval.py --n 10000     # a trial run
     python benchmarks/retrieval.py --vectors words.safetensors           # also real ones: tensors "source", "target"
 
-Aim: at most 3 times the product, both directions together, under 2 GiB above the inputs, equal to a dense float64
+Aim: at most 2 times the product, both directions together, under 1 GiB above the inputs, equal to a dense float64
 reference. The bare product is chunked in the tiles that the search uses, the fastest shape measured on CPU; it and the
 search run in turns, and ratios are taken within each pair, so that a busy machine slows both. CPU seconds are compared
 beside wall seconds, because they say more on a machine that others use too. Memory is the peak resident size (Linux).

@@ -7,10 +7,16 @@ the neighbourhoods of both vectors are:
 
 r(x) is the mean cosine of x and its k nearest y, and r(y) that of y and its k nearest x. One matrix answers both
 directions. F = cos(x, y) - r(x)/2 - r(y)/2 is half of CSLS: row maxima are the nearest y, column maxima the nearest x.
-F is a product of vectors with two more coordinates, [x, 1, -r(x)/2] and [y, -r(y)/2, 1]. So the search costs two
-matrix products (for r and for F) and a vectorised pass of block maxima over each product and direction. One tile is in
-memory at a time. The n best of a line are kept as int64 keys, which hold the score's bits above the index, so that one
-`topk` sorts by score and breaks ties by the lower index.
+F is a product of vectors with two more coordinates, [x, 1, -r(x)/2] and [y, -r(y)/2, 1]. One tile of a product is in
+memory at a time. A vectorised pass over it takes maxima of blocks for each direction. The n best of a line are kept as
+int64 keys, which hold the score's bits above the index, so that one `topk` sorts by score and breaks ties by the lower
+index.
+
+On a CPU the search costs one product instead of two (for r and for F). The block maxima of the first are remembered, a
+byte each. No F of a block is above its largest cosine less its smallest r/2, so few blocks can hold a line's nearest,
+and F is computed for those alone. Rows are ordered by their cosine to the other side's mean, which goes with r: then
+the rows of a block are about equally crowded, and the bound is tight (vectors with hubs: 5 of 512 blocks a line;
+without the order 98).
 
 The ratio margin (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", equation 2) divides by the same
 means instead, cos(x, y) / ((r(x) + r(y)) / 2), tile by tile.
@@ -40,6 +46,12 @@ BLOCK = 16
 # Blocks looked into at once: 2**18 blocks are 16 MiB of values. Only many equal scores, or a long list, need more
 # than one round a tile.
 _MOST_BLOCKS = 2**18
+# Tiles' maxima are remembered up to these products' size: 320 MiB, for 50,000 x 50,000.
+_MOST_REMEMBERED = 2**31 + 2**29
+# What F of single blocks costs beside F of whole tiles, for each value (measured: 3 to 6).
+_SINGLE_COST = 8
+# Cosines of one product round otherwise than those of another: more than that, and far below the step of a byte.
+_SLACK = 2**-14
 # Keys of an empty place and of the last index.
 NO_KEY = torch.iinfo(torch.int64).min
 _INDEX = 2**32 - 1
@@ -105,14 +117,96 @@ def nearest_neighbours(
         if legacy:
             return _legacy(source, target, k)
         source, target = unit_rows(source, "source"), unit_rows(target, "target")
-        left, right = _extend(source, 0), _extend(target, 1)
         if similarity == "csls":
-            source_r, target_r = _mean_of_nearest(left, right, len(source), len(target), k)
-            left[: len(source), -1] = source_r / -2
-            right[: len(target), -2] = target_r / -2
+            return _lowest_of_equals(_csls(source, target, k), source, target)
+        left, right = _extend(source, 0), _extend(target, 1)
         margin = _margin_means(left, right, len(source), len(target), k) if similarity == "margin" else None
         best = _best(left, right, len(source), len(target), margin)
         return _lowest_of_equals(best, source, target)
+
+
+def _csls(source: Tensor, target: Tensor, k: int) -> Neighbours:
+    """Return the nearest by CSLS of unit rows, the lowest index of equal scores."""
+    rows, columns = len(source), len(target)
+    orders = _by_crowding(source, target), _by_crowding(target, source)
+    sides = _extend(source[orders[0]], 0), _extend(target[orders[1]], 1)
+    maxima: tuple[list[_Maxima], list[_Maxima]] | None = None
+    if source.device.type == "cpu" and rows * columns <= _MOST_REMEMBERED:
+        maxima = [], []
+    near = _nearest_keys(*sides, rows, columns, k, maxima)
+    r = key_scores(near[0]).mean(1), key_scores(near[1]).mean(1)
+    if maxima is not None:
+        floors = [_best_listed(keys, other) - _SLACK for keys, other in zip(near, r[::-1])]
+        blocks = [_contenders(*given) for given in zip(maxima, floors, r[::-1])]
+        if _SINGLE_COST * BLOCK * sum(len(line) for line, _ in blocks) <= rows * columns:
+            for side, column, own in zip(sides, (-1, -2), r):
+                side[: len(own), column] = own / -2
+            del near, maxima
+            first = _best_of_blocks(sides[0], sides[1], rows, *blocks[0], orders[1])
+            second = _best_of_blocks(sides[1], sides[0], columns, *blocks[1], orders[0])
+            return Neighbours(first[orders[0].argsort()], second[orders[1].argsort()])
+    left, right = _extend(source, 0), _extend(target, 1)
+    left[orders[0], -1], right[orders[1], -2] = r[0] / -2, r[1] / -2
+    return _best(left, right, rows, columns)
+
+
+def _by_crowding(x: Tensor, others: Tensor) -> Tensor:
+    """Return an order of the rows, int64 (rows,), whose blocks hold rows of about equal cosine to the others' mean."""
+    parts = []
+    for part in (x @ others.mean(0)).argsort(descending=True, stable=True).split(_TILE):
+        blocks = -(-len(part) // BLOCK)
+        place = torch.arange(blocks * BLOCK, device=x.device).view(blocks, BLOCK).T.reshape(-1)  # see _blocks
+        parts.append(part[place[place < len(part)]])
+    return torch.cat(parts)
+
+
+class _Maxima(NamedTuple):
+    """Bounds of a tile's block maxima: none is above low + step * code, uint8 (lines, blocks)."""
+
+    lines: slice
+    others: slice
+    codes: Tensor
+    low: float
+    step: float
+
+    @classmethod
+    def of(cls, lines: slice, others: slice, maxima: Tensor) -> _Maxima:
+        low, high = (value.item() for value in maxima.aminmax())
+        step = max(high - low, 1e-6) / 254  # 255 is left to rounding
+        return cls(lines, others, ((maxima - low) / step).ceil_().to(torch.uint8), low, step)
+
+
+def _best_listed(keys: Tensor, crowding: Tensor) -> Tensor:
+    """Return the largest cos(x, y) - r(y)/2 of every line's keys, whose indices are rows of `crowding` (the r)."""
+    return (key_scores(keys) - crowding[key_indices(keys)] / 2).amax(1)
+
+
+def _contenders(maxima: list[_Maxima], floor: Tensor, crowding: Tensor) -> tuple[Tensor, Tensor]:
+    """Return lines and blocks, int64 (n,) each, whose cos(x, y) - r(y)/2 can reach the line's floor."""
+    padded = crowding.new_full((-(-len(crowding) // BLOCK) * BLOCK,), torch.inf)
+    padded[: len(crowding)] = crowding
+    lines, blocks = [], []
+    for tile in maxima:
+        least = padded[tile.others].view(BLOCK, -1).amin(0)
+        bound = tile.codes.float().mul_(tile.step).add_(tile.low - least / 2)
+        line, block = (bound >= floor[tile.lines, None]).nonzero(as_tuple=True)
+        lines.append(line + tile.lines.start)
+        blocks.append(block + tile.others.start // BLOCK)
+    return torch.cat(lines), torch.cat(blocks)
+
+
+def _best_of_blocks(own: Tensor, other: Tensor, lines: int, line: Tensor, block: Tensor, names: Tensor) -> Tensor:
+    """Return for every line the name of the largest value of own @ other.T in its blocks, the lowest of equal ones."""
+    best = no_keys(own, lines, 1)[:, 0]
+    padded = torch.cat([names, names.new_zeros(len(other) - len(names))])
+    order = block.argsort(stable=True)
+    for number, asking in enumerate(line[order].split(torch.bincount(block, minlength=len(other) // BLOCK).tolist())):
+        start = number * BLOCK // _TILE * _TILE
+        stop = min(start + _TILE, len(other))
+        members = slice(start + number - start // BLOCK, stop, (stop - start) // BLOCK)
+        keys = keys_of(own[asking] @ other[members].T, padded[members]).amax(1)
+        best[asking] = torch.maximum(best[asking], keys)
+    return key_indices(best)
 
 
 def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
@@ -246,17 +340,39 @@ def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _mean_of_nearest(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
     """Return the r of every row and column of left @ right.T without padding: float32 (rows,) and (columns,)."""
-    best = no_keys(left, rows, min(k, columns)), no_keys(left, columns, min(k, rows))
-    for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
-        _enter_both(best, i, j, tile)
+    best = _nearest_keys(left, right, rows, columns, k)
     return key_scores(best[0]).mean(1), key_scores(best[1]).mean(1)
 
 
-def _enter_both(best: tuple[Tensor, Tensor], i: slice, j: slice, tile: Tensor) -> None:
+def _nearest_keys(
+    left: Tensor,
+    right: Tensor,
+    rows: int,
+    columns: int,
+    k: int,
+    remembered: tuple[list[_Maxima], list[_Maxima]] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the keys of the k largest values of every row and column, and remember the maxima of all blocks."""
+    best = no_keys(left, rows, min(k, columns)), no_keys(left, columns, min(k, rows))
+    for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
+        _enter_both(best, i, j, tile, remembered)
+    return best
+
+
+def _enter_both(
+    best: tuple[Tensor, Tensor],
+    i: slice,
+    j: slice,
+    tile: Tensor,
+    remembered: tuple[list[_Maxima], list[_Maxima]] | None = None,
+) -> None:
     """Merge a tile into the keys of its rows i and of its columns j, which have no padding."""
-    for own, other, keys, (values, maxima) in zip((i, j), (j, i), best, _blocks(tile)):
+    for side, (own, other, keys, (values, maxima)) in enumerate(zip((i, j), (j, i), best, _blocks(tile))):
         part = keys[own]
-        enter(part, values[: len(part)], maxima[: len(part)], other.start)
+        maxima = maxima[: len(part)]
+        enter(part, values[: len(part)], maxima, other.start)
+        if remembered is not None:
+            remembered[side].append(_Maxima.of(own, other, maxima))
 
 
 def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:

@@ -67,8 +67,9 @@ def rising():
     k=NEIGHBOURS,
     similarity=st.sampled_from((*SIMILARITIES, "margin")),
     tile=st.sampled_from((16, 32, 4096)),
+    cost=st.sampled_from((0, 10**9)),
 )
-def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile):
+def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile, cost):
     scale = 4
     if similarity == "margin":
         source, target = source.abs(), target.abs()
@@ -78,15 +79,16 @@ def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile):
                 nearest_neighbours(source, target, k=k, similarity=similarity)
             return
         scale = 2 * (1 + scores(source, target, similarity, k).max()) / lowest
-    with patch.object(csls, "_TILE", tile):
+    with patch.object(csls, "_TILE", tile), patch.object(csls, "_SINGLE_COST", cost):
         found = nearest_neighbours(source, target, k=k, similarity=similarity)
     exact = similarity == "cosine" or is_exact(k, len(source), len(target))
     check(source, target, found, similarity, k, 0.0 if exact else rounding(4, k, scale=scale))
 
 
-@pytest.mark.parametrize("tile", [4096, 32])
-def test_nearest_of_vectors_of_many_directions(tile, monkeypatch):
+@pytest.mark.parametrize(("tile", "cost"), [(4096, 0), (32, 0), (32, 10**9)])
+def test_nearest_of_vectors_of_many_directions(tile, cost, monkeypatch):
     monkeypatch.setattr(csls, "_TILE", tile)
+    monkeypatch.setattr(csls, "_SINGLE_COST", cost)
     for rows, others, k in ((70, 70, 10), (33, 97, 1), (90, 5, 3), (1, 40, 10), (1, 1, 10), (61, 45, 40)):
         for hubs in (False, True):
             source, target = vectors(1, rows, hubs=hubs), vectors(2, others, hubs=hubs)
@@ -199,7 +201,7 @@ def test_options_that_are_left_out():
 
 def test_all_vectors_go_to_the_device(monkeypatch):
     seen, x = [], torch.ones(1, 2)
-    for module, after in ((csls, "_extend"), (ranking, "_distinct")):
+    for module, after in ((csls, "_csls"), (ranking, "_distinct")):
         monkeypatch.setattr(module, "plain_float32", lambda device: seen.append(device) or nullcontext())
         monkeypatch.setattr(module, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
         monkeypatch.setattr(module, after, lambda *_: 1 / 0)
@@ -327,6 +329,31 @@ def test_blocks_interleave():
         for block in range(blocks):
             assert torch.equal(values[:, :, block], lines[:, block::blocks])
             assert torch.equal(maxima[:, block], lines[:, block::blocks].amax(1))
+
+
+def test_few_blocks_can_hold_the_nearest(monkeypatch):
+    monkeypatch.setattr(csls, "_TILE", 128)
+    source, target = (csls.unit_rows(vectors(seed, rows, hubs=True), "x") for seed, rows in ((16, 500), (17, 470)))
+    orders = csls._by_crowding(source, target), csls._by_crowding(target, source)
+    for side, order in zip((source, target), orders):
+        assert order.sort().values.tolist() == list(range(len(side)))
+    source, target = source[orders[0]], target[orders[1]]
+    maxima = [], []
+    near = csls._nearest_keys(csls._extend(source, 0), csls._extend(target, 1), 500, 470, 10, maxima)
+    r = [csls.key_scores(keys).mean(1) for keys in near]
+    share = []
+    for tiles, keys, others, cosines in zip(maxima, near, r[::-1], (source @ target.T, target @ source.T)):
+        floor = csls._best_listed(keys, others)
+        half = cosines - others / 2
+        below = half.amax(1) - floor
+        assert (below >= -1e-6).all() and (below > 1e-3).any(), "a list of the 10 nearest need not hold the best"
+        lines, blocks = csls._contenders(tiles, floor - csls._SLACK, others)
+        for line, best in enumerate(half.argmax(1).tolist()):
+            start = best // 128 * 128
+            width = min(128, -(-len(others) // 16) * 16 - start) // 16
+            assert start // 16 + (best - start) % width in blocks[lines == line].tolist()
+        share.append(len(lines) / len(cosines) / -(-len(others) // 16))
+    assert max(share) < 0.5, share
 
 
 def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):

@@ -85,7 +85,7 @@ class PPAConfig(AlignmentConfig):
         "negatives are the other pairs of the micro-batch on all processes. none: no contrast of sentences."
     )
     words: Literal["tlm", "mlm", "none"] = by_preset("Masked tokens: in the pair (tlm), in each side (mlm), or none.")
-    sentence_pooling: SentencePooling = by_preset("Sentence vector: cls (the first token) or mean.")
+    sentence_pooling: SentencePooling = by_preset("Sentence vector: cls (the first token), mean, or last.")
     normalize: Normalize = by_preset("Normalize before the projection, as published, or after it (cosines).")
     projection_dim: int = by_preset("Size of a projected sentence vector.")
     temperature: float = by_preset("Temperature of the contrast.")

@@ -17,7 +17,9 @@ from hf_xalign.data.parallel import check_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import directions
 from hf_xalign.evaluation.scores import Scores
-from hf_xalign.evaluation.vectors import SENTENCE_POOLINGS, encode_pooled_sentences, language_rows
+from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows
+from hf_xalign.modeling.checkpoint import reads_forward
+from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.search.csls import as_tensor, nearest_neighbours
 
@@ -77,7 +79,7 @@ def score_sentences(
     dataset: Dataset,
     *,
     layer: int = -1,
-    poolings: Sequence[str] = SENTENCE_POOLINGS,
+    poolings: Sequence[SentencePooling] | None = None,
     similarities: Sequence[Measure] = ("cosine",),
     distinct: bool = True,
     batch_size: int = 64,
@@ -87,9 +89,10 @@ def score_sentences(
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
-    The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are `mean`
-    over all tokens and `cls`, the first token; similarities `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct`
-    skips pairs that repeat a text of an earlier pair: of two equal candidates one would always count as wrong. Other
+    The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
+    of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` of a model
+    that reads from left to right. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips
+    pairs that repeat a text of an earlier pair: of two equal candidates one would always count as wrong. Other
     arguments are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
@@ -102,6 +105,7 @@ def score_sentences(
         empty = next((row for row, text in enumerate(dataset[side][:]) if not text), None)
         if empty is not None:
             raise InputError(f"row {empty}: {side} is empty. Remove the pair.")
+    poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
     device = next(model.parameters()).device
     scores: Scores = {}
     for language, numbers in language_rows(dataset).items():

@@ -14,12 +14,11 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling, pool_sentences
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
-
-SENTENCE_POOLINGS = ("mean", "cls")
 
 
 class EncodedText(NamedTuple):
@@ -109,7 +108,7 @@ def encode_sentences(
     tokenizer: PreTrainedTokenizerBase,
     texts: str | Sequence[str],
     layers: Sequence[int] = (-1,),
-    pooling: str = "mean",
+    pooling: SentencePooling = "mean",
     *,
     lang: str | None = None,
     batch_size: int = 64,
@@ -117,9 +116,10 @@ def encode_sentences(
 ) -> torch.Tensor:
     """Compute sentence vectors, float32 (texts, layers, dim) on the CPU.
 
-    The pooling is `mean` over all tokens, special ones included, or `cls` for the first token. `lang` is for a model
-    with one map or embedding per language; by default the map that `set_language` chose. Texts are truncated to
-    `max_length` tokens, by default the model's limit. Other arguments are those of [`encode_words`].
+    The pooling is `mean` over all tokens, special ones included, `cls` for the first token, or `last` for the last
+    one, which decoders are trained with. `lang` is for a model with one map or embedding per language; by default the
+    map that `set_language` chose. Texts are truncated to `max_length` tokens, by default the model's limit. Other
+    arguments are those of [`encode_words`].
 
     Raises:
         InputError: an unknown pooling, layer or language, or no language for a model with language embeddings.
@@ -136,21 +136,21 @@ def encode_pooled_sentences(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     texts: str | Sequence[str],
-    layers: Sequence[int] = (-1,),
-    poolings: Sequence[str] = SENTENCE_POOLINGS,
+    layers: Sequence[int],
+    poolings: Sequence[SentencePooling],
     *,
     batch_size: int = 64,
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
-) -> dict[str, torch.Tensor]:
+) -> dict[SentencePooling, torch.Tensor]:
     """Compute [`encode_sentences`] for several poolings in one pass of the encoder.
 
     `dtype` is the autocast dtype of the forward passes; pooling is always float32. `desc` labels a progress bar.
     """
     for pooling in poolings:
         if pooling not in SENTENCE_POOLINGS:
-            raise InputError(f"pooling={pooling!r}: choose mean or cls")
+            raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
     texts = [texts] if isinstance(texts, str) else list(texts)
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids
@@ -158,11 +158,9 @@ def encode_pooled_sentences(
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     batches = hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size, dtype=dtype, desc=desc)
     for rows, mask, states in batches:
-        weights = mask.unsqueeze(-1)
         for pooling, found in vectors.items():
             for k, hidden in enumerate(states):
-                pooled = hidden[:, 0] if pooling == "cls" else (hidden.float() * weights).sum(1) / weights.sum(1)
-                found[torch.from_numpy(rows), k] = pooled.float().cpu()
+                found[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
     return vectors
 
 

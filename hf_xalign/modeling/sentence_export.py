@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import transformers
@@ -24,6 +24,7 @@ from hf_xalign.cache import follow_umask
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
+from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware
 from hf_xalign.modeling.xalign.tuner import find_top
 
@@ -36,7 +37,7 @@ def save_sentence_transformer(
     tokenizer: PreTrainedTokenizerBase,
     folder: str | os.PathLike[str],
     *,
-    pooling: Literal["mean", "cls"] = "mean",
+    pooling: SentencePooling = "mean",
 ) -> Path:
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
@@ -49,15 +50,15 @@ def save_sentence_transformer(
         model: encoder without adapters, maps or task head, in the dtype to save.
         tokenizer: tokenizer of the encoder.
         folder: folder to write.
-        pooling: `mean` over all tokens including special tokens, or `cls` for the first token.
+        pooling: `mean` over all tokens, special ones too, `cls` for the first token, or `last` for the last one.
 
     Raises:
         InputError: transformers alone cannot load the model, `pooling` is unknown, or `folder` holds other files.
     """
     folder = Path(folder)
     _check_plain(model)
-    if pooling not in ("mean", "cls"):
-        raise InputError(f"pooling={pooling!r}: choose mean or cls")
+    if pooling not in SENTENCE_POOLINGS:
+        raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
     _check_free(folder)
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     old = made.with_name(f"{made.name}-old")
@@ -85,7 +86,7 @@ def save_sentence_transformer(
 def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
     """Content of each JSON file that sentence-transformers reads."""
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-    chosen = {"cls": "cls_token", "mean": "mean_tokens"}[pooling]
+    chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
     length = min(tokenizer.model_max_length, position_limit(model.config))
     return {

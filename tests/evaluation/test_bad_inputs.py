@@ -137,7 +137,7 @@ def test_encoding():
         ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
     ]
     sentences = [
-        ({"pooling": "max"}, "mean or cls"),
+        ({"pooling": "max"}, "choose one of cls, mean, last"),
         ({"model": multilingual}, "language embeddings for en, de: set lang"),
     ]
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}

@@ -6,6 +6,7 @@ import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
 from support import nearest
+from support.families import save_base
 from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
@@ -15,6 +16,7 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.modeling import set_language
+from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 from hf_xalign.tables import is_count
 
@@ -133,7 +135,8 @@ def directions(model, data, pooling, layer=-1, languages=(None, None)):
         if language:
             set_language(model, language)
         found = [states_of(model, make_tokenizer()(text, return_tensors="pt"), layer) for text in data[side]]
-        sides.append(torch.stack([one.mean(0) if pooling == "mean" else one[0] for one in found]))
+        pool = {"mean": lambda one: one.mean(0), "cls": lambda one: one[0], "last": lambda one: one[-1]}[pooling]
+        sides.append(torch.stack([*map(pool, found)]))
     near = nearest.scores(*sides, "cosine")
     return tuple(sum(table.argmax(1) == range(len(data))) / len(data) for table in (near, near.T))
 
@@ -148,8 +151,16 @@ def test_sentences_against_a_loop():
             assert scores[f"sentence_{pooling}_from_pivot"] == backward
             assert scores[f"sentence_{pooling}"] == (forward + backward) / 2
             assert 0 < forward < 1 and (forward != backward or pooling == "cls")
-        assert scores["sentence_mean"] != scores["sentence_cls"]
+        assert scores["sentence_mean"] != scores["sentence_cls"] and "sentence_last" not in scores
         assert [name for name in scores if is_count(name)] == ["pool_sentences"] and scores["pool_sentences"] == 8
+
+
+def test_a_decoder_is_scored_by_its_last_token(tmp_path):
+    save_base("qwen3", tmp_path)
+    model, data = load_encoder(str(tmp_path)), pairs()
+    scores = score_sentences(model, make_tokenizer(), data, batch_size=3)["de"]
+    assert directions(model, data, "last") == (scores["sentence_last_to_pivot"], scores["sentence_last_from_pivot"])
+    assert "sentence_cls" not in scores
 
 
 def test_languages_and_similarities_have_scores_of_their_own():

@@ -332,7 +332,7 @@ def test_exports_for_sentence_transformers(tmp_path):
         (save(make_rotated()), "map for each language"),
         (save(adapt(make_base(), "linear")), "only hf_xalign loads"),
         (save(make_task()), "has a task head"),
-        (save(pooling="max"), "mean or cls"),
+        (save(pooling="max"), "choose one of cls, mean, last"),
     )
     assert list(tmp_path.iterdir()) == []
     save(name="mine")()

@@ -13,12 +13,23 @@ from torch import nn
 
 from hf_xalign.losses import sentence_infonce
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
-from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
+from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.momentum import RANDOM, KeyQueue, MomentumEncoder, load_momentum, save_momentum
 
 
 def averaged(*modules):
     return [parameter for module in modules for parameter in module.parameters()]
+
+
+@pytest.mark.parametrize("pooling", SENTENCE_POOLINGS)
+def test_sentence_vectors_against_a_loop_with_padding_on_either_side(pooling, float64):
+    hidden, lengths = torch.randn(3, 5, 4), [5, 2, 1]
+    for side in ("right", "left") if pooling != "cls" else ("right",):
+        rows = [range(n) if side == "right" else range(5 - n, 5) for n in lengths]
+        mask = torch.tensor([[int(k in row) for k in range(5)] for row in rows])
+        parts = [states[list(row)] for states, row in zip(hidden, rows, strict=True)]
+        wanted = torch.stack([{"cls": part[0], "last": part[-1], "mean": part.mean(0)}[pooling] for part in parts])
+        assert_rounding(pool_sentences(hidden, mask, pooling), wanted, operations=6)
 
 
 @pytest.mark.numeric

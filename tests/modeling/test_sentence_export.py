@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 from hf_xalign.evaluation import encode_sentences
 from hf_xalign.modeling import merge
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
 # Up to 64 tokens, their mean, and its norm.
@@ -43,7 +44,8 @@ def vectors_by_hand(folder):
     for text in TEXTS:
         inputs = tokenizer(text, truncation=True, max_length=length, return_tensors="pt")
         states = model(**inputs).last_hidden_state[0]
-        vector = {"pooling_mode_mean_tokens": states.mean(0), "pooling_mode_cls_token": states[0]}[modes[0]]
+        ways = {"mean_tokens": states.mean(0), "cls_token": states[0], "lasttoken": states[-1]}
+        vector = ways[modes[0].removeprefix("pooling_mode_")]
         found.append(vector / vector.norm())
     assert len(modes) == 1
     return torch.stack(found)
@@ -77,6 +79,14 @@ def test_published_checkpoints(subtests, tmp_path):
 
 
 @pytest.mark.numeric
+def test_the_last_token_of_a_decoder(tmp_path):
+    save_base("qwen3", tmp_path / "base")
+    model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
+    save_sentence_transformer(model, tokenizer, tmp_path / "out", pooling="last")
+    assert_rounding(vectors_by_hand(tmp_path / "out"), ours(model, tokenizer, "last"), POOLED)
+
+
+@pytest.mark.numeric
 def test_merged_lora_and_a_trained_head_beside(tmp_path):
     merged = merge(get_peft_model(make_base(), LoraConfig(target_modules=["query"], init_lora_weights=False)))
     merged.alignment_head = torch.nn.Linear(16, 3)
@@ -106,7 +116,7 @@ def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):
     importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers is not installed"
 )
 @pytest.mark.parametrize("family", sorted(CONFIGS))
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", SENTENCE_POOLINGS)
 def test_sentence_transformers_gives_our_vectors(family, pooling, tmp_path, caplog):
     from sentence_transformers import SentenceTransformer
 

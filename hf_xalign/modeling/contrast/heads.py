@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import nn
 
-SentencePooling = Literal["cls", "mean"]
+SentencePooling = Literal["cls", "mean", "last"]
+SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 Normalize = Literal["before", "after"]
 
 
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
     """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
 
-    `cls` is the first token, `mean` is over all tokens of the mask (rows, width), special ones too.
+    `cls` is the first token, `mean` is over all tokens of the mask (rows, width), special ones too. `last` is the last
+    token of the mask, with padding on either side: what decoders such as Qwen3-Embedding are trained with.
     """
     dtype = torch.promote_types(hidden.dtype, torch.float32)
     if pooling == "cls":
         return hidden[:, 0].to(dtype)
+    if pooling == "last":
+        last = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last].to(dtype)
     weights = attention_mask.to(dtype).unsqueeze(-1)
     return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
 

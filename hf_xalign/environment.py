@@ -75,7 +75,7 @@ def warn_of_spinning_threads() -> None:
     if threads > 1 and threads + busy > len(cores) + 0.5:
         logger.warning(
             "other work keeps %.1f of %d cores busy, and torch's %d threads spin while they wait: training may be "
-            "many times slower. Start Python with OMP_WAIT_POLICY=PASSIVE",
+            "many times slower. Start Python with OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=1000",
             busy,
             len(cores),
             threads,

@@ -34,7 +34,11 @@ def _left_to_launcher() -> bool:
     return not inherited.keys() & {_THREADS, _MARK} and not any(_OPTION in word.replace("-", "_") for word in words)
 
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "OMP_WAIT_POLICY" not in os.environ:
+    # Spin a little, then sleep: within 2% of the best on quiet and on busy cores (benchmarks/waiting_threads.py).
+    # GNU's OpenMP reads the rounds. Intel's knows the policy alone, and sleeps at once.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("WANDB_PROJECT", "hf_xalign")
 use_all_cores()

@@ -217,7 +217,8 @@ def settle_cpu(device: str) -> None:
     if device == "cpu":
         torch.set_flush_denormal(True)
         logger.info(
-            "CPU run: threads: %d, OMP_WAIT_POLICY=%s, denormal numbers are flushed to zero",
+            "CPU run: threads: %d, OMP_WAIT_POLICY=%s, GOMP_SPINCOUNT=%s, denormal numbers are flushed to zero",
             torch.get_num_threads(),
             os.environ.get("OMP_WAIT_POLICY"),
+            os.environ.get("GOMP_SPINCOUNT"),
         )

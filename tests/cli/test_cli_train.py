@@ -108,14 +108,16 @@ def test_demo_is_fao_on_what_the_package_holds(launched):
 def test_threads_are_chosen_before_torch_is_imported():
     code = (
         "import os, sys\nfrom hf_xalign.cli import train\n"
+        "def chosen(): return [os.environ.get(name) for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')]\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'torch': sys.exit(os.environ.get('OMP_WAIT_POLICY', 'unset'))\n"
+        "        if name == 'torch': sys.exit(str(chosen()))\n"
         "sys.meta_path.insert(0, Finder())\ntrain.start('fao', ['--config', 'fao_embedded'], None, None)"
     )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == "PASSIVE"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    for given, expected in (({}, ["PASSIVE", "1000"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", None])):
+        done = subprocess.run([sys.executable, "-P", "-c", code], env=clean | given, capture_output=True, text=True)
+        assert done.stderr.splitlines()[-1] == str(expected)
 
 
 def test_help_of_each_method_is_its_recipes(capsys):

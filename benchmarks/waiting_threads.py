@@ -3,10 +3,10 @@
     python benchmarks/waiting_threads.py                              # seven minutes on 2 quiet cores
     python benchmarks/waiting_threads.py --neighbours 3 --steps 6     # next to three busy processes
 
-A thread that has done its part of a sum can spin until the others have, which takes a core, or sleep. GNU's OpenMP, that
-of PyTorch's wheels for Linux, reads `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` (rounds of spinning before it sleeps) once. So
-each setting is a process of its own. It trains the embedded encoder on German pairs and prints the seconds of all steps
-but the first. The settings take turns, and the median of each is printed.
+A thread that has done its part of a sum can spin until the others have, which takes a core, or sleep. GNU's OpenMP,
+that of PyTorch's wheels for Linux, reads `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` (rounds of spinning before it sleeps)
+once. So each setting is a process of its own. It trains the embedded encoder on German pairs and prints the seconds
+of all steps but the first. The settings take turns, and the median of each is printed.
 """
 
 from __future__ import annotations

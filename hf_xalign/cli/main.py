@@ -23,6 +23,7 @@ from hf_xalign.errors import InputError, NonFiniteLossError
 COMMANDS = {
     "prepare": "clean noisy sentence pairs",
     "align-words": "align the words of sentence pairs",
+    "extend-vocabulary": "add pieces for a script that an encoder's tokenizer cannot write",
     "train": "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual",
     "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
     "compare": "compare fine-tuned systems over languages and seeds",
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: list[str]) -> tuple[str, list[str], bool]:
     """Return the command, the words after it, and whether `--debug` came before it."""
-    listing = "\n".join(f"  {name:<13}{text}" for name, text in COMMANDS.items())
+    listing = "\n".join(f"  {name:<19}{text}" for name, text in COMMANDS.items())
     parser = Parser(
         prog="hf-xalign",
         usage="hf-xalign [--debug] COMMAND ...",

@@ -14,7 +14,7 @@ from hf_xalign.record import write_record
 HEAVY = ("torch", "transformers", "datasets", "peft", "accelerate", "evaluate", "matplotlib")
 # A command line, and a part of the error.
 MISTAKES = [
-    ("fly", "unknown command 'fly'; the commands are prepare, align-words, train"),
+    ("fly", "unknown command 'fly'; the commands are prepare, align-words, extend-vocabulary, train"),
     ("inspekt", "did you mean inspect?"),
     ("--quick", "unrecognized arguments: --quick (hf-xalign --help"),
     ("inspect m --sorce x", "--source, --target (hf-xalign inspect --help"),

@@ -1,4 +1,4 @@
-"""The commands that look at models and text: `inspect`, `evaluate`, `align-words`, and the examples of `report`."""
+"""The commands on models and text: `inspect`, `evaluate`, `align-words`, `extend-vocabulary`, examples of `report`."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import torch
 from support.card import make_record
 from support.families import save_base
 from support.numeric import assert_rounding
-from support.recipe import make_files
+from support.recipe import QUIET, make_files
 from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES, make_links
 
@@ -21,6 +21,7 @@ from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.recipes.fao import main as fao_main
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
 
@@ -146,6 +147,25 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
     out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["language", "metric", "score"] and "sentence" not in out
     assert f" {100 * after:.1f}\n" in out and "retrieval_last_to_pivot, mao" in out
+
+
+def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):
+    rows = [("নতুন ফাইল খোলো", "open new file"), ("ফাইল খোলো", "open file"), ("নতুন ঘর", "new house")] * 8
+    pairs, folder = tmp_path / "bn.tsv", tmp_path / "extended"
+    pairs.write_text("bn\ten\n" + "".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
+    words = ["extend-vocabulary", str(models / "base"), f"bn={pairs}", "--output", str(folder), "--pieces", "40"]
+    assert main(words) == 0
+    assert f"saved: {folder}" in capsys.readouterr().out
+    model, tokenizer = load_encoder(str(folder), CPU)
+    assert tokenizer.unk_token_id not in tokenizer("নতুন ফাইল খোলো").input_ids
+    for text in (SOURCE, TARGET):
+        assert torch.equal(encode_words(model, tokenizer, text)[0].vectors, encode_words(*base, text)[0].vectors)
+    assert main(words) == 2 and "is not an empty folder" in capsys.readouterr().err
+    pieces = model.get_input_embeddings().weight[len(base[1]) : len(tokenizer)].clone()
+    train = ["--model_name_or_path", str(folder), "--train_data", f"bn={pairs}", "--eval_data", f"bn={pairs}"]
+    fao_main([*train, *QUIET, "--freeze_embeddings", "false", "--output_dir", str(tmp_path / "out")])
+    tuned, _ = load_encoder(str(tmp_path / "out"), CPU)
+    assert not torch.equal(tuned.get_input_embeddings().weight[len(base[1]) : len(tokenizer)], pieces)
 
 
 def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):

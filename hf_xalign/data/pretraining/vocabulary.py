@@ -1,4 +1,4 @@
-"""Tokenizers made for a corpus: trained on it, or cut from a larger tokenizer."""
+"""Tokenizers made for a corpus: trained on it, cut from a larger tokenizer, or extended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import itertools
 import json
 import logging
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -24,6 +26,8 @@ SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
 )
 
 _TEXTS_A_BATCH = 1000
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of `byte_fallback`
+_PRIVATE = 0xF0000  # start of Unicode's private plane of 65,534 characters
 
 
 def train_tokenizer(
@@ -131,6 +135,105 @@ def cut_tokenizer(
         token["id"] = new_id[token["id"]]
     _renumber(spec["post_processor"], lambda old: new_id[old])
     return rebuild(tokenizer, spec), old_ids
+
+
+def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: int) -> PreTrainedTokenizerFast:
+    """Add at most `count` pieces for the words that a tokenizer writes as unknown tokens or as bytes.
+
+    The pieces are trained on these words alone, in the tokenizer's own way (Unigram, WordPiece, BPE). Each has a
+    character that the vocabulary lacks, so that other text keeps its tokens. New ids begin at `len(tokenizer)`.
+
+    Raises:
+        InputError: the tokenizer can write every word, `count` is below the number of missing characters, or the
+            vocabulary is of another kind.
+    """
+    spec = tokenizer_spec(tokenizer)
+    model = spec["model"]
+    kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
+    if kind not in ("Unigram", "WordPiece", "BPE") or model.get("end_of_word_suffix") or (kind == "BPE" and prefix):
+        raise InputError(
+            f"{_name(tokenizer)}: no pieces can be added to a {kind} vocabulary with this mark of words. Take a "
+            "Unigram, WordPiece or BPE tokenizer that marks the start of words"
+        )
+    words, unwritable = _unwritten(spec, texts)
+    if not words:
+        raise InputError(f"{_name(tokenizer)}: the tokenizer can write every word of the text, so it needs no pieces")
+    known = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
+    characters = {c for word in words for c in word}
+    forms = {c: {c, prefix + c} for c in characters}
+    missing = {c for c in characters if not forms[c] <= known}
+    fewest = len(set().union(*(forms[c] for c in missing)) - known)
+    if count < fewest:
+        raise InputError(f"{count} new pieces are too few: the characters that are missing are {fewest} of them")
+    size = count + sum(len(forms[c]) for c in characters - missing)  # the trainer counts known characters too
+    options: dict[str, Any] = {"show_progress": False, "vocab_size": size}
+    if kind == "BPE":
+        _add_merges(model, words, sorted(missing), unwritable, count)
+    elif kind == "Unigram":
+        trained = Tokenizer(models.Unigram())
+        trained.train_from_iterator(words.elements(), trainers.UnigramTrainer(unk_token="<unk>", **options))
+        found = json.loads(trained.to_str())["model"]["vocab"]
+        new = [entry for entry in found if entry[0] not in known and missing & set(entry[0])]
+        model["vocab"] += sorted(new, key=lambda entry: (len(entry[0]) > 1, -entry[1]))[:count]
+    else:
+        trained = Tokenizer(models.WordPiece(unk_token=model["unk_token"]))
+        trained.train_from_iterator(
+            words.elements(), trainers.WordPieceTrainer(continuing_subword_prefix=prefix, **options)
+        )
+        pieces = sorted(trained.get_vocab().items(), key=lambda entry: entry[1])  # characters first
+        new = [piece for piece, _ in pieces if piece not in known and missing & set(piece.removeprefix(prefix))]
+        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(new[:count])}
+    return rebuild(tokenizer, spec)
+
+
+def _unwritten(spec: dict[str, Any], texts: Iterable[str]) -> tuple[Counter[str], Callable[[Any], bool]]:
+    """Count the words with tokens that stand for no text, and return the test of such a token."""
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    unknown = spec["model"].get("unk_id", tokenizer.token_to_id(spec["model"].get("unk_token") or ""))
+    bytewise = '"ByteLevel"' in json.dumps([spec["normalizer"], spec["pre_tokenizer"]])
+    decoder = decoders.ByteLevel()
+
+    def unwritable(token: Any) -> bool:
+        part_of_character = bytewise and "\ufffd" in decoder.decode([token.value])
+        return token.id == unknown or part_of_character or bool(_BYTE.fullmatch(token.value))
+
+    words = Counter[str]()
+    for text in texts:
+        normal = text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text)
+        split = tokenizer.pre_tokenizer
+        parts = [normal] if split is None else [part for part, _ in split.pre_tokenize_str(normal)]
+        words.update(word for part in parts for word in re.split(f"(?<!^)(?={WORD_START})", part))
+    return Counter({w: n for w, n in words.items() if any(map(unwritable, tokenizer.model.tokenize(w)))}), unwritable
+
+
+def _add_merges(
+    model: dict[str, Any], words: Counter[str], missing: list[str], unwritable: Callable[[Any], bool], count: int
+) -> None:
+    """Continue the training of a BPE vocabulary: merge the tokens that it splits words into."""
+    vocabulary = model["vocab"]
+    most = len(vocabulary) + count
+    for character in missing:
+        vocabulary[character] = len(vocabulary)
+    # Each token is one character to the trainer.
+    tokens: dict[str, str] = {}
+    new, runs = set[str](), Counter[str]()
+    split = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
+    for word, times in words.items():
+        run = ""
+        for token in split.tokenize(word):
+            run += (unit := tokens.setdefault(token.value, chr(_PRIVATE + len(tokens))))
+            if token.value in missing or unwritable(token):
+                new.add(unit)
+        runs[run] += times
+    trained = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(vocab_size=len(tokens) + count, show_progress=False)
+    trained.train_from_iterator(runs.elements(), trainer)
+    text = {unit: token for token, unit in tokens.items()}
+    for pair in json.loads(trained.to_str())["model"]["merges"]:
+        first, second = ("".join(text[unit] for unit in part) for part in pair)
+        if len(vocabulary) < most and new & set("".join(pair)) and {first, second} <= vocabulary.keys():
+            model["merges"].append([first, second])
+            vocabulary.setdefault(first + second, len(vocabulary))
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

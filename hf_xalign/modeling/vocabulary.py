@@ -1,0 +1,60 @@
+"""Embeddings of the pieces that a tokenizer has gained."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.sparse import csr_array
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import check_bare
+
+
+def extend_embeddings(
+    model: PreTrainedModel, start: int, tokenizer: PreTrainedTokenizerBase, linked: Dataset
+) -> dict[str, int]:
+    """Add an embedding for each piece with an id of `start` or more to an encoder, in place.
+
+    It is the mean embedding of the pivot tokens that are linked to the words with this piece, weighted by the number
+    of links. WECHSEL (Minixhofer et al. 2022) takes such a mean too, weighted by the similarity of static word
+    vectors. A piece without links gets the mean of all linked pieces.
+
+    Args:
+        model: encoder without adapters or head.
+        start: number of tokens before [`~hf_xalign.data.pretraining.vocabulary.add_pieces`].
+        tokenizer: tokenizer with the new pieces.
+        linked: word-aligned pairs whose source words have the pieces.
+
+    Returns:
+        Numbers of pieces, `linked` and `not linked`.
+    """
+    check_bare(model, "a larger vocabulary")
+    weights: dict[tuple[int, int], float] = defaultdict(float)
+    for row in encode_pairs(linked, tokenizer):
+        words = zip(row["source_starts"], row["source_ends"])
+        pieces = [[token - start for token in row["source_ids"][a:b] if token >= start] for a, b in words]
+        pivots = [row["target_ids"][a:b] for a, b in zip(row["target_starts"], row["target_ends"])]
+        for i, j in row["links"]:
+            for piece in pieces[i]:
+                for pivot in pivots[j]:
+                    weights[piece, pivot] += 1 / len(pivots[j])
+    kept = {place: weight for place, weight in weights.items() if place[1] < start}
+    if not kept:
+        raise InputError("no word with a new piece has a link to a pivot word. Take more text or another aligner.")
+    table = model.resize_token_embeddings(max(len(tokenizer), model.config.vocab_size), mean_resizing=False).weight
+    rows, columns = np.array(list(kept)).T
+    used, columns = np.unique(columns, return_inverse=True)
+    matrix = csr_array((list(kept.values()), (rows, columns)), shape=(len(tokenizer) - start, len(used)))
+    total = np.asarray(matrix.sum(axis=1))
+    found = total > 0
+    old = table[torch.from_numpy(used)].detach().double().cpu().numpy()
+    vectors = (matrix @ old) / np.where(found, total, 1)[:, None]
+    vectors[~found] = vectors[found].mean(axis=0)
+    with torch.no_grad():
+        table[start : len(tokenizer)] = torch.from_numpy(vectors).to(table)
+    return {"linked": int(found.sum()), "not linked": int((~found).sum())}

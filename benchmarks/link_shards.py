@@ -150,17 +150,20 @@ def main() -> None:
                 words = ["align-words", str(folder / "text"), str(folder / out), "--workers", str(args.workers)]
                 return [tool, *words, "--fit_pairs", str(args.fit_pairs), *more]
 
-            if args.workers:
-                cost = measure(command("out"))
+            cost = measure(command("out")) if args.workers else None
+            if cost:
                 print(f"{pairs:,} pairs, {args.workers} workers: {cost}", flush=True)
             if "one" in args.against:
                 own = measure([sys.executable, "-P", "-c", ONE, str(folder / "text"), str(folder / "cache")])
-                ratios = cost.seconds / own.seconds, cost.cpu / own.cpu
-                print(f"  one process: {own}; ratios {ratios[0]:.2f} (CPU {ratios[1]:.2f})", flush=True)
-            if "ray" in args.against:
+                ratios = f"; ratio {cost.seconds / own.seconds:.2f} (CPU {cost.cpu / own.cpu:.2f})" if cost else ""
+                print(f"{pairs:,} pairs, one process: {own}{ratios}", flush=True)
+            if "ray" in args.against and cost:
                 own = measure(command("ray", "--ray"))
                 same = contents(folder / "ray") == contents(folder / "out")
-                print(f"  Ray: {own}; ratio {own.seconds / cost.seconds:.2f}; same bytes: {same}", flush=True)
+                print(
+                    f"{pairs:,} pairs, Ray: {own}; ratio {own.seconds / cost.seconds:.2f}; same bytes: {same}",
+                    flush=True,
+                )
             if args.kills:
                 met, same = kill(folder / "text", folder / "killed", args.kills, 40)
                 print(f"  {met} kills; same bytes: {same}", flush=True)

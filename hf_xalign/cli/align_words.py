@@ -90,11 +90,12 @@ def _align_shards(args: argparse.Namespace, options: dict[str, Any]) -> None:
     """Align shards and print the counts of each language pair."""
     from hf_xalign.environment import usable_cores
     from hf_xalign.links import align_shards
-    from hf_xalign.modeling.loading import choose_device
     from hf_xalign.tables import table
 
     *sources, output = args.pairs
     if args.aligner == "encoder":
+        from hf_xalign.modeling.loading import choose_device
+
         options |= {"model": args.model, "device": str(choose_device(args.device))}
     record = align_shards(
         sources,

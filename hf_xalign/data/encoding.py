@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
+from hf_xalign.data.mapped import mapped_files, release_pages
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 
@@ -198,7 +200,14 @@ def encode_when_read(
     Nothing is computed or stored ahead, so that training on a corpus of any size begins at once. A pair whose links
     are all cut by truncation stays, without links.
     """
-    return dataset.with_transform(_PairEncoder(dataset, tokenizer, max_length, subword_links))
+    encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
+    return dataset.with_transform(partial(_encode_read, encode, mapped_files(dataset)))
+
+
+def _encode_read(encode: _PairEncoder, files: frozenset[str], batch: dict[str, list]) -> dict[str, list]:
+    columns = encode(batch)
+    release_pages(files)
+    return columns
 
 
 def encode_pairs(

@@ -32,8 +32,10 @@ def is_linked(path: Path) -> bool:
         return set(_SCHEMA.names) <= set(file.schema_arrow.names)
 
 
-def read_linked(path: Path, columns: Columns, *, drop_empty: bool) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the pairs of a Parquet file with words and links, as they are, without those that have no link.
+def read_linked(
+    path: Path, columns: Columns, *, drop_empty: bool, keep_unlinked: bool = False
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the pairs of a Parquet file with words and links, as they are; those without a link if `keep_unlinked`.
 
     Raises:
         InputError: a column is missing or of another type, a value is null, a language is not the one asked for, a
@@ -50,6 +52,7 @@ def read_linked(path: Path, columns: Columns, *, drop_empty: bool) -> Iterator[p
                 except pyarrow.ArrowException as error:
                     raise InputError(f"{path}: a column has the wrong type ({error})") from error
                 blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
+                linked |= keep_unlinked
                 empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
                 first += len(batch)
                 yield batch.filter(pyarrow.array(linked & ~blank))

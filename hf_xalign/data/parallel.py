@@ -24,6 +24,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.linked import is_linked, read_linked
+from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
@@ -73,6 +74,7 @@ def load_parallel(
     target_column: str | None = None,
     max_pairs: int | None = None,
     on_empty: OnEmpty = "error",
+    keep_unlinked: bool = False,
     revision: str | None = None,
 ) -> Dataset:
     """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
@@ -80,7 +82,7 @@ def load_parallel(
     Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
     memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
     the file's name and the dataset's fingerprint. Parquet files that also have `source_words`, `target_words` and
-    `links` keep them; their text is taken as it is, and pairs without a link are dropped.
+    `links` keep them; their text is taken as it is, and pairs without a link are dropped unless `keep_unlinked`.
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
@@ -94,6 +96,7 @@ def load_parallel(
             text has no named columns, and ignores both.
         max_pairs: keep only this many pairs from the start.
         on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
+        keep_unlinked: keep pairs without links of files with links, for losses on sentences.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
@@ -127,12 +130,13 @@ def load_parallel(
         content = ["hub", hub._fingerprint]
         info.download_checksums = hub.info.download_checksums
     else:
-        content = ["linked" if linked else kind, *map(_hash, files)]
+        content = ["all linked" if linked and keep_unlinked else "linked" if linked else kind, *map(_hash, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
     if linked:
-        shards = (read_linked(file, columns, drop_empty=on_empty == "drop") for file in files)
+        rules = {"drop_empty": on_empty == "drop", "keep_unlinked": keep_unlinked}
+        shards = (read_linked(file, columns, **rules) for file in files)
         batches = _first(itertools.chain.from_iterable(shards), max_pairs)
     else:
         batches = _batches(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs))
@@ -187,7 +191,8 @@ def check_parallel(dataset: Dataset, name: str) -> None:
     if not len(dataset):
         raise InputError(f"{name} has no rows")
     for column in ("source_lang", "target_lang"):
-        for code in dataset.unique(column):
+        codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
+        for code in dict.fromkeys(codes):
             check_language(code, f"{name}: {column}")
 
 

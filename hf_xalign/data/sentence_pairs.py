@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
+from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, check_parallel
 from hf_xalign.errors import InputError
 
@@ -123,7 +124,7 @@ def encode_sentence_pairs(
 def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
     """Count each token of encoded pairs: int64 (vocabulary,), of a vocabulary of that size."""
     counts = np.zeros(vocabulary, dtype=np.int64)
-    for table in dataset.select_columns(["source_ids", "target_ids"]).with_format("arrow").iter(100_000):
+    for table in scan_columns(dataset, "source_ids", "target_ids"):
         for column in table.columns:
             counts += np.bincount(pc.list_flatten(column).to_numpy(), minlength=vocabulary)
     return counts

@@ -1,6 +1,18 @@
-"""Word alignment by statistics, an encoder, Pharaoh files or a dictionary."""
+"""Word alignment by statistics, an encoder, Pharaoh files or a dictionary; names are imported on first use."""
 
-from hf_xalign.links.align import align_words, choose_layer, link_statistics, predict_links
-from hf_xalign.links.sharded import align_shards
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hf_xalign.links.align import align_words, link_statistics
+    from hf_xalign.links.neural import choose_layer, predict_links
+    from hf_xalign.links.sharded import align_shards
 
 __all__ = ["align_shards", "align_words", "choose_layer", "link_statistics", "predict_links"]
+_HOME = {"align_shards": "sharded", "choose_layer": "neural", "predict_links": "neural"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'align')}"), name)

@@ -20,10 +20,10 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
-from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links, predict_links
 from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, draw_sample, fit, read_words
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
@@ -31,7 +31,7 @@ from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristi
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["LinkStatistics", "align_words", "choose_layer", "link_statistics", "predict_links"]
+    from hf_xalign.links.neural import LinkMethod
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +142,8 @@ def align_words(
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
         if kind == "encoder":
+            from hf_xalign.links.neural import choose_layer, encoder_links
+
             assert model is not None and tokenizer is not None
             link = partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
             if layer is not None:
@@ -154,18 +156,16 @@ def align_words(
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":
             return dictionary_linker(paths[pair[0]], lowercase)
-        parts = [dataset.select(rows)]
+        corpora = [(dataset, rows)]
         if extra_data is not None:
-            parts.append(extra_data.select(_rows_by_pair(extra_data, pair)[pair]))
-        total = sum(map(len, parts))
-        if total > sample_size:
-            sample = draw_sample(total, sample_size, seed)
-            starts = np.cumsum([0, *map(len, parts)])
-            parts = [
-                part.select(sample[(sample >= start) & (sample < start + len(part))] - start)
-                for part, start in zip(parts, starts)
-            ]
-        words = read_words(parts, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}")
+            corpora.append((extra_data, _rows_by_pair(extra_data, pair)[pair]))
+        edges = np.cumsum([0, *(len(own) for _, own in corpora)])
+        sample = draw_sample(int(edges[-1]), sample_size, seed)
+        drawn = [
+            part.select(own[sample[slice(*np.searchsorted(sample, [start, start + len(own)]))] - start])
+            for (part, own), start in zip(corpora, edges)
+        ]
+        words = read_words(drawn, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}")
         forward, backward = fit(kind, words, seed=seed, desc=f"{kind} {'-'.join(pair)}")
         return StatisticalLinker(forward, backward, symmetrization)
 
@@ -328,7 +328,7 @@ def _rows_by_pair(dataset: Dataset, only: Pair | None = None) -> dict[Pair, np.n
     for start, _, found in _batches_by_pair(dataset):
         for pair, own in found.items():
             if only in (None, pair):
-                rows[pair].append(start + own)
+                rows[pair].append((start + own).astype(np.int32))
     return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
 
 
@@ -336,12 +336,15 @@ def _batches_by_pair(dataset: Dataset, *columns: str) -> Iterator[tuple[int, Any
     """Yield Arrow batches of these columns, with the number of their first row and the rows of each language pair."""
     start = 0
     languages = ["source_lang", "target_lang"]
-    for batch in dataset.select_columns([*columns, *languages]).with_format("arrow").iter(100_000):
+    for batch in scan_columns(dataset, *columns, *languages):
         source, target = (batch[column].combine_chunks().dictionary_encode() for column in languages)
-        codes = np.stack([source.indices.to_numpy(), target.indices.to_numpy()], axis=1)
+        size = len(target.dictionary)
+        codes = source.indices.to_numpy() * size + target.indices.to_numpy()
         found = {
-            (source.dictionary[s].as_py(), target.dictionary[t].as_py()): np.flatnonzero((codes == (s, t)).all(axis=1))
-            for s, t in np.unique(codes, axis=0)
+            (source.dictionary[code // size].as_py(), target.dictionary[code % size].as_py()): (
+                codes == code
+            ).nonzero()[0]
+            for code in np.unique(codes).tolist()
         }
         yield start, batch, found
         start += len(batch)

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
-import torch
 
 from hf_xalign.cache import checksum, disk_errors, hold_folder
 from hf_xalign.data.parallel import COLUMNS
@@ -47,7 +46,6 @@ from hf_xalign.links.align import (
     link_batch,
     parse_aligner,
 )
-from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links
 from hf_xalign.links.statistical import (
     DIRECTIONS,
     STATISTICAL_ALIGNERS,
@@ -60,6 +58,9 @@ from hf_xalign.links.statistical import (
 )
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
 from hf_xalign.record import write_text
+
+if TYPE_CHECKING:
+    from hf_xalign.links.neural import LinkMethod
 
 logger = logging.getLogger(__name__)
 
@@ -179,6 +180,8 @@ def align_shards(
         settings |= {"fit_pairs": fit_pairs, "seed": seed}
         versions["sil-thot"] = version("sil-thot")
     elif kind == "encoder":
+        import torch
+
         from hf_xalign.modeling.loading import load_encoder
 
         method = method or ("argmax" if one_to_one else "subwords")
@@ -211,7 +214,7 @@ def align_shards(
     if ray is None:
         executor = local_executor(workers)
     else:
-        gpus = int(kind == "encoder" and torch.device(device).type != "cpu")
+        gpus = int(kind == "encoder" and not device.startswith("cpu"))
         executor = ray_executor(ray, workers=workers, gpus=gpus)
     try:
         with executor as run:
@@ -358,6 +361,8 @@ def _fit(job: _Job, pair: Pair, direction: str) -> dict[str, Any]:
 
 def _choose_layer(job: _Job) -> dict[str, Any]:
     """Choose the layer that the encoder links by."""
+    from hf_xalign.links.neural import choose_layer
+
     model, tokenizer, options = _load_encoder(job)
     words = zip(*_sampled_words(job, None, sum(rows for _, rows in job.files), LAYER_PAIRS))
     return {"files": {}, "layer": choose_layer(model, tokenizer, *map(list, words), method=options["method"])}
@@ -428,6 +433,8 @@ def _link_shard(job: _Job, number: int) -> dict[str, Any]:
 def _linker(job: _Job, pair: Pair | None) -> Linker:
     """Return the linker of a language pair, or the encoder, which links all. A worker keeps the last one."""
     if pair is None:
+        from hf_xalign.links.neural import encoder_links
+
         model, tokenizer, options = _load_encoder(job)
         if options["layer"] is None:
             options["layer"] = _read_marker(job, "layer")["layer"]
@@ -441,6 +448,8 @@ def _linker(job: _Job, pair: Pair | None) -> Linker:
 
 def _load_encoder(job: _Job) -> tuple[Any, Any, dict[str, Any]]:
     """Return the encoder, its tokenizer and its options."""
+    import torch
+
     from hf_xalign.modeling.loading import load_encoder
 
     options = dict(job.encoder)

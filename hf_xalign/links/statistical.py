@@ -14,6 +14,7 @@ import thot
 from datasets import Dataset
 from thot import alignment as models
 
+from hf_xalign.data.mapped import mapped_files, release_pages
 from hf_xalign.data.words import batch_words, lower_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -164,7 +165,9 @@ def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Itera
     """Yield the (source words, target words) of each pair of parallel datasets, with a progress bar."""
     with progress(total=sum(map(len, parts)), desc=desc) as bar:
         for part in parts:
+            files = mapped_files(part)
             for batch in part.with_format(None).iter(1000):
+                release_pages(files)
                 source, target = batch_words(batch)
                 if lowercase:
                     source, target = lower_words(source), lower_words(target)

@@ -61,8 +61,9 @@ class LinkFilters(NamedTuple):
     ) -> list[list[int]]:
         """Return the links of one sentence pair that stay."""
         kept = [[i, j] for i, j in links]
-        if self.one_to_one:
-            by_source, by_target = Counter(i for i, _ in kept), Counter(j for _, j in kept)
+        sources, targets = [i for i, _ in kept], [j for _, j in kept]
+        if self.one_to_one and (len(set(sources)) < len(kept) or len(set(targets)) < len(kept)):
+            by_source, by_target = Counter(sources), Counter(targets)
             kept = [[i, j] for i, j in kept if by_source[i] == by_target[j] == 1]
         if self.drop_identical:
             kept = [[i, j] for i, j in kept if source_words[i] != target_words[j]]

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import concatenate, hub_commit, load_sources
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
@@ -172,12 +173,16 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
 
 
 def load_parts(
-    items: list[str], split: str, max_pairs: int | None, data: ParallelText
+    items: list[str], split: str, max_pairs: int | None, data: ParallelText, *, keep_unlinked: bool = False
 ) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each."""
+    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each.
+
+    Pairs of linked shards that have no link are dropped unless `keep_unlinked`.
+    """
+    options = {"on_empty": data.on_empty, "keep_unlinked": keep_unlinked, **data.columns()}
     parts, entries = [], []
     for item in items:
-        part = load_sources([item], split=split, max_pairs=max_pairs, on_empty=data.on_empty, **data.columns())
+        part = load_sources([item], split=split, max_pairs=max_pairs, **options)
         entries.append(source_entry(item, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
         parts.append(part)
     return concatenate(parts), entries
@@ -200,7 +205,7 @@ def load_text(
     Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
     """
     protocols = read_protocols(data.protocol)
-    train, train_sources = load_train(data, tokenizer, pivot_tokenizer)
+    train, train_sources = load_train(data, tokenizer, pivot_tokenizer, links=links)
     more, more_sources = None, []
     if data.aligner_data:
         more, more_sources = load_parts(data.aligner_data, data.train_split, None, data)
@@ -241,11 +246,12 @@ def load_text(
         linked = split_pairs(text)
     kept = has_links(linked) if links else np.ones(len(text), dtype=bool)
     chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
-    dropped = link_statistics(linked.select(np.flatnonzero(kept)), linked)
+    # A pass over millions of pairs takes seconds.
+    dropped = {} if kept.all() else link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
         pair: {
             "pairs": found.pairs,
-            "dropped pairs": dropped[pair].dropped,
+            "dropped pairs": dropped[pair].dropped if dropped else 0,
             "links": found.links,
             "links a pair": round(found.links_per_pair, 2),
         }
@@ -256,12 +262,19 @@ def load_text(
 
 
 def load_train(
-    data: TextArguments, tokenizer: PreTrainedTokenizerBase, pivot_tokenizer: PreTrainedTokenizerBase | None = None
+    data: TextArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    pivot_tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    links: bool = True,
 ) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load all training pairs with [`load_parts`], and check that the tokenizers know their scripts."""
+    """Load all training pairs with [`load_parts`], and check that the tokenizers know their scripts.
+
+    A loss that needs no `links` is trained on the pairs without links too.
+    """
     if data.max_train_pairs is not None and data.max_train_pairs < 1:
         raise InputError(f"max_train_pairs={data.max_train_pairs}: must be at least 1")
-    train, sources = load_parts(data.train_data, data.train_split, None, data)
+    train, sources = load_parts(data.train_data, data.train_split, None, data, keep_unlinked=not links)
     for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         check_vocabulary(known, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
     return train, sources
@@ -287,7 +300,7 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
 def count_languages(pairs: Dataset) -> Counter[str]:
     """Count the pairs of each source language. A list of every pair's language would fill the memory."""
     counts = Counter[str]()
-    for batch in pairs.select_columns(["source_lang"]).with_format("arrow").iter(100_000):
+    for batch in scan_columns(pairs, "source_lang"):
         for code in batch["source_lang"].value_counts().to_pylist():
             counts[code["values"]] += code["counts"]
     return counts
@@ -295,7 +308,7 @@ def count_languages(pairs: Dataset) -> Counter[str]:
 
 def _texts(pairs: Dataset) -> Iterator[Any]:
     """Yield arrays of both sides of each pair as one text."""
-    for batch in pairs.select_columns(["source", "target"]).with_format("arrow").iter(100_000):
+    for batch in scan_columns(pairs, "source", "target"):
         sides = (batch[name].combine_chunks() for name in ("source", "target"))
         yield pyarrow.compute.binary_join_element_wise(*sides, "\t")
 
@@ -322,7 +335,7 @@ def draw_pairs(
 
 def has_links(linked: Dataset) -> np.ndarray:
     """Return which pairs have links, bool (rows,)."""
-    batches = linked.select_columns(["links"]).with_format("arrow").iter(100_000)
+    batches = scan_columns(linked, "links")
     return np.concatenate([pyarrow.compute.list_value_length(batch["links"]).to_numpy() > 0 for batch in batches])
 
 

@@ -58,7 +58,7 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | 
     """Load the encoder and the text."""
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="loading the text"):
-        train, train_sources = load_train(data, tokenizer)
+        train, train_sources = load_train(data, tokenizer, links=False)
         if data.max_train_pairs is not None:
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
             kept = np.zeros(len(train), dtype=bool)

@@ -149,6 +149,7 @@ def test_shards_keep_their_words_and_links(tmp_path, caplog):
     with caplog.at_level("INFO"):
         assert load_parallel(tmp_path).to_list() == kept
     assert "dropped 0 pairs with an empty side and 2 without links" in caplog.text
+    assert load_parallel(tmp_path, keep_unlinked=True).to_list() == linked.remove_columns("origin").to_list()
     assert load_parallel(tmp_path, source_lang="de", max_pairs=9).to_list() == kept[:9]
     assert load_parallel(tmp_path / "part-1.parquet").to_list() == kept[8:]
     text = load_parallel(tmp_path, source_lang="de", source_column="target", target_column="source")

@@ -11,6 +11,7 @@ from pyarrow.compute import utf8_length  # type: ignore[import-untyped]
 from torch.utils.data import Sampler
 
 from hf_xalign.data.batches.bandit import LanguageBandit
+from hf_xalign.data.mapped import scan_columns
 from hf_xalign.errors import InputError
 
 LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
@@ -157,24 +158,25 @@ class PairSampler(Sampler[int]):
         rank = np.empty(len(chunk))
         for code in np.unique(self.codes[chunk]):
             own = np.flatnonzero(self.codes[chunk] == code)
-            rank[own[np.argsort(-self.lengths[chunk[own]], kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
+            lengths = self.lengths[chunk[own]].astype(np.int64)
+            rank[own[np.argsort(-lengths, kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
         return np.argsort(rank, kind="stable")
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the column `length`, int32 (n,), the number of each row's `source_lang`, int16 (n,), and their names.
+    """Return the column `length`, uint16 (n,), the number of each row's `source_lang`, int16 (n,), and their names.
 
     Of word-aligned pairs that are encoded when they are read, the length is the number of characters in the words of
     the longer side, which is closer to the tokens than the number of words.
     """
     measured = ["length"] if "length" in dataset.column_names else ["source_words", "target_words"]
-    lengths, languages = np.empty(len(dataset), dtype=np.int32), np.empty(len(dataset), dtype=np.int16)
+    lengths, languages = np.empty(len(dataset), dtype=np.uint16), np.empty(len(dataset), dtype=np.int16)
     codes: dict[str, int] = {}
     start = 0
-    for batch in dataset.select_columns([*measured, "source_lang"]).with_format("arrow").iter(100_000):
+    for batch in scan_columns(dataset, *measured, "source_lang"):
         rows = slice(start, start := start + len(batch))
         sizes = [batch[name].to_numpy() if name == "length" else _characters(batch[name]) for name in measured]
-        lengths[rows] = np.max(sizes, axis=0)
+        lengths[rows] = np.minimum(np.max(sizes, axis=0), np.iinfo(lengths.dtype).max)
         names = batch["source_lang"].combine_chunks().dictionary_encode()
         own = np.array([codes.setdefault(name, len(codes)) for name in names.dictionary.to_pylist()], dtype=np.int16)
         languages[rows] = own[names.indices.to_numpy()]

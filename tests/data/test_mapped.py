@@ -1,0 +1,28 @@
+import sys
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
+
+
+def file_memory():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssFile:")[1].split()[0]) / 1024
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep the pages")
+def test_pages_that_were_read_are_given_back(tmp_path):
+    text = [f"{number:0500}" for number in range(100_000)]
+    Dataset.from_dict({"text": text}).map(lambda batch: batch, batched=True, cache_file_name=str(tmp_path / "a.arrow"))
+    mapped = Dataset.from_file(str(tmp_path / "a.arrow"))
+    release_pages(mapped_files(mapped))
+    before, peak, rows = file_memory(), 0, []
+    for table in scan_columns(mapped, "text"):
+        rows += table["text"].to_pylist()
+        peak = max(peak, file_memory() - before)
+    assert rows == text and 5 < peak < 30 and file_memory() - before < 5  # MiB, of 48
+    assert mapped[[7, 99_999]]["text"] == [text[7], text[99_999]]
+    assert not mapped_files(Dataset.from_dict({"text": text}))
+    release_pages(frozenset())

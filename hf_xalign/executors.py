@@ -1,7 +1,7 @@
 """Run independent tasks in worker processes of this machine, or on a Ray cluster.
 
-Both executors are context managers that yield a function: it calls another function for each task, and yields the
-names of the tasks with their results or errors, in the order in which they end.
+The executors are context managers that yield a function: it calls another function for each task, and yields the
+names of the tasks with their results or errors, in the order in which they end. `ray_map` keeps the tasks' order.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from hf_xalign.errors import InputError
 Tasks = Iterable[tuple[str, tuple[Any, ...]]]
 """Names of tasks and the arguments of each."""
 Run = Callable[[Callable[..., Any], Tasks], Iterator[tuple[str, Future[Any]]]]
+Map = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""Calls a function with the shared object and the arguments of each task, and yields the results in order."""
 
 
 @contextmanager
@@ -74,23 +76,72 @@ def ray_executor(address: str, *, workers: int, gpus: int = 0) -> Iterator[Run]:
     Raises:
         InputError: Ray is missing, or no cluster answers.
     """
+    with _cluster(address, workers) as ray:
+
+        def run(function: Callable[..., Any], tasks: Tasks) -> Iterator[tuple[str, Future[Any]]]:
+            remote = ray.remote(function).options(num_gpus=gpus)
+            running = {remote.remote(*task).future(): name for name, task in tasks}
+            for future in as_completed(running):
+                yield running[future], future
+
+        yield run
+
+
+@contextmanager
+def ray_map(address: str, make: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Iterator[Map]:
+    """Make an object in each worker of a Ray cluster, and yield a function that maps tasks over them, in order.
+
+    `make` and its `arguments` are sent to the workers. There is one for each core of the cluster, or for each GPU if
+    a worker takes `gpus`. The address `local` starts Ray on this machine.
+
+    Raises:
+        InputError: Ray is missing, no cluster answers, or it has no GPU.
+    """
+    with _cluster(address) as ray:
+        kind = "GPU" if gpus else "CPU"
+        workers = int(ray.cluster_resources().get(kind, 0)) // (gpus or 1)
+        if not workers:
+            raise InputError(f"the Ray cluster at {address} has no {kind} for a worker.")
+        # A worker that is lost with its machine starts on another one, and repeats its task.
+        worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=3, max_task_retries=3)
+        sent = [ray.put(argument) for argument in arguments]  # kept here, for workers that start again
+        pool = importlib.import_module("ray.util").ActorPool([worker.remote(make, *sent) for _ in range(workers)])
+
+        def run(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            waiting = 0
+            for task in tasks:
+                pool.submit(lambda actor, task: actor.run.remote(function, *task), task)
+                waiting += 1
+                if waiting > 2 * workers:
+                    yield pool.get_next()
+                    waiting -= 1
+            while pool.has_next():
+                yield pool.get_next()
+
+        yield run
+
+
+class _Worker:
+    def __init__(self, make: Callable[..., Any], *arguments: Any):
+        self.shared = make(*arguments)
+
+    def run(self, function: Callable[..., Any], *task: Any) -> Any:
+        return function(self.shared, *task)
+
+
+@contextmanager
+def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
+    """Connect to a Ray cluster and yield the package; `cores` are those to use of this machine, if it is `local`."""
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError as error:
         raise InputError('Ray is not installed. Run pip install "hf_xalign[ray]".') from error
     try:
-        cluster = ray.init(address, num_cpus=workers if address == "local" else None)
+        cluster = ray.init(address, num_cpus=cores if address == "local" else None)
     except (ConnectionError, ValueError) as error:
         raise InputError(f"no Ray cluster answers at {address}: {str(error).splitlines()[0]}") from error
-
-    def run(function: Callable[..., Any], tasks: Tasks) -> Iterator[tuple[str, Future[Any]]]:
-        remote = ray.remote(function).options(num_gpus=gpus)
-        running = {remote.remote(*task).future(): name for name, task in tasks}
-        for future in as_completed(running):
-            yield running[future], future
-
     with cluster:
-        yield run
+        yield ray
 
 
 def _start(initializer: Callable[..., None] | None, *arguments: Any) -> None:

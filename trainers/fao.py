@@ -76,6 +76,7 @@ class FAOTrainer(WordAlignmentTrainer):
                 layers=self.layers,
                 pad_token_id=self.processing_class.pad_token_id,
                 autocast=torch.bfloat16 if args.bf16 else None,
+                ray=args.ray,
             )
         if args.needs_reference and args.reference == "cache":
             with args.main_process_first(desc="caching the reference vectors"):
@@ -89,6 +90,7 @@ class FAOTrainer(WordAlignmentTrainer):
                     dtype=getattr(torch, args.reference_dtype),
                     autocast=torch.bfloat16 if args.bf16 else None,
                     folder=args.cache_dir,
+                    ray=args.ray,
                 )
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.

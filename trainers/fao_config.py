@@ -105,7 +105,7 @@ class FAOConfig(WordAlignmentConfig):
             raise InputError("objective=infonce, sentence_weight: a contrast is of one layer: give one layer")
         if self.reference != "cache":
             self.refuse_unused(
-                "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype"
+                "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype", "ray"
             )
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

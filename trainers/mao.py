@@ -130,6 +130,7 @@ class MAOTrainer(WordAlignmentTrainer):
                 autocast=torch.bfloat16 if args.bf16 else None,
                 batch_size=args.per_device_eval_batch_size,
                 folder=args.cache_dir,
+                ray=args.ray,
             )
 
     def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:

@@ -148,8 +148,8 @@ class MAOConfig(WordAlignmentConfig):
             )
         if not self.on_top:
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
-        elif self.cache_dir and self.feature_cache is False:
-            raise InputError("cache_dir: this run has no cache, so leave it out")
+        elif (self.cache_dir or self.ray) and self.feature_cache is False:
+            raise InputError("cache_dir, ray: this run has no cache, so leave them out")
         if self.batch_of == "links" and (self.linked_tokens != "words" or self.reference_words == "all"):
             raise InputError(
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
@@ -165,9 +165,9 @@ class MAOConfig(WordAlignmentConfig):
 
     def _refuse_inside(self, module: str) -> None:
         """Refuse settings that need a module on top of the encoder; `module` changes its word vectors."""
-        if self.feature_cache or self.cache_dir:
+        if self.feature_cache or self.cache_dir or self.ray:
             raise InputError(
-                f"feature_cache, cache_dir: {module} trains inside the encoder's layers, which changes the word "
+                f"feature_cache, cache_dir, ray: {module} trains inside the encoder's layers, which changes the word "
                 "vectors in every step; leave them out"
             )
         if self.batch_of == "links":

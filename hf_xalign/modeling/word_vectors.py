@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling, pad_rows, word_token_index
 from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
 from hf_xalign.environment import progress
+from hf_xalign.errors import InputError
+from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
 
 
@@ -41,6 +46,7 @@ def hidden_batches(
     desc: str | None = None,
     extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
     pooled_threads: bool = False,
+    cluster: Map | None = None,
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
 
@@ -49,46 +55,95 @@ def hidden_batches(
 
     `pooled_threads` on a CPU runs as many batches at a time as torch has threads, each on one thread: a quarter faster
     than one batch on all of them, whose threads wait for each other at every operation. Not for a model with a module
-    that acts in its hooks: these know one batch at a time.
+    that acts in its hooks: these know one batch at a time. `cluster` runs them by the encoders of [`ray_encoders`].
 
     Yields `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim)
     state a layer, all on the model's device.
     """
     device = next(model.parameters()).device
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
-    num_layers = model.config.num_hidden_layers
     starts = range(0, len(order), batch_size)
 
-    def forward(start: int) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
+    def batch(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, torch.Tensor]]:
         rows = order[start : start + batch_size]
-        ids, inside = (
-            torch.from_numpy(part).to(device) for part in pad_rows([sentences[k] for k in rows], pad_token_id)
-        )
-        mask = inside.long()
-        more = {name: value.to(device) for name, value in extra(rows).items()} if extra else {}
-        with (
-            torch.inference_mode(),
-            torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None),
-        ):
-            output = model(
-                input_ids=ids,
-                attention_mask=mask,
-                output_hidden_states=list(layers) != [num_layers],
-                **more,
-            )
-        return rows, mask, select_layers(output, layers, num_layers)
+        return rows, *pad_rows([sentences[k] for k in rows], pad_token_id), extra(rows) if extra else {}
 
+    run = partial(_forward, layers=layers, dtype=dtype)
     threads = torch.get_num_threads()
     training = model.training
     model.eval()
     try:
         bar = progress(starts, desc=desc)
-        if pooled_threads and device.type == "cpu" and threads > 1:
-            yield from _in_threads(forward, bar, threads)
+        if cluster:
+            yield from cluster(run, map(batch, bar))
+        elif pooled_threads and device.type == "cpu" and threads > 1:
+            yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
-            yield from map(forward, bar)
+            yield from (run(model, *batch(start)) for start in bar)
     finally:
         model.train(training)
+
+
+def _forward(
+    model: PreTrainedModel,
+    rows: np.ndarray,
+    ids: np.ndarray,
+    inside: np.ndarray,
+    extra: dict[str, torch.Tensor],
+    *,
+    layers: Sequence[int],
+    dtype: torch.dtype | None,
+) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
+    device, num_layers = next(model.parameters()).device, model.config.num_hidden_layers
+    tokens, mask = torch.from_numpy(ids).to(device), torch.from_numpy(inside).to(device).long()
+    more = {name: value.to(device) for name, value in extra.items()}
+    with torch.inference_mode(), torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        output = model(
+            input_ids=tokens, attention_mask=mask, output_hidden_states=list(layers) != [num_layers], **more
+        )
+    return rows, mask, select_layers(output, layers, num_layers)
+
+
+@contextlib.contextmanager
+def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | None]:
+    """Put copies of an encoder on the Ray cluster at `address`, for `hidden_batches`; without an address, yield None.
+
+    A copy takes one core, or a GPU if the encoder is on one. On a CPU the vectors are those of `pooled_threads`, bit
+    for bit.
+
+    Raises:
+        InputError: the encoder has adapters or a module, or there is no cluster.
+    """
+    if address is None:
+        yield None
+        return
+    state = model.state_dict()
+    with torch.device("meta"):
+        names = type(model)(model.config).state_dict().keys() if isinstance(model, PreTrainedModel) else {""}
+    # A part that the encoder does without, such as a pooler, may be missing.
+    missing = any(getattr(model, name.partition(".")[0], model) is not None for name in names - state.keys())
+    if missing or any(isinstance(part, BaseTunerLayer) and not part.disable_adapters for part in model.modules()):
+        raise InputError(f"ray={address}: an encoder with adapters cannot be sent. Merge them, or leave ray out.")
+    # The module itself cannot be pickled once transformers has hooks in it.
+    state = {name: state[name].detach().cpu() for name in names & state.keys()}
+    gpu = next(model.parameters()).device.type != "cpu"
+    with ray_map(address, _rebuild, type(model), model.config, model.dtype, state, gpu, gpus=int(gpu)) as run:
+        yield lambda function, tasks: run(partial(_on_worker, function), tasks)
+
+
+def _rebuild(
+    kind: type[PreTrainedModel], config: Any, dtype: torch.dtype, state: dict[str, torch.Tensor], gpu: bool
+) -> PreTrainedModel:
+    torch.set_num_threads(1)
+    model = kind(config).to(dtype)
+    model.load_state_dict(state, strict=False)
+    return model.eval().to("cuda" if gpu else "cpu")
+
+
+def _on_worker(function: Callable[..., Any], model: PreTrainedModel, *batch: Any) -> Any:
+    """Run a batch in a worker, and return its result on the CPU."""
+    rows, mask, states = function(model, *batch)
+    return rows, mask.cpu(), [hidden.cpu() for hidden in states]
 
 
 def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: int) -> Generator[Any]:

@@ -199,6 +199,16 @@ def test_an_encoder_with_a_module(tmp_path):
         assert (got.vectors - plain.vectors).abs().max() > 1e-2
         with model.disable_adapter():
             assert_rounding(make(tmp_path, model=model).vectors, plain.vectors, OPERATIONS)
+        with pytest.raises(InputError, match="ray=auto: an encoder with adapters cannot be sent"):
+            make(tmp_path / "ray", model=model, ray="auto")
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_changes_no_bit(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    here = make(tmp_path / "here", layers=(0, 1, -1))
+    assert torch.equal(make(tmp_path / "ray", layers=(0, 1, -1), ray="local").vectors, here.vectors)
 
 
 def some(words=("Haus", "haus", "US", "öffnen", "Istanbul"), **about):

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from support.adapters import adapt
 from support.families import PASS
 from support.features import ALL, LINKED, cache, counted, many, pairs
 from support.numeric import assert_rounding
@@ -259,3 +260,17 @@ def test_of_two_processes_one_computes(tmp_path):
     for process in processes:
         process.join()
     assert sorted(int(path.read_text()) for path in tmp_path.glob("*.forwards")) == [0, 15]
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_changes_no_byte(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    model = make_encoder()
+    cache(tmp_path / "here", model, needed=ALL, batch_size=2, layers=(1, 2))
+    adapted = adapt(model, "linear")
+    with adapted.disable_adapter():
+        vectors, _ = cache(tmp_path / "ray", model, needed=ALL, batch_size=2, layers=(1, 2), ray="local")
+    assert vectors.path.read_bytes() == (tmp_path / "here" / "vectors.bin").read_bytes()
+    with pytest.raises(InputError, match="no Ray cluster answers at auto"):
+        cache(tmp_path / "nowhere", ray="auto")

@@ -88,6 +88,11 @@ class WordAlignmentConfig(AlignmentConfig):
     max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data")
     language_sampling: LanguageSampling = by_preset(SAMPLING, "Data")
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
+    ray: str | None = own(
+        None,
+        "Ray cluster that computes cached word vectors: address, auto or local. Default: this process.",
+        "Data",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

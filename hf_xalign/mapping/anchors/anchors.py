@@ -41,7 +41,7 @@ from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
-from hf_xalign.modeling.word_vectors import hidden_batches, word_spans
+from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders, word_spans
 from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import find_top
 
@@ -171,6 +171,7 @@ def make_anchors(
     dtype: torch.dtype | None = None,
     lowercase: bool = True,
     folder: str | os.PathLike | None = None,
+    ray: str | None = None,
 ) -> Anchors:
     """Average the contextual vectors of each word, in one pass over as few sentences as possible.
 
@@ -198,6 +199,7 @@ def make_anchors(
         lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as the entries of MUSE's
             dictionaries need. The encoder always reads the text as written.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
+        ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Raises:
         InputError: the text has no words, or none of the given words; or a row is not a string. Also for an unknown
@@ -246,6 +248,7 @@ def make_anchors(
             batch_size=batch_size,
             dtype=dtype,
             progress=progress,
+            ray=ray,
             desc=f"Averaging word vectors ({lang})",
         )
         counts = torch.from_numpy(found.counts[there])
@@ -410,6 +413,7 @@ def sum_vectors(
     dtype: torch.dtype | None = None,
     progress: Path | None = None,
     desc: str | None = None,
+    ray: str | None = None,
 ) -> Tensor:
     """Sum each word's vectors over its sentences: float32 (vocabulary, layers, dim) on the CPU.
 
@@ -417,7 +421,7 @@ def sum_vectors(
     `progress`, a file of the partial sums written every few minutes and removed by the caller, an interrupted run
     resumes; on a CPU with the same batches, to the same bits.
     """
-    device = next(model.parameters()).device
+    device = torch.device("cpu") if ray else next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
     if progress is not None and progress.exists():
         try:
@@ -427,18 +431,20 @@ def sum_vectors(
             raise InputError(f"{progress}: cannot be read ({error}). Remove it and run again.") from error
     sums = sums.to(device)
     marked = time.monotonic()
-    batches = hidden_batches(
-        model,
-        found.token_ids()[done:],
-        pad_token_id,
-        layers,
-        batch_size=batch_size,
-        dtype=dtype,
-        desc=desc,
-        # A module in hooks can hold only one batch at a time.
-        pooled_threads=not any(isinstance(module, TopLayer) for module in model.modules()),
-    )
-    with contextlib.closing(batches):  # restores the model's mode at once, also when the disk is full
+    with contextlib.ExitStack() as stack:
+        batches = hidden_batches(
+            model,
+            found.token_ids()[done:],
+            pad_token_id,
+            layers,
+            batch_size=batch_size,
+            dtype=dtype,
+            desc=desc,
+            # A module in hooks can hold only one batch at a time.
+            pooled_threads=not any(isinstance(module, TopLayer) for module in model.modules()),
+            cluster=stack.enter_context(ray_encoders(model, ray)),
+        )
+        stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk
         for rows, mask, states in batches:
             # Sentences are sorted as hidden_batches sorts them, so a batch is a contiguous range.
             bounds = found.offsets[done : done + len(rows) + 1]

@@ -23,10 +23,11 @@ from hf_xalign.data.batches.pairs import CachedVectors, LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
+from hf_xalign.executors import Map
 from hf_xalign.modeling.features.plan import FeaturePlan, Needed, plan_features
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.pooling import pool_words
-from hf_xalign.modeling.word_vectors import hidden_batches
+from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def cache_features(
     autocast: torch.dtype | None = None,
     batch_size: int = 64,
     folder: str | os.PathLike | None = None,
+    ray: str | None = None,
 ) -> tuple[CachedVectors, Dataset]:
     """Run the encoder over a dataset once and keep the word vectors on disk.
 
@@ -71,6 +73,7 @@ def cache_features(
     included, or the `linked` ones; `linked_tokens` says which tokens are linked. `layers` are positions in
     `hidden_states`, `dtype` is that of the stored numbers (float32 or bfloat16) and `autocast` that of the forward
     passes. The `folder` is by default one in the user's cache, named by a hash of all that determines the numbers.
+    `ray` is the address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Returns:
         The vectors, and the dataset with a column `{side}_rows` for each side of `needed` (list of int64): the row of
@@ -110,7 +113,20 @@ def cache_features(
                     "%s is damaged: its sentences from %d on are encoded again", vectors.path, _done(blocks)
                 )
                 os.replace(vectors.path, folder / "vectors.part")
-            _write(vectors, blocks, identity, plan, model, layers, pooling, pad_token_id, autocast, batch_size)
+            with ray_encoders(model, ray) as cluster:
+                _write(
+                    vectors,
+                    blocks,
+                    identity,
+                    plan,
+                    model,
+                    layers,
+                    pooling,
+                    pad_token_id,
+                    autocast,
+                    batch_size,
+                    cluster,
+                )
     return vectors, plan.add_rows()
 
 
@@ -125,6 +141,7 @@ def _write(
     pad_token_id: int,
     autocast: torch.dtype | None,
     batch_size: int,
+    cluster: Map | None,
 ) -> None:
     folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
     part, done = folder / "vectors.part", _done(blocks)
@@ -147,7 +164,14 @@ def _write(
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
             batches = hidden_batches(
-                model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, pooled_threads=True
+                model,
+                ids,
+                pad_token_id,
+                layers,
+                batch_size=batch_size,
+                dtype=autocast,
+                pooled_threads=True,
+                cluster=cluster,
             )
             with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
                 for rows, mask, states in batches:

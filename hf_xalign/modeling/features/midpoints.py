@@ -11,9 +11,10 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
+from hf_xalign.executors import Map
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import model_fingerprint
-from hf_xalign.modeling.word_vectors import hidden_batches
+from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
 # Pairs of one forward pass over many batches: sentences are sorted by length within it.
 _BLOCK = 1000
@@ -26,21 +27,24 @@ def add_midpoints(
     layers: list[int],
     pad_token_id: int,
     autocast: torch.dtype | None = None,
+    ray: str | None = None,
 ) -> Dataset:
     """Add a column `midpoint` to a result of `encode_pairs`: float32 (layers, dim), on disk with the rows.
 
     It is the mean of the two sentence vectors, which are means over all tokens. `layers` are positions in
-    `hidden_states`, `autocast` is the dtype of the forward passes.
+    `hidden_states`, `autocast` is the dtype of the forward passes, `ray` the address of a Ray
+    cluster that runs them.
     """
     settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
-    return map_rows(
-        dataset,
-        partial(_midpoints, model, layers, pad_token_id, autocast),
-        batched=True,
-        batch_size=_BLOCK,
-        new_fingerprint=Hasher.hash(["midpoints", *settings]),
-        desc="Encoding the midpoints of pairs",
-    )
+    with ray_encoders(model, ray) as cluster:
+        return map_rows(
+            dataset,
+            partial(_midpoints, model, layers, pad_token_id, autocast, cluster),
+            batched=True,
+            batch_size=_BLOCK,
+            new_fingerprint=Hasher.hash(["midpoints", *settings]),
+            desc="Encoding the midpoints of pairs",
+        )
 
 
 def _midpoints(
@@ -48,12 +52,13 @@ def _midpoints(
     layers: list[int],
     pad_token_id: int,
     autocast: torch.dtype | None,
+    cluster: Map | None,
     rows: dict[str, list],
 ) -> dict[str, np.ndarray]:
     sentences = [*rows["source_ids"], *rows["target_ids"]]
     vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
     for numbers, mask, states in hidden_batches(
-        model, sentences, pad_token_id, layers, dtype=autocast, pooled_threads=True
+        model, sentences, pad_token_id, layers, dtype=autocast, pooled_threads=True, cluster=cluster
     ):
         pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
         vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()

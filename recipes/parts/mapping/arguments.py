@@ -133,6 +133,7 @@ class MappingArguments:
     max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
     sentences_per_word: int = option("Anchors", "Maximum number of sentences averaged into an anchor.", 100)
     batch_size: int = option("Run", "Sentences per forward pass.", 64)
+    ray: str | None = option("Run", "Ray cluster that averages anchors: its address, auto or local.", None)
     device: str | None = option("Run", "cpu, cuda, ... The default is the accelerator, or the CPU without one.", None)
     seed: int = option("Run", "Seed of self_learning and of bootstrap intervals.", 0)
 

@@ -108,6 +108,7 @@ def extract_vectors(
                 lang=language,
                 max_words=args.max_words,
                 sentences_per_word=args.sentences_per_word,
+                ray=args.ray,
                 **options,
             )
     return MappingData(pivot, training, held_out, anchors, sources, linked.protocols)

@@ -1,8 +1,7 @@
 """Word-align a corpus of any size: Parquet shards in, Parquet shards out, by several processes or a Ray cluster.
 
 Statistical aligners are fitted on a sample, each direction of a language pair by a task of its own, and saved in the
-work folder. Then each shard is one task. A finished task has a marker: the digest of the run's settings, and the
-checksums of its files. Tasks with a whole marker are not run again. Any number of workers gives the same bytes.
+work folder. Then each shard is one task. Finished tasks are not run again. Any number of workers gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -26,14 +25,14 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 
-from hf_xalign.cache import checksum, disk_errors, hold_folder
+from hf_xalign.cache import checksum, hold_folder
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import open_parquet
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError, find_disk_full
-from hf_xalign.executors import Run, local_executor, ray_executor
+from hf_xalign.errors import InputError
+from hf_xalign.executors import local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import (
     LAYER_PAIRS,
@@ -57,6 +56,7 @@ from hf_xalign.links.statistical import (
     save_model,
 )
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
+from hf_xalign.marked_tasks import MarkedTasks
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ _ADDED = pyarrow.schema(
 class _Job:
     """Settings and input of a run, which are sent to worker processes and other machines."""
 
-    settings: str  # digest
-    folder: Path
-    work: Path
+    tasks: MarkedTasks
     files: tuple[tuple[Path, int], ...]  # with their numbers of pairs
     columns: tuple[str, ...]
     pairs: tuple[tuple[Pair, int], ...]  # language pairs with their numbers of sentence pairs
@@ -194,9 +192,12 @@ def align_shards(
     folder.mkdir(parents=True, exist_ok=True)
     hold_folder(folder)
     job = _Job(
-        settings=hashlib.blake2b(identity.encode(), digest_size=16).hexdigest(),
-        folder=folder,
-        work=open_work(folder, identity),
+        tasks=MarkedTasks(
+            folder,
+            work=open_work(folder, identity),
+            settings=hashlib.blake2b(identity.encode(), digest_size=16).hexdigest(),
+            around=one_thread,
+        ),
         files=tuple(files),
         columns=tuple(columns),
         pairs=tuple(counts.items()),
@@ -219,12 +220,12 @@ def align_shards(
     try:
         with executor as run:
             if kind in STATISTICAL_ALIGNERS:
-                fits = {_fit_name(pair, way): (_fit, pair, way) for pair in counts for way in DIRECTIONS}
-                _finish(job, fits, run, f"Fitting {kind}")
+                fits = {_fit_name(pair, way): (_fit, job, pair, way) for pair in counts for way in DIRECTIONS}
+                job.tasks.finish(fits, run, f"Fitting {kind}")
             elif encoder and layer is None:
-                _finish(job, {"layer": (_choose_layer,)}, run, "Choosing the layer")
-            names = {shard_name(number, shards): (_link_shard, number) for number in range(shards)}
-            found = _finish(job, names, run, "Linking shards")
+                job.tasks.finish({"layer": (_choose_layer, job)}, run, "Choosing the layer")
+            names = {shard_name(number, shards): (_link_shard, job, number) for number in range(shards)}
+            found = job.tasks.finish(names, run, "Linking shards")
     finally:
         _linker.cache_clear()
     languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
@@ -245,7 +246,7 @@ def align_shards(
         "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in found],
     }
     write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-    shutil.rmtree(job.work, ignore_errors=True)
+    shutil.rmtree(job.tasks.work, ignore_errors=True)
     return record
 
 
@@ -295,53 +296,6 @@ def _count_pairs(files: Sequence[tuple[Path, int]]) -> dict[Pair, int]:
     return dict(sorted(counts.items()))
 
 
-def _finish(job: _Job, tasks: Mapping[str, tuple[Any, ...]], run: Run, desc: str) -> list[dict[str, Any]]:
-    """Run the tasks without a whole marker, and return the markers of all."""
-    left = {name: (job, name, *task) for name, task in tasks.items() if not _is_done(job, name)}
-    failed: dict[str, BaseException] = {}
-    with progress(total=len(tasks), initial=len(tasks) - len(left), desc=desc) as bar:
-        for name, future in run(_run_task, left.items()):
-            if error := future.exception():
-                failed[name] = getattr(error, "cause", error)  # Ray wraps it
-                if find_disk_full(error):
-                    break
-            bar.update()
-    if failed:
-        name, error = min(failed.items())
-        what = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise InputError(
-            f"{name} ({len(failed)} of {len(tasks)} failed): {what.strip().rstrip('.')}. What is finished is kept: "
-            "run again to resume."
-        ) from error
-    return [_read_marker(job, name) for name in tasks]
-
-
-def _marker(job: _Job, name: str) -> Path:
-    return job.work / f"{name}.json"
-
-
-def _read_marker(job: _Job, name: str) -> dict[str, Any]:
-    return json.loads(_marker(job, name).read_text("utf-8"))
-
-
-def _is_done(job: _Job, name: str) -> bool:
-    """Return whether a task has a marker, and its files are as the task left them."""
-    if not _marker(job, name).exists():
-        return False
-    marker = _read_marker(job, name)
-    files = {job.folder / file: digest for file, digest in marker["files"].items()}
-    return marker["settings"] == job.settings and all(
-        file.exists() and checksum(file) == digest for file, digest in files.items()
-    )
-
-
-def _run_task(job: _Job, name: str, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
-    """Run one task, with one thread, and write its marker."""
-    with one_thread(), disk_errors(job.folder / name):
-        found = function(job, *arguments)
-    write_text(_marker(job, name), json.dumps({"settings": job.settings, **found}, ensure_ascii=False))
-
-
 def _fit_name(pair: Pair, direction: str) -> str:
     return f"{'-'.join(pair)} {direction}"
 
@@ -349,13 +303,13 @@ def _fit_name(pair: Pair, direction: str) -> str:
 def _fit(job: _Job, pair: Pair, direction: str) -> dict[str, Any]:
     """Fit and save one direction of a language pair."""
     # A folder of its own for each try: what remains of a killed run may still be writing.
-    folder = Path(tempfile.mkdtemp(dir=job.work))
+    folder = Path(tempfile.mkdtemp(dir=job.tasks.work))
     words = _sampled_words(job, pair, dict(job.pairs)[pair], job.fit_pairs)
     [model] = fit(job.kind, words, [direction], seed=job.seed)
     save_model(model, folder)
     return {
         "folder": folder.name,
-        "files": {str(path.relative_to(job.folder)): checksum(path) for path in sorted(folder.iterdir())},
+        "files": {str(path.relative_to(job.tasks.folder)): checksum(path) for path in sorted(folder.iterdir())},
     }
 
 
@@ -425,7 +379,7 @@ def _link_shard(job: _Job, number: int) -> dict[str, Any]:
     for name in _ADDED.names:
         table = table.append_column(name, added[name])
     # Without the metadata, in which `datasets` lists the columns of the input.
-    shard = write_shard(job.folder / shard_name(number, job.shards), [table.replace_schema_metadata()])
+    shard = write_shard(job.tasks.folder / shard_name(number, job.shards), [table.replace_schema_metadata()])
     return {**shard, "files": {shard["file"]: shard["checksum"]}, "languages": languages}
 
 
@@ -437,12 +391,12 @@ def _linker(job: _Job, pair: Pair | None) -> Linker:
 
         model, tokenizer, options = _load_encoder(job)
         if options["layer"] is None:
-            options["layer"] = _read_marker(job, "layer")["layer"]
+            options["layer"] = job.tasks.marker("layer")["layer"]
         return partial(encoder_links, model, tokenizer, symmetrization=job.symmetrization, **options)
     if job.kind == "dictionary":
         return dictionary_linker(dict(job.paths)[pair[0]], job.lowercase)
-    markers = (_read_marker(job, _fit_name(pair, direction)) for direction in DIRECTIONS)
-    forward, backward = (load_model(job.kind, job.work / marker["folder"]) for marker in markers)
+    markers = (job.tasks.marker(_fit_name(pair, direction)) for direction in DIRECTIONS)
+    forward, backward = (load_model(job.kind, job.tasks.work / marker["folder"]) for marker in markers)
     return StatisticalLinker(forward, backward, job.symmetrization)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hf_xalign.data.sources import check_files
+from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
@@ -49,8 +49,9 @@ class ContinualArguments(TaskArguments, PairColumns):
         super().check(args)
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
+        """Refuse files and folders that are not there."""
         super().check_files()
+        check_models([self.reference])
         check_files(self.pairs)
 
     def extra_data(self) -> dict[str, list[dict[str, Any]]]:

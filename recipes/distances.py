@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     (data,) = parse((DistanceArguments,), argv, description=__doc__)
     data.check_files()
 
+    from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
     from hf_xalign.evaluation.plots import require_matplotlib
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
         raise InputError(f"stages={data.stages}: name each once, as in raw=embedded fao=runs/fao_embedded")
+    check_models(stages.values())
     folder = Path(data.output_dir)
     if (folder / NUMBERS).exists():
         raise InputError(f"{folder / NUMBERS} exists: give another output_dir or remove it")

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
-    from hf_xalign.recipes.parts.parallel import load_text
+    from hf_xalign.recipes.parts.parallel import load_text, read_text
     from hf_xalign.record import phase, start_record
 
     folder = Path(args.output_dir)
@@ -79,11 +79,12 @@ def main(argv: list[str] | None = None) -> None:
         named = [parse_source(item)[1] for item in data.train_data]
         if None not in named:
             check_languages(sources, {str(language) for language in named}, pivot, args)
+        text = read_text(data, data.eval_links)
         encoders = load_encoders(data, args)
         (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
         settle_cpu(model.device.type)
         options: Any = {"eval_links": data.eval_links, "seed": args.seed, "pivot_tokenizer": pivot_tokenizer}
-        linked = load_text(data, model, tokenizer, **options)
+        linked = load_text(data, model, tokenizer, text=text, **options)
         languages = linked.languages
         check_languages(sources, languages, pivot, args)
         check_pairs(sources, linked, model.config.hidden_size, args)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cli import pairs
+from hf_xalign.data.sources import check_models
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -69,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
+    check_models([args.model, args.base])
+    pairs.check_text(args)
+
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
@@ -76,7 +80,6 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol)
-    pairs.check_text(args)
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     text = None if probes and not (args.data or args.links) else pairs.read_text(args, linked="words" in args.tasks)

@@ -6,6 +6,7 @@ import argparse
 import shutil
 from typing import TYPE_CHECKING
 
+from hf_xalign.data.sources import check_models
 from hf_xalign.tables import cut, pad, table, width
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compute and print the matrices."""
+    check_models([args.model, args.base])
+
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.evaluation.similarity import similarity_plot, word_similarity
     from hf_xalign.modeling.loading import choose_device, load_encoder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from hf_xalign.data.sources import check_files
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def read_text(args: argparse.Namespace, *, linked: bool = True) -> Dataset:
 
 
 def check_text(args: argparse.Namespace) -> None:
-    """Raise an InputError if the options of [`add_text`] name two texts."""
+    """Raise an InputError if the options of [`add_text`] name two texts, or files that are not there."""
     if args.links and args.data:
         raise InputError("--links already names the text: leave --data out")
+    check_files([args.links] if args.links else args.data or [])

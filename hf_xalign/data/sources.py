@@ -1,4 +1,4 @@
-"""Names of texts: how a source is written, and whether its files are there. Imports nothing heavy.
+"""Names of texts and models: how a source is written, and whether files are there. Imports nothing heavy.
 
 A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from hf_xalign.errors import InputError
 from hf_xalign.record import FILE_SUFFIXES
 
+_PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # no Hub id; the recipes write to runs/
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 EMBEDDED = "embedded:"
@@ -46,6 +47,15 @@ def check_files(items: Iterable[str]) -> None:
             path = Path(part).expanduser()
             if not glob.glob(str(path)) and (not HUB_ID.fullmatch(part) or part.endswith(FILE_SUFFIXES)):
                 raise InputError(f"{part}: no such file{nearby(path)}")
+
+
+def check_models(names: Iterable[str | None]) -> None:
+    """Refuse names that are paths but no folders, for which the Hub would be asked in vain."""
+    for name in filter(None, names):
+        path = Path(name).expanduser()
+        if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
+            hint = nearby(path, "name a run's folder, a Hub model as owner/name, or embedded")
+            raise InputError(f"{name}: no such folder{hint}")
 
 
 def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hf_xalign.data.sources import check_files
+from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,11 @@ class TextArguments(ParallelText, SmokeTest):
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
     compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
+
+    def check_files(self) -> None:
+        """Refuse files and folders that are not there."""
+        super().check_files()
+        check_models([self.model_name_or_path])
 
 
 @dataclass

@@ -188,34 +188,63 @@ def load_parts(
     return concatenate(parts), entries
 
 
+@dataclass
+class Text:
+    """Sentence pairs of a run before they are linked, and the record's entries of their sources.
+
+    `evaluation` is linked if it was read from a file of links. `more` is what aligners are fitted on too.
+    """
+
+    train: Dataset
+    evaluation: Dataset
+    sources: dict[str, list[dict[str, Any]]]
+    more: Dataset | None = None
+
+
+def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Text:
+    """Read all pairs of a run, which needs no encoder: a bad row is reported before one loads.
+
+    A loss that needs no `links` is trained on the pairs without links too.
+    """
+    if data.max_train_pairs is not None and data.max_train_pairs < 1:
+        raise InputError(f"max_train_pairs={data.max_train_pairs}: must be at least 1")
+    sources = {}
+    train, sources["train"] = load_parts(data.train_data, data.train_split, None, data, keep_unlinked=not links)
+    if eval_links:
+        evaluation = read_links(eval_links)
+        sources["eval"] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
+    else:
+        evaluation, sources["eval"] = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        warn_of_mixed_texts(train, evaluation)
+    more = None
+    if isinstance(data, DataArguments) and data.aligner_data:
+        more, sources["aligner"] = load_parts(data.aligner_data, data.train_split, None, data)
+    return Text(train, evaluation, sources, more)
+
+
 def load_text(
     data: DataArguments,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     *,
     eval_links: str | None,
+    text: Text | None = None,
     subwords: bool = False,
     links: bool = True,
     seed: int = 0,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> WordCorpus:
-    """Load and word-align the text, or read the held-out links from a file.
+    """Word-align the text (by default the one that `data` names), or read the held-out links from a file.
 
     `subwords` links tokens, not words. Without `links` the training pairs have none, and all of them stay.
     Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
     """
     protocols = read_protocols(data.protocol)
-    train, train_sources = load_train(data, tokenizer, pivot_tokenizer, links=links)
-    more, more_sources = None, []
-    if data.aligner_data:
-        more, more_sources = load_parts(data.aligner_data, data.train_split, None, data)
-    if eval_links:
-        evaluation = read_links(eval_links)
-        eval_sources: list[dict[str, Any]] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
-    else:
-        test, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
-        warn_of_mixed_texts(train, test)
-        evaluation = make_evaluation_links(test, train if more is None else concatenate([train, more]))
+    read = text or read_text(data, eval_links, links=links)
+    train, evaluation, sources = read.train, read.evaluation, read.sources
+    check_scripts(train, data, tokenizer, pivot_tokenizer)
+    if not eval_links:
+        evaluation = make_evaluation_links(evaluation, train if read.more is None else concatenate([train, read.more]))
     for known in (tokenizer, pivot_tokenizer or tokenizer):
         check_protocols(protocols, known, evaluation)
     aligner, encoder = data.aligner, dict[str, Any]()
@@ -227,25 +256,25 @@ def load_text(
     if encoder and data.max_train_pairs is not None:
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100
-        train = draw_pairs(train, np.ones(len(train), dtype=bool), train_sources, most, seed)
-    text, fit = train, more
+        train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed)
+    pairs, fit = train, read.more
     if subwords and "links" in train.column_names:
         raise InputError("subword_links=true: train_data has links of words. Name text without links.")
     if subwords:
-        text, fit = (
+        pairs, fit = (
             part
             and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting subwords")
-            for part in (train, more)
+            for part in (train, read.more)
         )
     rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
-    if "links" in text.column_names:
-        linked = text  # of `hf-xalign align-words`
+    if "links" in pairs.column_names:
+        linked = pairs  # of `hf-xalign align-words`
     elif links:
-        linked = align_words(text, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
+        linked = align_words(pairs, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
     else:
-        linked = split_pairs(text)
-    kept = has_links(linked) if links else np.ones(len(text), dtype=bool)
-    chosen = draw_pairs(linked, kept, train_sources, data.max_train_pairs, seed)
+        linked = split_pairs(pairs)
+    kept = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
+    chosen = draw_pairs(linked, kept, sources["train"], data.max_train_pairs, seed)
     # A pass over millions of pairs takes seconds.
     dropped = {} if kept.all() else link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
@@ -257,27 +286,18 @@ def load_text(
         }
         for pair, found in link_statistics(chosen).items()
     }
-    sources = {"train": train_sources, "eval": eval_sources} | ({"aligner": more_sources} if more_sources else {})
     return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols)
 
 
-def load_train(
+def check_scripts(
+    train: Dataset,
     data: TextArguments,
     tokenizer: PreTrainedTokenizerBase,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
-    *,
-    links: bool = True,
-) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load all training pairs with [`load_parts`], and check that the tokenizers know their scripts.
-
-    A loss that needs no `links` is trained on the pairs without links too.
-    """
-    if data.max_train_pairs is not None and data.max_train_pairs < 1:
-        raise InputError(f"max_train_pairs={data.max_train_pairs}: must be at least 1")
-    train, sources = load_parts(data.train_data, data.train_split, None, data, keep_unlinked=not links)
+) -> None:
+    """Check that the tokenizers know the scripts of the training text."""
     for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         check_vocabulary(known, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
-    return train, sources
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
@@ -345,16 +365,19 @@ def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
-    """Load the encoder, load and word-align the text; a resumed run keeps the evaluation links of its folder."""
-    model, tokenizer = load_checked(data, args)
+    """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
     kept = Path(args.output_dir) / EVAL_LINKS
     eval_links = data.eval_links or (str(kept) if resume and kept.exists() else None)
-    with args.main_process_first(desc="loading and linking the text"):
+    with args.main_process_first(desc="reading the text"):
+        text = read_text(data, eval_links, links=args.objective != "none")
+    model, tokenizer = load_checked(data, args)
+    with args.main_process_first(desc="linking the text"):
         return load_text(
             data,
             model,
             tokenizer,
             eval_links=eval_links,
+            text=text,
             subwords=args.subword_links,
             links=args.objective != "none",
             seed=args.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hf_xalign.data.sources import check_files, parse_source
+from hf_xalign.data.sources import check_files, check_models, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
 
@@ -56,7 +56,8 @@ class PretrainingArguments(PairColumns, SmokeTest):
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
+        """Refuse files and folders that are not there."""
+        check_models([self.model_name_or_path])
         check_files([*self.corpus, *self.eval_corpus, *self.dictionary, *self.test_dictionary, *self.parallel])
         check_files(self.order_of)
 

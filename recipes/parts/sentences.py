@@ -16,12 +16,11 @@ from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import (
     DRIFT_SENTENCES,
     Corpus,
+    check_scripts,
     count_languages,
     draw_pairs,
     load_checked,
-    load_parts,
-    load_train,
-    warn_of_mixed_texts,
+    read_text,
 )
 from hf_xalign.trainers.ppa_config import PPAConfig
 
@@ -55,16 +54,16 @@ class SentenceCorpus(Corpus):
 
 
 def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:
-    """Load the encoder and the text."""
+    """Load the text and the encoder."""
+    with args.main_process_first(desc="reading the text"):
+        text = read_text(data, links=False)
+    train = text.train
     model, tokenizer = load_checked(data, args)
-    with args.main_process_first(desc="loading the text"):
-        train, train_sources = load_train(data, tokenizer, links=False)
+    check_scripts(train, data, tokenizer)
+    with args.main_process_first(desc="drawing pairs"):
         if data.max_train_pairs is not None:
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
             kept = np.zeros(len(train), dtype=bool)
             kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
-            train = draw_pairs(train, kept, train_sources, data.max_train_pairs, args.seed)
-        evaluation, eval_sources = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
-        warn_of_mixed_texts(train, evaluation)
-    sources = {"train": train_sources, "eval": eval_sources}
-    return SentenceCorpus(model, tokenizer, train, evaluation, sources, pooling=args.sentence_pooling)
+            train = draw_pairs(train, kept, text.sources["train"], data.max_train_pairs, args.seed)
+    return SentenceCorpus(model, tokenizer, train, text.evaluation, text.sources, pooling=args.sentence_pooling)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hf_xalign.data.sources import check_files
+from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
     from hf_xalign.trainers import TaskConfig, TaskTrainer
+
+logger = logging.getLogger(__name__)
 
 _DATA, _RUN = "Model and data", "Run"
 
@@ -82,7 +85,8 @@ class TaskArguments(SmokeTest):
     dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
+        """Refuse files and folders that are not there."""
+        check_models([self.model_name_or_path, self.adapter])
         check_files([*self.train_data, *self.eval_data, *filter(None, [self.code_switch])])
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
@@ -207,4 +211,31 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
         train = [part if part.language == english.language else code_switch(part, english) for part in train]
-    return train, [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data]
+    evaluation = [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data]
+    _warn_of_trained(train, evaluation)
+    return train, evaluation
+
+
+def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
+    """Warn of examples to score that are trained on too."""
+    scored = {part.name: list(_texts(part)) for part in evaluation}
+    wanted = {text for texts in scored.values() for text in texts}
+    known = {text for part in train for text in _texts(part) if text in wanted}
+    for name, texts in scored.items():
+        if count := sum(text in known for text in texts):
+            logger.warning(
+                "%s of the %s examples of %s are in the training text too: their score says less about new text",
+                f"{count:,}",
+                f"{len(texts):,}",
+                name,
+            )
+
+
+def _texts(part: Examples) -> Iterator[tuple[str, ...]]:
+    """Yield the words or texts of each example, without its labels."""
+    columns = [
+        name for name in ("tokens", "text_a", "text_b", "question", "context") if name in part.rows.column_names
+    ]
+    for batch in part.rows.select_columns(columns).with_format("arrow").iter(10_000):
+        for row in batch.to_pylist():
+            yield tuple(map(str, row.values()))

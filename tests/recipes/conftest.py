@@ -21,6 +21,7 @@ LINES = {
     "en-de.txt": ["a\tä", "b\tö", "c\tc", "d\tü"],
     "german.txt": ["die katze schläft", "der hund ist groß"],
     "french.tsv": ["fr\ten", "le chat\tthe cat", "le chien\tthe dog"],
+    "holes.tsv": ["de\ten", "die katze\tthe cat", "der hund\t"],
     "pairs.tsv": [f"{german} {k}\t{english} {k}" for k, (german, english, _) in enumerate(SENTENCES * 3)],
     "en.txt": [f"{text} ." for text in ENGLISH * 6],
     "de.txt": [german for german, _, _ in SENTENCES * 6],

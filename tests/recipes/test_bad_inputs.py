@@ -34,6 +34,11 @@ def refused(tmp_path):
 def test_recipes_that_train(files, fao_run, refused, tmp_path):
     words = partial(command, files)
     sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
+    # A bad row is found before an encoder is even looked for, and a missing folder before the rows are read.
+    early = [
+        ("--train_data", f"de={files / 'holes.tsv'}", "--model_name_or_path", name) for name in ("no/x", "runs/x")
+    ]
+    early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "runs/x: no such folder, nor a folder runs")]
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
     rows = {
         fao: [(local, r"push_to_hub: the base model is .*base, which is no model of the Hub")],
@@ -46,8 +51,16 @@ def test_recipes_that_train(files, fao_run, refused, tmp_path):
             ((*sentences, "--aligner", "hmm"), "aligner"),
             (("--max_train_pairs", "0", *sentences), "max_train_pairs=0: must be at least 1"),
         ],
+        mapping: [],
     }
-    refused({k: row for recipe, own in rows.items() for k, row in table(recipe.main, words, own).items()})
+    named = {mapping: partial(maps, files)}
+    refused(
+        {
+            f"{recipe.__name__} {name}": row
+            for recipe, own in rows.items()
+            for name, row in table(recipe.main, named.get(recipe, words), own + early).items()
+        }
+    )
     (tmp_path / "late").mkdir()
     assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
     twice = ["--output_dir", str(tmp_path / "d"), "--stages", "a=x", "a=y"]

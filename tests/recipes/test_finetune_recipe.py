@@ -78,6 +78,12 @@ def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch
     assert ran == [1, 0] and scores_of(tmp_path)["languages"]["de"]["examples"] == 2
 
 
+def test_examples_that_are_trained_on_are_counted(files, tmp_path, caplog):
+    with caplog.at_level("WARNING", "hf_xalign"):
+        main(task_command(files, "--dry_run", "true", out=tmp_path / "out"))
+    assert "3 of the 3 examples of" in caplog.text and "de.jsonl are in the training text too" in caplog.text
+
+
 def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

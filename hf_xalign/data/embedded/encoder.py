@@ -27,6 +27,7 @@ import numpy as np
 
 from hf_xalign.cache import cache_dir, follow_umask
 from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
+from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +74,12 @@ _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some
 
 
 def resolve_model(name_or_path: str) -> str:
-    """Return the folder of the embedded encoder for the name `embedded`, and any other name unchanged."""
+    """Return the folder of the embedded encoder for the name `embedded`, and any other name unchanged.
+
+    Raises:
+        InputError: the name is a path, and there is no such folder.
+    """
+    check_models([name_or_path])
     return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.sources import check_files
+from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import option
 from hf_xalign.record import cite
@@ -160,7 +160,8 @@ class MappingArguments:
             raise InputError("supervision=dictionary needs training dictionaries: set dictionary=LANG=FILE.")
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
+        """Refuse files and folders that are not there."""
+        check_models([self.source_model, self.target_model])
         check_files([*self.dictionary, *self.test_dictionary, *self.text])
 
     def changed(self) -> dict[str, Any]:

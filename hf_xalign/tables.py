@@ -85,6 +85,17 @@ def before_table(record: Mapping[str, Any]) -> str:
     return table([("language", "metric", "before"), *rows], 1)
 
 
+def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return of [`score_rows`] each language's first score of words, sentences, a lexicon, and each probe."""
+    rows = {}
+    for language, metric, *values in score_rows(record):
+        name, _, protocol = metric.partition(", ")
+        kind = name if name.startswith("probe") else name.partition("_")[0]
+        if not is_count(metric):
+            rows.setdefault((language, kind, protocol), (language, metric, *values))
+    return list(rows.values())
+
+
 def cost_lines(record: Mapping[str, Any]) -> list[str]:
     """Return one line on the trained parameters and one on the training time, as far as the record has them."""
     lines = []
@@ -99,8 +110,8 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def format_table(record: Mapping[str, Any]) -> str:
-    """Format a record for the terminal: the table of scores, the costs, and where everything was saved."""
-    rows = score_rows(record)
+    """Format a record for the terminal: the headline scores, the costs, and where everything was saved."""
+    rows = headline_rows(record)
     columns = score_columns(record)
     lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
     if costs := cost_lines(record):

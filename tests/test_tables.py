@@ -12,17 +12,19 @@ def test_scores_of_the_untrained_module_and_costs():
     run = {"saved_to": None, "trainable": {"parameters": 147456, "share": 147456 / 117_000_000}}
     run["scores"] = {
         "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456}},
-        "untrained": {"de": {"retrieval_mean": 0.012, "pool": 3456, "retrieval_words": 0.013}},
-        "after": {"de": {"retrieval_mean": 0.8661, "retrieval_words": 0.87}, "bn": {"retrieval_mean": 0.5}},
+        "untrained": {"de": {"retrieval_mean": 0.012, "pool": 3456, "bli_p@1": 0.013, "bli_p@5": 0.2}},
+        "after": {
+            "de": {"retrieval_mean": 0.8661, "retrieval_words": 0.87, "bli_p@1": 0.02},
+            "bn": {"retrieval_mean": 0.5},
+        },
     }
     run["comparison"] = {"method": "fao", "seconds": 1430.4, "own_seconds": 52.2, "same_hardware": True}
     assert format_table(run).splitlines() == [
-        "language  metric           before  untrained  after  change",
-        "-----------------------------------------------------------",
-        "de        retrieval_mean     78.1        1.2   86.6    +8.5",
-        "de        pool              3,456      3,456      -       -",
-        "de        retrieval_words       -        1.3   87.0       -",
-        "bn        retrieval_mean        -          -   50.0       -",
+        "language  metric          before  untrained  after  change",
+        "----------------------------------------------------------",
+        "de        retrieval_mean    78.1        1.2   86.6    +8.5",
+        "de        bli_p@1              -        1.3    2.0       -",
+        "bn        retrieval_mean       -          -   50.0       -",
         "",
         "trainable parameters: 147,456 (0.13% of the encoder)",
         "time: 52 s, 4% of the 1,430 s of fao on the same pairs",

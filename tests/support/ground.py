@@ -67,7 +67,9 @@ def write_pairs(path, language):
         body = [one + other for one, other in zip(units, texts, strict=True)] * 3
         write(path, ['<?xml version="1.0"?><tmx version="1.4"><header/><body>', *body, "</body></tmx>"])
     else:
-        write(path, [f"{language}\ten", *(f"{text}\t{english}" for text, english, _ in SENTENCES * 3)])
+        letters = {97 + k: 0x7CA + k for k in range(26)} if language == "nqo" else {}  # another script
+        pairs = [f"{text.translate(letters)}\t{english}" for text, english, _ in SENTENCES * 3]
+        write(path, [f"{language}\ten", *pairs])
 
 
 def make_models(folder):
@@ -179,8 +181,8 @@ class Builder:
 
 # Runs that commands read, and what those commands write themselves.
 RUN = re.compile(r"runs/[\w/-]+|owner/name|me/aligned")
-WRITTEN = re.compile(r"(?:--output_dir |push \S+ |--sentence_transformer |output_dir=\")([\w/-]+)")
-FILE = re.compile(r"(?:(\w\w)(?:\+\w\w)?=|,|\s)([\w./*-]+?\.(?:jsonl|tsv|txt|conllu|bn|en)(?:\.gz)?)(?=[\s,]|$)")
+WRITTEN = re.compile(r"(?:--output(?:_dir)? |push \S+ |--sentence_transformer |output_dir=\")([\w/-]+)")
+FILE = re.compile(r"(?:(\w{2,3})(?:\+\w\w)?=|,|\s)([\w./*-]+?\.(?:jsonl|tsv|txt|conllu|bn|en)(?:\.gz)?)(?=[\s,]|$)")
 
 
 def make_files(folder, commands):

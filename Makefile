@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all mutants lint docs notebooks release clean
+.PHONY: quickstart test test-all bench-gpu mutants lint docs notebooks release clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -22,6 +22,11 @@ test: $(BIN)/.installed
 
 test-all: $(BIN)/.installed
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu" $(ARGS)
+
+# Steps of every trainer against the bare passes of its encoder, on a GPU, and the tests that need one.
+bench-gpu: $(BIN)/.installed
+	$(BIN)/python benchmarks/trainer_steps.py --device cuda --bf16 --pairs 64 --compile no yes $(ARGS)
+	$(BIN)/pytest -q -m gpu
 
 # Change the losses, the searches, the collators and the symmetrisation one operator at a time: do the fast tests notice?
 mutants: $(BIN)/.installed

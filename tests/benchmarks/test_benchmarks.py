@@ -137,3 +137,13 @@ def test_ppa_step(script, sentences, tmp_path):
     heads.check(batches[0], 1e-3)  # both heads give one loss
     turns = bench.measure(heads.actions(), batches, 1, heads.clear)
     assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})
+
+
+@pytest.mark.slow
+def test_trainer_steps(script, capsys):
+    small = ["--device", "cpu", "--pairs", "2", "--steps", "1", "--turns", "1"]
+    script("trainer_steps").main([*small, "--trainers", "FAO cache", "MAO linear", "PPA"])
+    rows = [line.split() for line in capsys.readouterr().out.split("ratio\n")[1].splitlines()[1:]]
+    assert [row[0] for row in rows] == ["FAO", "MAO", "PPA"]
+    # MAO's words are cached: no pass through the encoder.
+    assert float(rows[0][-1]) > 0 and len(rows[1]) == 5 and len(rows[2]) == 6

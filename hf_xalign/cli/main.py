@@ -32,6 +32,7 @@ COMMANDS = {
     "explore": "open a page to look at a run: links, neighbours of words, search, a map",
     "report": "write an HTML report of a run",
     "card": "rewrite the model card of a run",
+    "export": "write an encoder for sentence-transformers or ONNX Runtime",
     "push": "push a run's folder to the Hub",
     "demo": "align German and Bengali with English, using the embedded encoder and text",
 }

@@ -125,7 +125,9 @@ def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequen
         if strange.any():
             raise InputError(f"language: number {int(given[strange][0])}; the numbers are {dict(numbers)}")
         return given
-    names = [given] * size[0] if isinstance(given, str) else list(given)
+    if isinstance(given, str):  # without a list of rows, whose number an exported graph would keep
+        return torch.full(size[:1], language_number(given, numbers, owner))
+    names = list(given)
     if len(names) != size[0]:
         raise InputError(f"language: {len(names)} languages for {size[0]} rows; give one, or one for each row")
     return torch.tensor([language_number(name, numbers, owner) for name in names])

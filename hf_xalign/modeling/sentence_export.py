@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
@@ -66,12 +66,7 @@ def save_sentence_transformer(
         _save_encoder(model, made)
         follow_umask(made)
         tokenizer.save_pretrained(made)
-        settings = _settings(model, tokenizer, pooling)
-        files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
-        settings[_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
-        for name, value in settings.items():
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_settings(model.config, tokenizer, pooling, made)
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder, old)
         os.rename(made, folder)
@@ -83,12 +78,28 @@ def save_sentence_transformer(
     return folder
 
 
-def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
+def write_settings(
+    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: SentencePooling, folder: Path
+) -> None:
+    """Write the files by which sentence-transformers knows an encoder's folder, after all others."""
+    # transformers 4, which optimum needs, knows this class by its older name alone. transformers 5 knows both.
+    path = folder / "tokenizer_config.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
+    settings = _settings(config, tokenizer, pooling)
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    settings[_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
+    for name, value in settings.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
     """Content of each JSON file that sentence-transformers reads."""
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
-    length = min(tokenizer.model_max_length, position_limit(model.config))
+    length = min(tokenizer.model_max_length, position_limit(config))
     return {
         "modules.json": [
             {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -96,7 +107,7 @@ def _settings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, poolin
         ],
         "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
         "1_Pooling/config.json": {
-            "word_embedding_dimension": model.config.hidden_size,
+            "word_embedding_dimension": config.hidden_size,
             **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
             "include_prompt": True,
         },

@@ -28,13 +28,17 @@ class Rotation(nn.Module):
         if not identity:
             nn.init.normal_(self.skew, std=hidden_size**-0.5)
 
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Rotate float (..., d)."""
+    def matrix(self) -> torch.Tensor:
+        """Compute R, (d, d), at least float32."""
         # Of bfloat16 weights too the product is taken in float32: rounded to bfloat16, R is not orthogonal.
         upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
         skew = upper - upper.T
         one = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
-        matrix = torch.linalg.solve(one + skew, one - skew)
+        return torch.linalg.solve(one + skew, one - skew)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Rotate float (..., d)."""
+        matrix = self.matrix()
         return (vectors.to(matrix.dtype) @ matrix.T).to(vectors.dtype)
 
 

@@ -1,0 +1,101 @@
+"""ONNX graphs against the models that they were made of, in ONNX Runtime."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from support.adapters import adapt, make_base
+from support.families import save_base
+from support.maps import make_rotated
+from support.recipe import make_files
+from support.tiny import SENTENCES, make_encoder, make_tokenizer
+from transformers import AutoConfig
+
+from hf_xalign.cli.main import main
+from hf_xalign.errors import InputError
+from hf_xalign.modeling import onnx_export
+from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.onnx_export import INT8, MODEL, export_onnx
+
+TEXTS = [text for source, target, _ in SENTENCES for text in (source, target)]
+needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="the extra onnx is missing")
+
+
+ADAPTERS = ("rotation", "languages", "transformer", "houlsby")
+
+
+def decoder(tmp_path):
+    save_base("qwen3", tmp_path / "base")
+    return load_encoder(str(tmp_path / "base"))
+
+
+MODELS = {
+    **{kind: lambda _, kind=kind: adapt(make_base(), kind, init="random") for kind in ADAPTERS},
+    "lora": lambda _: get_peft_model(make_base(), LoraConfig(target_modules=["query"], init_lora_weights=False)),
+    "rotated": lambda _: make_rotated(),
+    "decoder": decoder,
+}
+
+
+def run(path, texts):
+    """Return the states of the real tokens, text by text, of one padded batch."""
+    import onnxruntime
+
+    batch = make_tokenizer()(texts, padding=True, return_tensors="np")
+    given = {name: batch[name] for name in onnx_export.INPUTS}
+    (states,) = onnxruntime.InferenceSession(path).run([onnx_export.OUTPUT], given)
+    return [row[mask.astype(bool)] for row, mask in zip(states, batch["attention_mask"], strict=True)]
+
+
+def wanted(model, texts):
+    with torch.no_grad():
+        found = [model(**make_tokenizer()(text, return_tensors="pt")).last_hidden_state[0] for text in texts]
+    return [states.numpy() for states in found]
+
+
+@pytest.mark.slow
+@needs_onnx
+@pytest.mark.parametrize("kind", MODELS)
+def test_states_are_those_of_the_model(kind, tmp_path):
+    model = MODELS[kind](tmp_path).eval()
+    lang = "de" if kind in ("languages", "rotated") else None
+    folder = export_onnx(model, make_tokenizer(), tmp_path / "out", lang=lang, pooling="last")
+    with language_context(model, lang):
+        expected = wanted(model, TEXTS)
+    for texts in (TEXTS[:1], TEXTS):
+        for one, other in zip(run(folder / MODEL, texts), expected, strict=False):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-4)
+    assert AutoConfig.from_pretrained(folder).model_type in ("bert", "qwen3")
+    assert '"pooling_mode_lasttoken": true' in (folder / "1_Pooling" / "config.json").read_text()
+
+
+@pytest.mark.slow
+@needs_onnx
+def test_the_command_writes_both_precisions(tmp_path, capsys):
+    files = make_files(tmp_path)
+    assert main(["export", str(files / "base"), str(tmp_path / "out"), "--onnx", "--int8"]) == 0
+    expected = wanted(load_encoder(str(files / "base")), TEXTS)
+    whole, small = (run(tmp_path / "out" / name, TEXTS) for name in (MODEL, INT8))
+    off = [max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True)) for found in (whole, small)]
+    assert off[0] < 1e-4 < off[1] < 0.5
+    assert main(["export", str(files / "base"), str(tmp_path / "out"), "--onnx"]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_the_command_writes_a_folder_for_sentence_transformers(tmp_path, capsys):
+    files = make_files(tmp_path)
+    assert main(["export", str(files / "base"), str(tmp_path / "out"), "--pooling", "cls"]) == 0
+    assert '"pooling_mode_cls_token": true' in (tmp_path / "out" / "1_Pooling" / "config.json").read_text()
+    # transformers 4 knows the tokenizer's class by this name.
+    assert '"PreTrainedTokenizerFast"' in (tmp_path / "out" / "tokenizer_config.json").read_text()
+    assert main(["export", str(files / "base"), str(tmp_path / "out"), "--int8"]) == 2
+    assert "are for --onnx" in capsys.readouterr().err
+
+
+def test_without_the_packages_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_export.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'onnx, onnxscript, onnxruntime. Run pip install "hf_xalign\[onnx\]"'):
+        export_onnx(make_encoder(), make_tokenizer(), tmp_path / "out")

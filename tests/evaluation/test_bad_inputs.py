@@ -120,7 +120,8 @@ def test_distances(tmp_path):
         ({"model": broken}, "de, layer -1: word vectors contain NaN"),
     ]
     stages = [
-        (({"raw": tmp_path / "raw", "lost": tmp_path / "lost"}, aligned), "has no tokenizer"),
+        (({"raw": tmp_path / "raw", "lost": tmp_path / "lost"}, aligned), "lost: no such folder"),
+        (({"raw": tmp_path / "raw", "empty": tmp_path}, aligned), "has no tokenizer"),
         (({}, aligned), "0 stages"),
     ]
     assert_refused(

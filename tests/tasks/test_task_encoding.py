@@ -295,7 +295,8 @@ def test_bad_models(bases, tmp_path):
     labels = "is a BertForTokenClassification for O, B-a, I-a, whose head"
     check(
         [
-            ("transformers cannot load it", load_task_model, str(tmp_path / "none"), BIO),
+            ("none: no such folder", load_task_model, str(tmp_path / "none"), BIO),
+            ("transformers cannot load it", load_task_model, str(tmp_path), BIO),
             ("is an adapter. Give it by adapter=", load_task_model, adapter, BIO),
             (labels, load_task_model, headed, TokenTask(LabelSet.of(["X", "Y", "Z"]))),
             ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),

@@ -25,8 +25,15 @@ from hf_xalign.data.parallel import check_parallel
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import PharaohReader
-from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, draw_sample, fit, read_words
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
+from hf_xalign.links.statistical import (
+    STATISTICAL_ALIGNERS,
+    StatisticalLinker,
+    draw_sample,
+    fit,
+    import_thot,
+    read_words,
+)
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -112,7 +119,7 @@ def align_words(
         >>> linked[0]["target_words"], linked[0]["links"]
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
-    heuristic(symmetrization)
+    check_symmetrization(symmetrization)
     for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
         if language is not None and column in dataset.column_names:
             raise InputError(f"{column}={language}: the dataset has this column already; leave the argument out")
@@ -313,6 +320,8 @@ def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Pa
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in known}:
         raise InputError(f"aligner={aligner!r} is none of {', '.join(known)}")
+    if kind in STATISTICAL_ALIGNERS:
+        import_thot()
     if kind not in ("pharaoh", "dictionary"):
         if path:
             raise InputError(f"aligner {kind!r} reads no files; {path} is for pharaoh or dictionary")

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.links.symmetrization import Symmetrization, heuristic, symmetrize
+from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization, symmetrize
 from hf_xalign.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def encoder_links(
     without subwords or cut by truncation has none.
     """
     _check_method(method)
-    heuristic(symmetrization)
+    check_symmetrization(symmetrization)
     if layer is None:
         layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
     source, target = (

@@ -55,7 +55,7 @@ from hf_xalign.links.statistical import (
     one_thread,
     save_model,
 )
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, heuristic
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
 from hf_xalign.marked_tasks import MarkedTasks
 from hf_xalign.record import write_text
 
@@ -154,7 +154,7 @@ def align_shards(
         >>> record["languages"]
         {'de-en': {'pairs': 1, 'links': 2, 'too_long': 0}}
     """
-    heuristic(symmetrization)
+    check_symmetrization(symmetrization)
     if min(workers, fit_pairs, 1 if shards is None else shards) < 1:
         raise InputError("shards, workers and fit_pairs must be at least 1")
     folder = Path(output).expanduser().absolute()

@@ -8,35 +8,54 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import thot
 from datasets import Dataset
-from thot import alignment as models
 
 from hf_xalign.data.mapped import mapped_files, release_pages
 from hf_xalign.data.words import batch_words, lower_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.links.symmetrization import Symmetrization, heuristic
+from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization
+
+if TYPE_CHECKING:
+    from thot import alignment as models
 
 logger = logging.getLogger(__name__)
 
 # EM iterations a model, as in GIZA++ and the C++ fast_align; thot's own trainer runs four.
 _ITERATIONS = 5
 # A model starts from the trained one before it, as in GIZA++. IBM 4 skips IBM 3: half the time, the same error rate.
-_CHAINS: dict[str, tuple[type, ...]] = {
-    "fast_align": (models.FastAlignModel,),
-    "eflomal": (models.EflomalAlignmentModel,),
-    "ibm1": (models.Ibm1AlignmentModel,),
-    "ibm2": (models.Ibm1AlignmentModel, models.Ibm2AlignmentModel),
-    "hmm": (models.Ibm1AlignmentModel, models.HmmAlignmentModel),
-    "ibm3": (models.Ibm1AlignmentModel, models.HmmAlignmentModel, models.Ibm3AlignmentModel),
-    "ibm4": (models.Ibm1AlignmentModel, models.HmmAlignmentModel, models.Ibm4AlignmentModel),
+_CHAINS: dict[str, tuple[str, ...]] = {
+    "fast_align": ("FastAlignModel",),
+    "eflomal": ("EflomalAlignmentModel",),
+    "ibm1": ("Ibm1AlignmentModel",),
+    "ibm2": ("Ibm1AlignmentModel", "Ibm2AlignmentModel"),
+    "hmm": ("Ibm1AlignmentModel", "HmmAlignmentModel"),
+    "ibm3": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm3AlignmentModel"),
+    "ibm4": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm4AlignmentModel"),
 }
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"
+
+
+def import_thot() -> Any:
+    """Import sil-thot. Linux on aarch64 has no wheel of it; the package and other aligners work without it.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import thot.alignment
+    except ImportError as error:
+        raise InputError(
+            f"the aligners {', '.join(STATISTICAL_ALIGNERS)} need sil-thot, which is not installed (Linux on aarch64 "
+            "has no wheel). Align with encoder, pharaoh:PATH or dictionary:PATH. Recipes also need --eval_links, the "
+            "eval_links.jsonl of a run elsewhere."
+        ) from error
+    return thot
 
 
 class StatisticalLinker:
@@ -53,8 +72,10 @@ class StatisticalLinker:
     ):
         self.directions = forward, backward
         self.too_long = 0
-        self._aligner = models.SymmetrizedAligner(forward, backward)
-        self._aligner.heuristic = heuristic(symmetrization)
+        check_symmetrization(symmetrization)
+        own = import_thot().alignment
+        self._aligner = own.SymmetrizedAligner(forward, backward)
+        self._aligner.heuristic = getattr(own.SymmetrizationHeuristic, symmetrization.replace("-", "_").upper())
 
     def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """Return the links [i, j] of each sentence pair, given as words.
@@ -82,7 +103,7 @@ def fit(
     `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016; only eflomal draws by `seed`. Thot keeps
     the pairs in memory; those with an empty side are skipped.
     """
-    chain = _CHAINS[aligner]
+    chain = _classes(aligner)
     fitted = [chain[0]() for _ in directions]
     for source, target in pairs:
         if source and target:
@@ -110,24 +131,27 @@ def save_model(model: models.AlignmentModel, folder: Path) -> None:
 
 def load_model(aligner: str, folder: Path) -> models.AlignmentModel:
     """Load the model that [`save_model`] wrote."""
-    model = _CHAINS[aligner][-1]()
+    model = _classes(aligner)[-1]()
     if not model.load(str(folder / _NAME)):
         raise InputError(f"{folder}: cannot be read as a model of {aligner}. Remove the folder and run again.")
     return model
 
 
-def _train(
-    chain: tuple[type, ...], model: models.AlignmentModel, seed: int, desc: str | None
-) -> models.AlignmentModel:
+def _classes(aligner: str) -> list[Any]:
+    return [getattr(import_thot().alignment, name) for name in _CHAINS[aligner]]
+
+
+def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.AlignmentModel:
     """Train the first model of a chain, which has the sentences, and each later one from it."""
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
         rounds = _ITERATIONS
-        if isinstance(model, models.EflomalAlignmentModel):
+        eflomal = hasattr(model, "scheduled_iterations")
+        if eflomal:
             model.seed, model.deterministic = seed, True
         model.start_training()
-        if isinstance(model, models.EflomalAlignmentModel):
+        if eflomal:
             rounds = model.scheduled_iterations  # which start_training has planned
         for _ in progress(range(rounds), desc=desc):
             model.train()
@@ -142,7 +166,7 @@ def one_thread() -> Iterator[None]:
     Thot has its own OpenMP runtime, but uses torch's if torch was loaded first (its symbols are global). So both are
     limited.
     """
-    libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (thot.__file__,)]
+    libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (import_thot().__file__,)]
     runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
     if not runtimes:  # Windows finds a name only in the library itself
         logger.warning("cannot limit the aligner's threads here: about one link of 70,000 may differ between runs")

@@ -1,7 +1,7 @@
 """Symmetrise the links of two directions, and filter the result for training.
 
-All aligners use thot's heuristics, so a name means the same everywhere. The growing ones scan the cells of the union
-row by row; Koehn's script goes outwards from the aligned cells. Both are in use, and a few grown links differ.
+The heuristics are those of sil-thot, so a name means the same for every aligner. The growing ones scan the cells of
+the union row by row; Koehn's script goes outwards from the aligned cells. Both are in use. A few grown links differ.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from thot.alignment import SymmetrizationHeuristic
-from thot.common import WordAlignmentMatrix
 
 from hf_xalign.data.words import has_letter
 from hf_xalign.errors import InputError
@@ -20,11 +18,10 @@ from hf_xalign.errors import InputError
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-and"]
 
 
-def heuristic(name: str) -> SymmetrizationHeuristic:
-    """Return thot's heuristic of this name."""
+def check_symmetrization(name: str) -> None:
+    """Refuse an unknown heuristic."""
     if name not in get_args(Symmetrization):
         raise InputError(f"symmetrization={name!r} is none of {', '.join(get_args(Symmetrization))}")
-    return getattr(SymmetrizationHeuristic, name.replace("-", "_").upper())
 
 
 def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization) -> np.ndarray:
@@ -37,16 +34,28 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
         return forward & backward
     if method == "union":
         return forward | backward
-    matrix = _to_matrix(forward)
-    getattr(matrix, heuristic(method).name.lower())(_to_matrix(backward))
-    return matrix.to_numpy()
+    check_symmetrization(method)
+    union, grown = forward | backward, forward & backward
+    source, target = grown.any(1), grown.any(0)
+    around = np.zeros(np.add(grown.shape, 2), dtype=bool)  # with a margin, so that every cell has eight neighbours
+    around[1:-1, 1:-1] = grown
 
+    def add(i: int, j: int) -> None:
+        grown[i, j] = around[i + 1, j + 1] = source[i] = target[j] = True
 
-def _to_matrix(links: np.ndarray) -> WordAlignmentMatrix:
-    matrix = WordAlignmentMatrix(*links.shape)
-    for i, j in np.argwhere(links).tolist():
-        matrix.set(i, j)
-    return matrix
+    found = True
+    while found:
+        found = False
+        for i, j in np.argwhere(union & ~grown).tolist():
+            if not (source[i] and target[j]) and around[i : i + 3, j : j + 3].any():
+                add(i, j)
+                found = True
+    if method == "grow-diag-final-and":
+        for links in (forward, backward):
+            for i, j in np.argwhere(links).tolist():
+                if not source[i] and not target[j]:
+                    add(i, j)
+    return grown
 
 
 class LinkFilters(NamedTuple):

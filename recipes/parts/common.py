@@ -117,8 +117,8 @@ class DataArguments(TextArguments):
 
     aligner: str = option(
         "Word links",
-        "fast_align, hmm, ibm1 to ibm4, eflomal, pharaoh:PATH, dictionary:PATH, encoder (the one to train), or "
-        "encoder:MODEL (another, such as the folder of a run).",
+        "fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), pharaoh:PATH, dictionary:PATH, encoder (the one to "
+        "train), or encoder:MODEL (another, such as the folder of a run).",
         "fast_align",
     )
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = option(

@@ -35,8 +35,9 @@ def _errors_alone(logger: logging.Logger) -> Iterator[None]:
 
 def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = None) -> Any:
     """Load a tokenizer from a folder or the Hub."""
-    from httpx2 import TransportError
     from transformers import AutoTokenizer
+
+    from hf_xalign.network import TransportError
 
     try:
         return from_pretrained(AutoTokenizer, name_or_path, revision=revision or "main")

@@ -19,7 +19,6 @@ from typing import Any, Literal, cast
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
-from httpx2 import TransportError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, check_regular, make_once
@@ -31,6 +30,7 @@ from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
+from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from httpx2 import TransportError
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import get_session, validate_repo_id
 
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents, decides_model
+from hf_xalign.network import TransportError
 
 
 @contextmanager

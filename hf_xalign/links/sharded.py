@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -347,8 +348,10 @@ def _normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     """Return a table with text in NFC."""
     table = pyarrow.Table.from_batches([batch])
     for side in COLUMNS[:2]:
-        text = pyarrow.compute.utf8_normalize(pyarrow.compute.fill_null(table[side], ""), "NFC")
-        table = table.set_column(table.column_names.index(side), side, text)
+        # Not pyarrow's utf8_normalize: before version 26 it leaves characters decomposed.
+        text = [unicodedata.normalize("NFC", value or "") for value in table[side].to_pylist()]
+        column = pyarrow.array(text, table.schema.field(side).type)
+        table = table.set_column(table.column_names.index(side), side, column)
     return table
 
 

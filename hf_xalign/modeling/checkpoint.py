@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import torch
 import transformers
-from httpx2 import TransportError
 from huggingface_hub import save_torch_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
@@ -31,6 +30,7 @@ from transformers.utils.hub import get_checkpoint_shard_files
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.network import TransportError
 from hf_xalign.pretrained import from_pretrained
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from httpx2 import TransportError
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
 from torch import nn
@@ -22,6 +21,7 @@ from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowher
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.network import TransportError
 
 _CLASS_OF_ADAPTER = {
     "SEQ_CLS": "AutoModelForSequenceClassification",

@@ -162,15 +162,20 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         for option in ("output_hidden_states", "output_attentions"):
             if getattr(self.config, option):
                 kwargs.setdefault(option, True)
+        asked = kwargs.get("output_hidden_states")
+        if isinstance(asked, list):  # which transformers before 5.23 counts otherwise
+            kwargs["output_hidden_states"] = True
         output = self.unmapped(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
         last, states = output.last_hidden_state, list(output.get("hidden_states") or ())
         for k, layer in enumerate(self.config.layers):
             if layer == self.config.num_hidden_layers:
                 last = self.maps(last, k, parts)
-            elif states and states[layer] is not None:  # None: `output_hidden_states` asks for others
+            elif states:
                 states[layer] = self.maps(states[layer], k, parts)
-        if states and states[-1] is not None:
+        if states:
             states[-1] = last
+        if isinstance(asked, list):
+            states = [state if k in asked else None for k, state in enumerate(states)]
         return BaseModelOutput(last, tuple(states) or None, output.get("attentions"))
 
     @property

@@ -73,6 +73,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         for language, found in scores.items()
         for metric, value in found.items()
     ]
+    top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
     items = "words" if task["kind"] == "token" else "texts"
     metrics = list(dict.fromkeys(metric for found in scores.values() for metric in found))
     return {
@@ -92,8 +93,8 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
         "example_lang": literal(example if not known or example in known else next(iter(known))),
         "continual": task["continual"],
-        "first": table(_COLUMNS, first_rows(rows), numbers=2),
-        "folded": len(rows) > len(first_rows(rows)),
+        "first": table(_COLUMNS, top, numbers=2),
+        "folded": len(rows) > len(top),
         "task_scores": table(_COLUMNS, rows, numbers=2),
         "headline": code(task["metric"]),
         "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),

@@ -166,7 +166,7 @@ def test_what_is_on_the_hub_is_named_in_full_and_nothing_else():
 
 FLAT = " ".join(EVIL.split())
 BASE = {"name": EVIL, "hub_id": None}
-OF_ENCODERS = "Use, Scores, Objective, Data, How it was made, Drift, Limits, Citation"
+OF_ENCODERS = "Use, Scores, Objective, Data, Command and settings, Drift, Limits, Citation"
 
 
 def checked(record, headings):
@@ -175,7 +175,7 @@ def checked(record, headings):
     front, body = front_matter_and_body(card)
     free = outside_code(body)
     assert "<script>" not in free and "](http://e.vil)" not in re.sub(r"\\\]", "", free)
-    assert re.findall(r"^## (.*)", free, flags=re.MULTILINE) == headings.split(", ")
+    assert re.findall(r"^##+ (.*)", free, flags=re.MULTILINE) == headings.split(", ")
     for block in python_blocks(card):
         compile(block, "card", "exec")
     return front, body

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
 
 DESCRIPTION = """Push a run's folder to the Hub in one commit: model, tokenizer, card and record, no pickled files.
@@ -32,6 +34,8 @@ def run(args: argparse.Namespace) -> None:
     """Push the folder and print the commit's address."""
     if "/" not in args.repo_id:
         raise InputError(f"{args.repo_id}: name the owner too, as in your-name/{args.repo_id}")
+    if not Path(args.folder).is_dir():
+        raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
     from hf_xalign.hub import push
 
     if args.space:

@@ -23,6 +23,7 @@ MISTAKES = [
     ("evaluate runs/no --base embedded", "runs/no: no such folder"),
     ("evaluate embedded --data de=no.tsv", "no.tsv: no such file"),
     ("distances --stages raw=embedded fao=./no", "./no: no such folder"),
+    ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "no such file. Pass the folder"),
     ("evaluate m --links a --data b", "leave --data out"),
     ("evaluate m --protocol cao", "protocol=cao: write mao"),
@@ -49,7 +50,7 @@ def run_folder(tmp_path):
 def test_help_and_mistakes_import_nothing_heavy(run_folder):
     calls = [["--help"], ["--version"], [], ["fly"], ["card", str(run_folder)], ["report", str(run_folder)]]
     calls += [[name, "--help"] for name in COMMANDS] + [["train", "fao", "-h"], ["train", "fao", "--processes", "x"]]
-    calls += [["evaluate", "runs/no"], ["evaluate", "embedded", "--data", "de=no.tsv"]]
+    calls += [["evaluate", "runs/no"], ["evaluate", "embedded", "--data", "de=no.tsv"], ["push", "no", "me/x"]]
     code = (
         "import sys\nfrom hf_xalign.cli.main import main\n"
         f"for call in {calls}:\n"
@@ -59,7 +60,7 @@ def test_help_and_mistakes_import_nothing_heavy(run_folder):
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     lines = [line for line in out.splitlines() if line.startswith("STATUS")]
-    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-2:])
+    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-3:])
     assert lines == [f"STATUS {2 * (call in wrong)} [] {call}" for call in calls]
 
 

@@ -60,7 +60,7 @@ def export_onnx(
         int8: also write `onnx/model_quantized.onnx`, with weights in 8 bits and activations quantised as it runs.
 
     Raises:
-        InputError: the extra `onnx` is missing, `folder` exists, or torch.onnx cannot export the model (T5).
+        InputError: the extra `onnx` is missing, `folder` exists, or torch.onnx cannot export the model.
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')

@@ -7,7 +7,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support.adapters import adapt, make_base
-from support.families import save_base
+from support.families import CONFIGS, NEWER, save_base
 from support.maps import make_rotated
 from support.recipe import make_files
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
@@ -27,16 +27,16 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, 
 ADAPTERS = ("rotation", "languages", "transformer", "houlsby")
 
 
-def decoder(tmp_path):
-    save_base("qwen3", tmp_path / "base")
-    return load_encoder(str(tmp_path / "base"))
+def plain(family, folder):
+    save_base(family, folder)
+    return load_encoder(str(folder))
 
 
 MODELS = {
     **{kind: lambda _, kind=kind: adapt(make_base(), kind, init="random") for kind in ADAPTERS},
     "lora": lambda _: get_peft_model(make_base(), LoraConfig(target_modules=["query"], init_lora_weights=False)),
     "rotated": lambda _: make_rotated(),
-    "decoder": decoder,
+    **{family: lambda folder, family=family: plain(family, folder / "base") for family in CONFIGS | NEWER},
 }
 
 
@@ -68,7 +68,8 @@ def test_states_are_those_of_the_model(kind, tmp_path):
     for texts in (TEXTS[:1], TEXTS):
         for one, other in zip(run(folder / MODEL, texts), expected, strict=False):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-4)
-    assert AutoConfig.from_pretrained(folder).model_type in ("bert", "qwen3")
+    family = (CONFIGS | NEWER).get(kind, CONFIGS["bert"])
+    assert AutoConfig.from_pretrained(folder).model_type == family().model_type
     assert '"pooling_mode_lasttoken": true' in (folder / "1_Pooling" / "config.json").read_text()
 
 

@@ -87,7 +87,7 @@ def before_table(record: Mapping[str, Any]) -> str:
 
 def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return of [`score_rows`] each language's first score of words, sentences, a lexicon, and each probe."""
-    rows = {}
+    rows: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for language, metric, *values in score_rows(record):
         name, _, protocol = metric.partition(", ")
         kind = name if name.startswith("probe") else name.partition("_")[0]

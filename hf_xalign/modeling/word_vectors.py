@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -135,9 +136,10 @@ def _rebuild(
     kind: type[PreTrainedModel], config: Any, dtype: torch.dtype, state: dict[str, torch.Tensor], gpu: bool
 ) -> PreTrainedModel:
     torch.set_num_threads(1)
-    model = kind(config).to(dtype)
+    model = kind(config)
+    cast(nn.Module, model).to("cuda" if gpu else "cpu", dtype)
     model.load_state_dict(state, strict=False)
-    return model.eval().to("cuda" if gpu else "cpu")
+    return model.eval()
 
 
 def _on_worker(function: Callable[..., Any], model: PreTrainedModel, *batch: Any) -> Any:

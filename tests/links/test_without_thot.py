@@ -35,7 +35,7 @@ for aligner in ("fast_align", "eflomal", "ibm1"):
 def test_the_package_and_the_encoders_links_work_without_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", CODE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

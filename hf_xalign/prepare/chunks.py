@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 
 from hf_xalign.cache import replacing
+from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
 from hf_xalign.executors import local_executor
 from hf_xalign.prepare.duplicates import hashes
@@ -112,10 +113,15 @@ class Survivors:
         self.tables = [
             pyarrow.ipc.open_file(pyarrow.memory_map(str(work / f"{name}.arrow"))).read_all() for name in names
         ]
+        self._files = frozenset(str((work / f"{name}.arrow").resolve()) for name in names)
         self.starts = np.cumsum([0, *map(len, self.tables)])
         self.chunks = list(itertools.starmap(slice, itertools.pairwise(self.starts.tolist())))
         self.left = np.ones(self.starts[-1], bool)
         self.margin = np.full(self.starts[-1], np.nan, np.float32)
+
+    def release(self) -> None:
+        """Give back the memory of the pairs that were read, which are mapped from disk."""
+        release_pages(self._files)
 
     def pair(self, row: int) -> Pair:
         """Return a pair by its number."""
@@ -131,6 +137,7 @@ class Survivors:
         for table, own, start in zip(self.tables, parts, self.starts):
             gone = table.select(["source_lang", "target_lang"]).take(own - start)
             counts.update(f"{row['source_lang']}-{row['target_lang']}" for row in gone.to_pylist())
+        self.release()
         return counts
 
     def table(self, chunk: int) -> Any:

@@ -9,11 +9,13 @@ Bands lie on disk; one at a time is sorted in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import regex
 import xxhash
 
+from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
 from hf_xalign.prepare.rules import Pair, bare
 
@@ -39,12 +41,18 @@ def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
 
 
 def find_duplicates(
-    parts: Sequence[np.ndarray], pair_at: Callable[[int], Pair], *, exact: bool = True, near: float | None = None
+    parts: Sequence[np.ndarray],
+    pair_at: Callable[[int], Pair],
+    *,
+    exact: bool = True,
+    near: float | None = None,
+    release: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
     """Return for each pair whether it is KEPT, or repeats an earlier one EXACT or NEAR: uint8 (pairs,).
 
     `parts` hold the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
-    `near` is the least Jaccard similarity of near duplicates.
+    `near` is the least Jaccard similarity of near duplicates. `release` is called after each band: it gives back the
+    pages of the pairs that were read.
     """
     found = np.zeros(sum(map(len, parts)), np.uint8)
     if exact:
@@ -58,6 +66,7 @@ def find_duplicates(
                     theirs = _grams(pair_at(other))
                     if len(own & theirs) >= near * len(own | theirs):
                         found[other] = NEAR
+            release()
     return found
 
 
@@ -70,10 +79,18 @@ def _grams(pair: Pair) -> set[str]:
     return grams
 
 
+def _column(part: np.ndarray, column: int) -> np.ndarray:
+    """Copy a column, and give back the pages of a mapped file, which holds 25 columns side by side."""
+    values = np.array(part[:, column])
+    if isinstance(part, np.memmap) and part.filename is not None:
+        release_pages(frozenset([str(Path(part.filename).resolve())]))
+    return values
+
+
 def _groups(parts: Sequence[np.ndarray], column: int, found: np.ndarray) -> Iterator[tuple[int, list[int]]]:
     """Yield the kept pairs with an equal hash: the number of the first, and those of the others."""
     rows = np.flatnonzero(found == KEPT)
-    values = np.concatenate([part[:, column] for part in parts])[rows]
+    values = np.concatenate([_column(part, column) for part in parts])[rows]
     order = np.argsort(values, kind="stable")
     values = values[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])

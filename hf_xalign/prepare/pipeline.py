@@ -180,7 +180,8 @@ def _merge(
 def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the steps that compare pairs, with the numbers of the pairs that they remove."""
     near = None if "near_duplicate" in limits.skip else limits.near
-    found = find_duplicates(kept.hashes, kept.pair, exact="duplicate" not in limits.skip, near=near)
+    exact = "duplicate" not in limits.skip
+    found = find_duplicates(kept.hashes, kept.pair, exact=exact, near=near, release=kept.release)
     yield "duplicate", np.flatnonzero(found == EXACT)
     yield "near_duplicate", np.flatnonzero(found == NEAR)
     if encoder is not None:

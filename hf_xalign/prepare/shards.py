@@ -65,6 +65,7 @@ def _batches(
             yield (part := table.slice(0, room))
             table = table.slice(len(part))
             room = room - len(part) or shard_pairs
+        kept.release()
 
 
 def render_report(

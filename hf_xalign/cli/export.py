@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xalign.data.sources import check_models
+from hf_xalign.errors import InputError
+
 DESCRIPTION = """Write an encoder for sentence-transformers, or with --onnx for ONNX Runtime.
 
     hf-xalign export runs/fao_embedded exported
@@ -25,16 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the folder."""
+    if not args.onnx and (args.int8 or args.lang):
+        raise InputError("--int8 and --lang are for --onnx: add it")
+    check_models([args.model])
+
     from peft import PeftModel
 
-    from hf_xalign.errors import InputError
     from hf_xalign.modeling import merge
     from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
     from hf_xalign.modeling.onnx_export import export_onnx
     from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
-    if not args.onnx and (args.int8 or args.lang):
-        raise InputError("--int8 and --lang are for --onnx: add it")
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
     if args.onnx:
         folder = export_onnx(model, tokenizer, args.output, pooling=args.pooling, lang=args.lang, int8=args.int8)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from hf_xalign.cli import pairs
+from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 
 DESCRIPTION = """Give an encoder pieces for a language whose script its tokenizer writes as unknown tokens or bytes.
@@ -36,6 +37,9 @@ def run(args: argparse.Namespace) -> None:
     folder = Path(args.output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and is not an empty folder: name another for --output")
+    check_models([args.model])
+    check_files(args.pairs)
+
     import torch
 
     from hf_xalign.data.parallel import load_sources
@@ -45,8 +49,8 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.modeling.loading import load_encoder
     from hf_xalign.modeling.vocabulary import extend_embeddings
 
-    model, old = load_encoder(args.model, torch.device("cpu"))
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
+    model, old = load_encoder(args.model, torch.device("cpu"))
     tokenizer = add_pieces(old, text["source"], args.pieces)
     prefix, carried = carried_weights(model)
     tokens = model.config.vocab_size

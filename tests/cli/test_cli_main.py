@@ -22,6 +22,10 @@ MISTAKES = [
     ("inspect runs/no --source a --target b", "runs/no: no such folder, nor a folder runs"),
     ("evaluate runs/no --base embedded", "runs/no: no such folder"),
     ("evaluate embedded --data de=no.tsv", "no.tsv: no such file"),
+    ("export runs/no out", "runs/no: no such folder"),
+    ("export embedded out --int8", "--int8 and --lang are for --onnx: add it"),
+    ("extend-vocabulary runs/no de=no.tsv --output out", "runs/no: no such folder"),
+    ("extend-vocabulary embedded de=no.tsv --output out", "no.tsv: no such file"),
     ("distances --stages raw=embedded fao=./no", "./no: no such folder"),
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "no such file. Pass the folder"),
@@ -51,6 +55,7 @@ def test_help_and_mistakes_import_nothing_heavy(run_folder):
     calls = [["--help"], ["--version"], [], ["fly"], ["card", str(run_folder)], ["report", str(run_folder)]]
     calls += [[name, "--help"] for name in COMMANDS] + [["train", "fao", "-h"], ["train", "fao", "--processes", "x"]]
     calls += [["evaluate", "runs/no"], ["evaluate", "embedded", "--data", "de=no.tsv"], ["push", "no", "me/x"]]
+    calls += [["export", "runs/no", "o"], ["extend-vocabulary", "embedded", "de=no.tsv", "--output", "o"]]
     code = (
         "import sys\nfrom hf_xalign.cli.main import main\n"
         f"for call in {calls}:\n"
@@ -60,7 +65,7 @@ def test_help_and_mistakes_import_nothing_heavy(run_folder):
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     lines = [line for line in out.splitlines() if line.startswith("STATUS")]
-    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-3:])
+    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-5:])
     assert lines == [f"STATUS {2 * (call in wrong)} [] {call}" for call in calls]
 
 

@@ -32,8 +32,8 @@ def add_midpoints(
     """Add a column `midpoint` to a result of `encode_pairs`: float32 (layers, dim), on disk with the rows.
 
     It is the mean of the two sentence vectors, which are means over all tokens. `layers` are positions in
-    `hidden_states`, `autocast` is the dtype of the forward passes, `ray` the address of a Ray
-    cluster that runs them.
+    `hidden_states`, `autocast` is the dtype of the forward passes, `ray` the address of a Ray cluster that
+    runs them.
     """
     settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
     with ray_encoders(model, ray) as cluster:

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 # Logits at once: 128 MiB in float32, 134 tokens of a vocabulary of 250,000.
 _CHUNK_LOGITS = 2**25
+# Tokens of the vocabulary, for each thread, whose logits a CPU computes and uses while they are in its cache.
+_BLOCK_TOKENS = 2048
 _UNSEEN = 0.1  # occurrences of a token that the text does not have
 
 
@@ -164,17 +166,17 @@ class _TiedCrossEntropy(torch.autograd.Function):
         kind = vectors.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
         with torch.autocast(kind, enabled=False):
-            rows, table = vectors.to(autocast), embeddings.to(autocast)
             wanted = [differentiate and needed for needed in ctx.needs_input_grad[:3]]
             grads = [
                 torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and want else None
                 for tensor, want in zip((vectors, embeddings, bias), wanted, strict=True)
             ]
             total = vectors.new_zeros((), dtype=torch.float32)
-            size = max(1, _CHUNK_LOGITS // len(embeddings))
-            for start in range(0, len(rows), size):
+            chunks = -(-len(vectors) * len(embeddings) // _CHUNK_LOGITS)
+            size = max(1, -(-len(vectors) // max(1, chunks)))  # equal chunks: a short last one is slow
+            for start in range(0, len(vectors), size):
                 part = slice(start, start + size)
-                total += _chunk(rows[part], table, bias, labels[part], grads, part)
+                total += _chunk(vectors[part].to(autocast), embeddings, bias, labels[part], grads, part)
         ctx.grads = grads
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (vectors, embeddings, bias)]
         return total
@@ -194,32 +196,54 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
 def _chunk(
     rows: torch.Tensor,
-    table: torch.Tensor,
+    embeddings: torch.Tensor,
     bias: torch.Tensor | None,
     labels: torch.Tensor,
     grads: list[torch.Tensor | None],
     part: slice,
 ) -> torch.Tensor:
-    """Loss of a part of the rows; its share of the gradients is added to `grads` (of vectors, embeddings, bias)."""
-    logits = (rows @ table.T).float()
-    if bias is not None:
-        logits += bias
-    own = logits.gather(1, labels.unsqueeze(1))
-    largest = logits.amax(1, keepdim=True)
-    # The one buffer becomes exp(logits), then the probabilities, then their distance from the truth.
-    norm = logits.sub_(largest).exp_().sum(1, keepdim=True)
-    loss = (norm.log() + largest - own).sum()
+    """Loss of a part of the rows; its share of the gradients is added to `grads` (of vectors, embeddings, bias).
+
+    The vocabulary is passed through once, with a running softmax: a block's weights are exp(logit - largest so far).
+    """
     grad_rows, grad_table, grad_bias = grads
-    if grad_rows is None and grad_table is None and grad_bias is None:
-        return loss
-    error = logits.div_(norm).scatter_add_(1, labels.unsqueeze(1), torch.full_like(own, -1.0))
-    if grad_bias is not None:
-        grad_bias += error.sum(0)
-    error = error.to(table.dtype)
+    width = _BLOCK_TOKENS * torch.get_num_threads() if rows.device.type == "cpu" else len(embeddings)
+    labels = labels.unsqueeze(1)
+    own = norm = torch.zeros(len(rows), 1, device=rows.device)
+    largest = torch.full_like(norm, float("-inf"))
+    pulled = torch.zeros(rows.shape, device=rows.device)  # the embeddings' sum by these weights
+    blocks = []
+    for start in range(0, len(embeddings), width):
+        block = slice(start, start + width)
+        table = embeddings[block].to(rows.dtype)
+        logits = (rows @ table.T).float()
+        if bias is not None:
+            logits += bias[block]
+        place = labels - start
+        inside = (place >= 0) & (place < len(table))
+        own = torch.where(inside, logits.gather(1, place.clamp(0, len(table) - 1)), own)
+        before, largest = largest, torch.maximum(largest, logits.amax(1, keepdim=True))
+        fading = (before - largest).exp_()
+        weights = logits.sub_(largest).exp_()
+        norm = norm * fading + weights.sum(1, keepdim=True)
+        weights = weights.to(rows.dtype)
+        if grad_rows is not None:
+            pulled.mul_(fading).add_(weights @ table)
+        if grad_table is not None or grad_bias is not None:
+            blocks.append((block, weights, largest))
+    log_norm = norm.log() + largest
     if grad_rows is not None:
-        grad_rows[part] = error @ table
-    if grad_table is not None and table.dtype == grad_table.dtype:
-        grad_table.addmm_(error.T, rows)
-    elif grad_table is not None:
-        grad_table += error.T @ rows
-    return loss
+        grad_rows[part] = pulled * (largest - log_norm).exp_() - embeddings[labels.squeeze(1)].to(rows.dtype)
+    for block, weights, reference in blocks:
+        shares = (reference - log_norm).exp_()  # weights * shares are the probabilities
+        if grad_bias is not None:
+            grad_bias[block] += (shares.T.to(rows.dtype) @ weights).squeeze(0)
+        if grad_table is not None and grad_table.dtype == rows.dtype:
+            grad_table[block].addmm_(weights.T, rows * shares)
+        elif grad_table is not None:
+            grad_table[block] += weights.T @ (rows * shares).to(rows.dtype)
+    if grad_bias is not None:
+        grad_bias.index_add_(0, labels.squeeze(1), torch.full_like(own, -1.0).squeeze(1))
+    if grad_table is not None:
+        grad_table.index_add_(0, labels.squeeze(1), rows.float(), alpha=-1)
+    return (log_norm - own).sum()

@@ -45,6 +45,7 @@ def test_equals_the_whole_model(family, tmp_path, monkeypatch, caplog):
     expected.backward()
     theirs = dict(whole.named_parameters(remove_duplicate=False))
     scale = max(parameter.grad.abs().max().item() for parameter in whole.parameters() if parameter.grad is not None)
+    monkeypatch.setattr(module, "_BLOCK_TOKENS", max(1, 60 // torch.get_num_threads()))  # two blocks and a rest
     for chunk in (2**25, 700):  # 700 logits at once are four tokens of this vocabulary
         monkeypatch.setattr(module, "_CHUNK_LOGITS", chunk)
         caplog.clear()
@@ -145,6 +146,7 @@ def operands():
 
 def test_gradients_scaled_and_frozen_and_large_logits(operands, monkeypatch):
     monkeypatch.setattr(module, "_CHUNK_LOGITS", 7 * 50)
+    monkeypatch.setattr(module, "_BLOCK_TOKENS", max(1, 20 // torch.get_num_threads()))
     tensors, labels = operands
     expected = torch.autograd.grad(direct(*tensors, labels) * 0.25, tensors)
     found = torch.autograd.grad(tied_cross_entropy(*tensors, labels) * 0.25, tensors)

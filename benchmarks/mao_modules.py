@@ -36,7 +36,7 @@ from transformers import set_seed
 
 from hf_xalign.config import parse
 from hf_xalign.evaluation.scores import Scores, score_retrieval
-from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.freezing import model_fingerprint, remove_autocast
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
 from hf_xalign.recipes.parts.parallel import WordCorpus, load_word_corpus
 from hf_xalign.trainers import MAOConfig, MAOTrainer
@@ -105,7 +105,8 @@ def train(corpus: WordCorpus, options: list[str], encoder: str) -> Run:
         trainer.train()
         trained = time.perf_counter()
     # Without the autocast that training in bf16 leaves around the forward.
-    model: Any = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    remove_autocast(model)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     scores = score(corpus, word_view=args.top == "transformer")
     for values in scores.values():  # a linear map of a mean is the mean of the linear maps

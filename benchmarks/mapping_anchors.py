@@ -109,7 +109,7 @@ def measure(
 
     def bare() -> None:
         ids = found.token_ids()
-        for _ in hidden_batches(model, ids, pad, layers, batch_size=BATCH_SIZE, pooled_threads=True):
+        for _ in hidden_batches(model, ids, pad, layers, batch_size=BATCH_SIZE):
             pass
 
     def one_pass() -> None:

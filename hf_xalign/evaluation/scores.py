@@ -10,12 +10,11 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_links, word_retrieval
-from hf_xalign.evaluation.vectors import language_rows, side_language, side_vectors
+from hf_xalign.evaluation.vectors import language_rows, side_texts, side_vectors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 
@@ -147,22 +146,20 @@ def text_vectors(
 ) -> TextVectors:
     """Extract the vectors of all words of a word-aligned dataset in one pass; see [`score_retrieval`]."""
     found: TextVectors = {}
-    for language, numbers in language_rows(dataset).items():
-        rows = dataset.select(numbers)
-        sides = found[language] = {}
-        for side in SIDES:
-            label = desc and f"{desc} ({language}, {side})"
-            sentences = rows[f"{side}_words"][:]
-            with language_context(model, side_language(rows, side)):
-                sides[side] = extract_pooled(
-                    model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options
+    for side, code, sentences, places in side_texts(dataset, "_words"):
+        label = desc and f"{desc} ({code or side})"
+        with language_context(model, code):
+            vectors: dict[str, WordVectors] = dict(
+                extract_pooled(model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options)
+            )
+            if word_view:
+                label = label and f"{label}, words"
+                viewed = extract_pooled(
+                    model, tokenizer, sentences, poolings=("first",), desc=label, word_view=True, **options
                 )
-                if word_view:
-                    label = label and f"{label}, words"
-                    viewed = extract_pooled(
-                        model, tokenizer, sentences, poolings=("first",), desc=label, word_view=True, **options
-                    )
-                    sides[side]["words"] = viewed["first"]
+                vectors["words"] = viewed["first"]
+        for language, rows in places.items():
+            found.setdefault(language, {})[side] = {kind: part.of_sentences(rows) for kind, part in vectors.items()}
     return found
 
 

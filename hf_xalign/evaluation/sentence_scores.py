@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import ArrayLike
@@ -17,7 +18,7 @@ from hf_xalign.data.parallel import check_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import directions
 from hf_xalign.evaluation.scores import Scores
-from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows
+from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts
 from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.languages import language_context
@@ -101,55 +102,56 @@ def score_sentences(
         fractions from 0 to 1. `pool_sentences` is the number of candidates on each side.
     """
     check_parallel(dataset, "the text to score")
-    for side in SIDES:
-        empty = next((row for row, text in enumerate(dataset[side][:]) if not text), None)
+    for column in SIDES:
+        empty = next((row for row, text in enumerate(dataset[column][:]) if not text), None)
         if empty is not None:
-            raise InputError(f"row {empty}: {side} is empty. Remove the pair.")
+            raise InputError(f"row {empty}: {column} is empty. Remove the pair.")
     poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
     device = next(model.parameters()).device
+    if distinct:
+        dataset = dataset.select(_distinct_pairs(dataset))
+    vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
+    for side, code, texts, places in side_texts(dataset):
+        with language_context(model, code):
+            found = encode_pooled_sentences(
+                model,
+                tokenizer,
+                texts,
+                (layer,),
+                poolings,
+                batch_size=batch_size,
+                max_length=max_length,
+                dtype=dtype,
+                desc=desc and f"{desc} ({code})",
+            )
+        for language, rows in places.items():
+            vectors.setdefault(language, {})[side] = {kind: part[rows, 0] for kind, part in found.items()}
     scores: Scores = {}
-    for language, numbers in language_rows(dataset).items():
-        rows = dataset.select(numbers)
-        if distinct:
-            rows = _distinct_pairs(rows, language)
-        sides = {}
-        for side in SIDES:
-            with language_context(model, rows[f"{side}_lang"][0]):
-                sides[side] = encode_pooled_sentences(
-                    model,
-                    tokenizer,
-                    rows[side][:],
-                    (layer,),
-                    poolings,
-                    batch_size=batch_size,
-                    max_length=max_length,
-                    dtype=dtype,
-                    desc=desc and f"{desc} ({language}, {side})",
-                )
+    for language, sides in vectors.items():
         own: dict[str, float] = {}
         for pooling in poolings:
-            source, target = (sides[side][pooling][:, 0] for side in SIDES)
+            source, target = (sides[side][pooling] for side in SIDES)
             for similarity in similarities:
                 name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
-                found = sentence_retrieval(source, target, similarity=similarity, device=device)
-                own[name] = found["mean"]
-                own[f"{name}_to_pivot"] = found["source_to_target"]
-                own[f"{name}_from_pivot"] = found["target_to_source"]
-        scores[language] = own | {"pool_sentences": len(rows)}
+                shares = sentence_retrieval(source, target, similarity=similarity, device=device)
+                own[name] = shares["mean"]
+                own[f"{name}_to_pivot"] = shares["source_to_target"]
+                own[f"{name}_from_pivot"] = shares["target_to_source"]
+        scores[language] = own | {"pool_sentences": len(source)}
     return scores
 
 
-def _distinct_pairs(rows: Dataset, language: str) -> Dataset:
-    """Keep the pairs that share no text with an earlier kept pair."""
-    seen: tuple[set[str], set[str]] = set(), set()
-    kept = []
-    for number, (source, target) in enumerate(zip(rows["source"][:], rows["target"][:], strict=True)):
-        if source not in seen[0] and target not in seen[1]:
-            kept.append(number)
-            seen[0].add(source)
-            seen[1].add(target)
-    if len(kept) < len(rows):
-        logger.info(
-            "%s: %d of %d pairs repeat a sentence and are left out", language, len(rows) - len(kept), len(rows)
-        )
-    return rows.select(kept)
+def _distinct_pairs(dataset: Dataset) -> np.ndarray:
+    """Find the pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
+    kept: list[int] = []
+    for language, numbers in language_rows(dataset).items():
+        rows, before = dataset.select(numbers), len(kept)
+        seen: tuple[set[str], set[str]] = set(), set()
+        for number, source, target in zip(numbers, rows["source"][:], rows["target"][:], strict=True):
+            if source not in seen[0] and target not in seen[1]:
+                kept.append(number)
+                seen[0].add(source)
+                seen[1].add(target)
+        if repeated := len(rows) - (len(kept) - before):
+            logger.info("%s: %d of %d pairs repeat a sentence and are left out", language, repeated, len(rows))
+    return np.array(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.words import split_words
@@ -37,6 +38,32 @@ def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
 def side_language(rows: Dataset, side: str) -> str | None:
     """Return the language code of one side of single-language rows, or None without a language column."""
     return rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
+
+
+def side_texts(
+    dataset: Dataset, column: str = ""
+) -> Iterator[tuple[str, str | None, list[Any], dict[str, np.ndarray]]]:
+    """Collect the distinct texts of each side, so that the English of several languages is encoded once.
+
+    The texts are those of the columns `source` and `target` with this ending, strings or lists of words.
+
+    Yields:
+        The side, its language code (None without a column for it), its distinct texts, and for each source language
+        the number of every row's text, int64 (rows,).
+    """
+    parts = {language: dataset.select(numbers) for language, numbers in language_rows(dataset).items()}
+    for side in SIDES:
+        shared: dict[str | None, list[str]] = {}
+        for language, rows in parts.items():
+            shared.setdefault(side_language(rows, side), []).append(language)
+        for code, languages in shared.items():
+            texts, places = dict[Any, int](), {}
+            for language in languages:
+                keys = [
+                    text if isinstance(text, str) else tuple(text) for text in parts[language][f"{side}{column}"][:]
+                ]
+                places[language] = np.array([texts.setdefault(key, len(texts)) for key in keys])
+            yield side, code, [text if isinstance(text, str) else list(text) for text in texts], places
 
 
 def side_vectors(

@@ -112,6 +112,17 @@ def disable_dropout(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
+def remove_autocast(model: nn.Module) -> None:
+    """Give a model that a Trainer has trained in 16 bits its own forward back, in place: scores are float32.
+
+    accelerate's `unwrap_model(keep_fp32_wrapper=False)` takes transformers' own decorators off as well, and the model
+    then returns no hidden states.
+    """
+    original = model.__dict__.pop("_original_forward", None)
+    if original is not None:
+        model.forward = original
+
+
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """Return a frozen copy in eval mode without gradients. Parameters that are already frozen are shared."""
     shared = {id(p): p for p in model.parameters() if not p.requires_grad}

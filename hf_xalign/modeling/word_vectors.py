@@ -16,12 +16,16 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import Pooling, pad_rows, word_token_index
+from hf_xalign.data.batches.token_index import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.xalign.top import TopLayer
+
+# Sentences at a time on a CPU: with more, the states leave its caches (64 take a fifth longer).
+_CPU_BATCH = 16
 
 
 class WordVectors(NamedTuple):
@@ -35,6 +39,13 @@ class WordVectors(NamedTuple):
     offsets: torch.Tensor
     present: torch.Tensor
 
+    def of_sentences(self, numbers: np.ndarray) -> WordVectors:
+        """Copy the words of these sentences, int64 (n,), in this order."""
+        starts, ends = self.offsets[numbers].numpy(), self.offsets[numbers + 1].numpy()
+        words = torch.from_numpy(ranges(starts, ends - starts))
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(ends - starts)]))
+        return WordVectors(self.vectors[words], offsets, self.present[words])
+
 
 def hidden_batches(
     model: PreTrainedModel,
@@ -46,7 +57,6 @@ def hidden_batches(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
     extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
-    pooled_threads: bool = False,
     cluster: Map | None = None,
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
     """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
@@ -54,14 +64,16 @@ def hidden_batches(
     `layers` are positions in `hidden_states`, `dtype` the autocast dtype (None: the model's own), `desc` the label of
     a progress bar, and `extra` gives further arguments of the model for a batch of these sentence numbers.
 
-    `pooled_threads` on a CPU runs as many batches at a time as torch has threads, each on one thread: a quarter faster
-    than one batch on all of them, whose threads wait for each other at every operation. Not for a model with a module
-    that acts in its hooks: these know one batch at a time. `cluster` runs them by the encoders of [`ray_encoders`].
+    A CPU runs small batches, as many at a time as torch has threads, each on one thread: a quarter faster than large
+    batches on all threads, which wait for each other at every operation. A model with MAO's module on top runs one
+    batch at a time. `cluster` runs them by the encoders of [`ray_encoders`].
 
     Yields `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim)
     state a layer, all on the model's device.
     """
     device = next(model.parameters()).device
+    if device.type == "cpu":
+        batch_size = min(batch_size, _CPU_BATCH)
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     starts = range(0, len(order), batch_size)
 
@@ -77,7 +89,8 @@ def hidden_batches(
         bar = progress(starts, desc=desc)
         if cluster:
             yield from cluster(run, map(batch, bar))
-        elif pooled_threads and device.type == "cpu" and threads > 1:
+        elif device.type == "cpu" and threads > 1 and not any(isinstance(part, TopLayer) for part in model.modules()):
+            # MAO's module acts in hooks, which hold one batch at a time.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
             yield from (run(model, *batch(start)) for start in bar)
@@ -109,8 +122,8 @@ def _forward(
 def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | None]:
     """Put copies of an encoder on the Ray cluster at `address`, for `hidden_batches`; without an address, yield None.
 
-    A copy takes one core, or a GPU if the encoder is on one. On a CPU the vectors are those of `pooled_threads`, bit
-    for bit.
+    A copy takes one core, or a GPU if the encoder is on one. On a CPU the vectors are those of one machine, bit for
+    bit.
 
     Raises:
         InputError: the encoder has adapters or a module, or there is no cluster.

@@ -29,7 +29,6 @@ from hf_xalign.evaluation.scores import (
     Protocol,
     Scores,
     check_protocols,
-    merge_scores,
     read_protocols,
     score_vectors,
     text_vectors,
@@ -77,6 +76,10 @@ class Corpus:
         """Return further saved files, path by name."""
         return {}
 
+    def score_more(self, args: Any, when: str) -> Scores:
+        """Score what the first table of a run can do without."""
+        return {}
+
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
         trainer = trainer_class(
@@ -115,10 +118,7 @@ class WordCorpus(Corpus):
         return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def score(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences.
-
-        Sentence retrieval is scored too where the loss has terms of sentences.
-        """
+        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
         vectors = text_vectors(
             self.model,
             self.tokenizer,
@@ -141,16 +141,18 @@ class WordCorpus(Corpus):
             )
         except InputError as error:  # too few links for random pairs must not end a run
             logger.warning("no histograms of distances: %s", error)
-        scores = score_vectors(
+        return score_vectors(
             vectors, self.evaluation, self.protocols, all_occurrences=True, device=next(self.model.parameters()).device
         )
+
+    def score_more(self, args: WordAlignmentConfig, when: str) -> Scores:
+        """Score sentence retrieval in float32 where the loss has terms of sentences."""
         if not args.has_sentence_terms:
-            return scores
-        size, desc = args.per_device_eval_batch_size, f"Scoring {when}"
-        found = score_sentences(
+            return {}
+        size, desc = args.per_device_eval_batch_size, f"Scoring {when}, sentences"
+        return score_sentences(
             self.model, self.tokenizer, self.evaluation, poolings=("mean",), batch_size=size, desc=desc
         )
-        return merge_scores(scores, found)
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

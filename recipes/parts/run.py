@@ -23,6 +23,7 @@ from hf_xalign.evaluation.scores import Scores, merge_scores
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
+from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
@@ -135,14 +136,16 @@ class AlignmentRun:
         scores = self.record["scores"]
         with self._scoring():
             if self.args.should_save:
-                scores[when] = self.retrieval[when] = self.corpus.score(self.args, when)
+                scores[when] = self.corpus.score(self.args, when)
+                if when == "before":
+                    print("\n" + before_table(self.record) + "\n", flush=True)
+                self.retrieval[when] = merge_scores(scores[when], self.corpus.score_more(self.args, when))
+                scores[when] = self.retrieval[when]
                 for probe in self.probes:
                     batch_size = self.args.per_device_eval_batch_size
                     found = probe.score(self.corpus.model, self.corpus.tokenizer, batch_size=batch_size)
                     scores[when] = merge_scores(scores[when], found)
-                if when == "before":
-                    print("\n" + before_table(self.record) + "\n", flush=True)
-                elif when == "after" and self.args.eval_on_start:  # the last point of the curve
+                if when == "after" and self.args.eval_on_start:  # the last point of the curve
                     self.trainer.known_scores[self.trainer.state.global_step] = self.retrieval["after"]
                     self.trainer.evaluate()
 
@@ -173,8 +176,8 @@ class AlignmentRun:
         with phase(self.record, "training"):
             self.trainer.train(resume_from_checkpoint=self.checkpoint)
         self.trainer.save_model()
-        # Training leaves its autocast around the model's forward, and scores are float32.
-        self.corpus.model = self.trainer.accelerator.unwrap_model(self.trainer.model, keep_fp32_wrapper=False)
+        self.corpus.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        remove_autocast(self.corpus.model)
 
     def save(self) -> None:
         """Write record, pictures and model card, and push them if asked to."""

@@ -12,6 +12,7 @@ from typing import Any
 from datasets import concatenate_datasets
 
 from hf_xalign.config import non_default_fields
+from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
@@ -81,8 +82,7 @@ def _run_seed(
         trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.evaluation)
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume or False)
-    # Training leaves its autocast around the model's forward, and scores are float32.
-    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    remove_autocast(trainer.accelerator.unwrap_model(trainer.model))
     if data.save_models:
         trainer.save_model()
     content: dict[str, Any] = {}

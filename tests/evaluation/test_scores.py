@@ -96,6 +96,21 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
 
 
+def test_the_pivot_text_of_several_languages_is_encoded_once():
+    model, tokenizer, german = make_encoder(), make_tokenizer(), make_links(7)
+    tongan = german.select([6, 2, 4, 2]).map(lambda row: {"source_lang": "to"})
+    encoded = []
+    handle = model.register_forward_hook(lambda *found: encoded.append(len(found[-1].last_hidden_state)))
+    both = score_retrieval(model, tokenizer, concatenate_datasets([tongan, german]), poolings=("mean", "last"))
+    handle.remove()
+    distinct = len(set(map(tuple, german["target_words"][:])))
+    assert sum(encoded) == distinct + sum(len(set(map(tuple, rows["source_words"][:]))) for rows in (german, tongan))
+    for language, rows in (("de", german), ("to", tongan)):
+        assert both[language] == score_retrieval(model, tokenizer, rows, poolings=("mean", "last"))[language]
+    scores = score_sentences(model, tokenizer, concatenate_datasets([tongan, german]), distinct=False)
+    assert scores["to"] == score_sentences(model, tokenizer, tongan, distinct=False)["to"]
+
+
 def test_protocols_share_one_pass_and_leave_our_scores_alone():
     model, tokenizer, whole = make_encoder(), make_tokenizer(), make_links(7)
     # Our links lack one a sentence, as if its words were identical.

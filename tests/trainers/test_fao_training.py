@@ -14,8 +14,9 @@ from support.tiny import make_encoder
 from transformers import TrainerCallback
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
-from hf_xalign.trainers.shared import word
+from hf_xalign.trainers.shared import base_config, word
 from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
 
 STEPS = {"save_strategy": "steps", "eval_strategy": "steps"}
@@ -80,6 +81,22 @@ def test_early_stopping_restores_the_best_with_the_projection_head_which_is_not_
     assert head and not any(torch.equal(seen[0][name], seen[2][name]) for name in head)
     trainer.save_model(str(tmp_path / "out"))
     assert not head & set(load_file(tmp_path / "out" / "model.safetensors"))
+
+
+def test_after_training_in_16_bits_the_model_is_scored_in_float32_at_any_layer(tmp_path, monkeypatch):
+    monkeypatch.setattr(base_config, "cpu_has_bfloat16", lambda: True)
+    trainer = make(tmp_path, bf16=True)
+    trainer.train()
+    model = trainer.accelerator.unwrap_model(trainer.model).eval()
+    plain = make_encoder().eval()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    batch = dict(trainer.processing_class("the cat sees the dog", return_tensors="pt"))
+    half, whole = model(**batch), plain(**batch, output_hidden_states=True)
+    remove_autocast(model)
+    found = model(**batch, output_hidden_states=True)
+    assert not torch.equal(half.last_hidden_state, whole.last_hidden_state)
+    for own, wanted in zip(found.hidden_states, whole.hidden_states, strict=True):
+        assert torch.equal(own, wanted)
 
 
 def test_saved_weights_follow_the_umask(tmp_path):

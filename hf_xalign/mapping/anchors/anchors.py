@@ -42,7 +42,6 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders, word_spans
-from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import find_top
 
 logger = logging.getLogger(__name__)
@@ -440,8 +439,6 @@ def sum_vectors(
             batch_size=batch_size,
             dtype=dtype,
             desc=desc,
-            # A module in hooks can hold only one batch at a time.
-            pooled_threads=not any(isinstance(module, TopLayer) for module in model.modules()),
             cluster=stack.enter_context(ray_encoders(model, ray)),
         )
         stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk

@@ -170,7 +170,6 @@ def _write(
                 layers,
                 batch_size=batch_size,
                 dtype=autocast,
-                pooled_threads=True,
                 cluster=cluster,
             )
             with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full

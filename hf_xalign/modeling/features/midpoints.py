@@ -58,7 +58,7 @@ def _midpoints(
     sentences = [*rows["source_ids"], *rows["target_ids"]]
     vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
     for numbers, mask, states in hidden_batches(
-        model, sentences, pad_token_id, layers, dtype=autocast, pooled_threads=True, cluster=cluster
+        model, sentences, pad_token_id, layers, dtype=autocast, cluster=cluster
     ):
         pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
         vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()

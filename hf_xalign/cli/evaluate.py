@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_models
+from hf_xalign.errors import InputError
+from hf_xalign.recipes.parts.common import check_writable
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from hf_xalign.evaluation.scores import Protocol
+    from hf_xalign.recipes.parts.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -30,7 +33,8 @@ special tokens are linked words too, and the published variant of CSLS.
 are not comparable.
 Probes: a linear classifier on the frozen encoder's vectors learns labelled words (or texts) of the first file and is
 tested on the others: accuracy, or where words have the label O, the mean F1 of the other labels. It needs no pairs, so
-only probes are run unless --data or --links is there too.
+only probes are run unless --data or --links is there too. --examples FOLDER keeps every example's part of the score,
+which `hf-xalign compare FOLDER/NAME/before FOLDER/NAME/after` tests; runs of other seeds add theirs there.
 By default the words are aligned as in the recipes; --links takes those of a run, eval_links.jsonl in its folder."""
 
 _TASKS = ("words", "sentences")
@@ -65,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layer", type=int, default=-1, help="layer to score: -1 is the last, 0 the embeddings")
     parser.add_argument("--batch_size", type=int, default=64, help="sentences per forward pass")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
+    parser.add_argument("--examples", metavar="FOLDER", help="keep the probes' example scores here, for compare")
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, as shares")
 
 
@@ -80,18 +85,23 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol)
+    if args.examples and not args.probe:
+        raise InputError("examples: only probes keep example scores: give a --probe too")
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     text = None if probes and not (args.data or args.links) else pairs.read_text(args, linked="words" in args.tasks)
     names = {"before": args.base, "after": args.model}
+    kept = _seed_folders(args, probes) if args.examples else {}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
             for probe in probes:
-                found = probe.score(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
-                scores[stage] = merge_scores(scores[stage], found)
+                examples = probe.examples(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
+                scores[stage] = merge_scores(scores[stage], probe.scores(examples))
+                if kept:
+                    probe.save(examples, kept[stage, probe.name])
             del model
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
@@ -102,6 +112,28 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         found = {"models": names, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(found), ensure_ascii=False, indent=2) + "\n")
+
+
+def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tuple[str, str], Path]:
+    """Return where example scores go, by stage and probe: the seed is that of the run, 0 for another model.
+
+    Raises:
+        InputError: scores are there already, or the folder cannot be written to.
+    """
+    from hf_xalign.record import FILENAME, read_record
+
+    check_writable(Path(args.examples))
+    seed = read_record(args.model)["seed"] if (Path(args.model) / FILENAME).is_file() else 0
+    stages = ("before", "after") if args.base else ("after",)
+    folders = {
+        (stage, probe.name): Path(args.examples) / probe.name / stage / f"seed-{seed}"
+        for stage in stages
+        for probe in probes
+    }
+    for folder in folders.values():
+        if folder.exists():
+            raise InputError(f"{folder}: holds example scores already; give another --examples folder")
+    return folders
 
 
 def _score(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
@@ -21,6 +22,7 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.statistics.examples import ExampleScores
 
 _NO_SPAN = "O"
 Labelled = tuple[Tensor, Sequence[str]]
@@ -51,6 +53,15 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
         >>> linear_probe((vectors, labels), {"de": (vectors.flip(0), labels[::-1])})
         {'de': {'accuracy': 1.0, 'macro_f1': 1.0}}
     """
+    predicted = _predict(train, tests, weight_decay)
+    return {
+        name: {metric: own.score() for metric, own in _examples(predicted[name], labels, [1] * len(labels)).items()}
+        for name, (_, labels) in tests.items()
+    }
+
+
+def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float) -> dict[str, list[str]]:
+    """Train the classifier, and return the labels it gives to each test."""
     names = sorted(set(train[1]))
     if len(names) < 2:
         raise InputError(f"a probe needs two labels to tell apart; there {'is ' + names[0] if names else 'are none'}")
@@ -70,24 +81,28 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
 
     with torch.enable_grad():
         optimizer.step(loss)
-    scores: Scores = {}
-    for test, (rows, labels) in tests.items():
-        with torch.no_grad():
-            predicted = ((rows.float() - mean) / deviation @ weight.T + bias).argmax(1)
-        found = [names[k] for k in predicted.tolist()]
-        scores[test] = {
-            "accuracy": sum(map(str.__eq__, found, labels)) / max(len(labels), 1),
-            "macro_f1": _macro_f1(found, labels),
-        }
-    return scores
+    with torch.no_grad():
+        logits = {name: (rows.float() - mean) / deviation @ weight.T + bias for name, (rows, _) in tests.items()}
+    return {name: [names[k] for k in own.argmax(1).tolist()] for name, own in logits.items()}
 
 
-def _macro_f1(found: Sequence[str], gold: Sequence[str]) -> float:
-    scores = []
-    for name in sorted(set(gold) - {_NO_SPAN}):
-        right = sum(one == other == name for one, other in zip(found, gold, strict=True))
-        scores.append(2 * right / (found.count(name) + gold.count(name)))
-    return sum(scores) / max(len(scores), 1)
+def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -> dict[str, ExampleScores]:
+    """Count right labels by example, of which each has so many: for the accuracy, and for the F1 of each label."""
+    example = np.repeat(np.arange(len(sizes)), sizes)
+    right = np.array([one == other for one, other in zip(found, gold, strict=True)], dtype=bool)
+    names = sorted(set(gold) - {_NO_SPAN})
+    tables = []
+    for labels, chosen in ((gold, right), (found, slice(None)), (gold, slice(None))):
+        table = np.zeros((len(sizes), len(names)), dtype=np.int64)
+        place = {name: k for k, name in enumerate(names)}
+        column = np.array([place.get(label, -1) for label in labels])[chosen]
+        np.add.at(table, (example[chosen][column >= 0], column[column >= 0]), 1)
+        tables.append(table)
+    counts = np.asarray(sizes)
+    accuracy = ExampleScores.from_counts(np.bincount(example[right], minlength=len(sizes)), counts, counts)
+    # Without a label to find there is no F1: 0, as where none is found.
+    macro = ExampleScores.from_label_counts(*tables) if names else ExampleScores.from_values(np.zeros(len(sizes)))
+    return {"accuracy": accuracy, "macro_f1": macro}
 
 
 def probe_encoder(
@@ -100,8 +115,8 @@ def probe_encoder(
     batch_size: int = 64,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
-) -> Scores:
-    """Probe an encoder by labelled words or texts; see [`linear_probe`] for what is trained and returned.
+) -> dict[str, dict[str, ExampleScores]]:
+    """Probe an encoder by labelled words or texts; see [`linear_probe`] for what is trained and measured.
 
     Args:
         model: the encoder, which is not changed.
@@ -113,19 +128,40 @@ def probe_encoder(
         batch_size: sentences per forward pass.
         dtype: autocast dtype of the forward passes, or None.
         desc: label of the progress bars, or None.
+
+    Returns:
+        `{language: {"accuracy": examples, "macro_f1": examples}}`: the parts of sentences or texts; `score()` adds
+        them up, and [`~hf_xalign.statistics.comparison.compare`] tests them.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "the": 2, "cat": 3}, "[UNK]"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> rows = Dataset.from_dict({"tokens": [["the", "cat"]], "labels": [["DET", "NOUN"]]})
+        >>> probe_encoder(BertModel(config), tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"].score()
+        1.0
     """
 
-    def encode(language: str, rows: Dataset) -> Labelled:
+    def encode(language: str, rows: Dataset) -> tuple[Labelled, list[int]]:
         options: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "desc": desc and f"{desc}, {language}"}
         with language_context(model, language):
             if "tokens" not in rows.column_names:
                 texts = rows["text_a"][:]
                 found = encode_pooled_sentences(model, tokenizer, texts, (layer,), ("mean",), **options)
-                return found["mean"][:, 0], rows["label"][:]
+                return (found["mean"][:, 0], rows["label"][:]), [1] * len(rows)
             words = extract_word_vectors(model, tokenizer, rows["tokens"][:], layers=(layer,), **options)
         # Words that the tokenizer drops or cuts off have no vector.
         labels = chain.from_iterable(rows["labels"][:])
         kept = [label for label, there in zip(labels, words.present.tolist(), strict=True) if there]
-        return words.vectors[words.present, 0], kept
+        sizes = torch.tensor_split(words.present, words.offsets[1:-1])
+        return (words.vectors[words.present, 0], kept), [int(part.sum()) for part in sizes]
 
-    return linear_probe(encode(*train), {language: encode(language, rows) for language, rows in tests.items()})
+    known, _ = encode(*train)
+    encoded = {language: encode(language, rows) for language, rows in tests.items()}
+    predicted = _predict(known, {language: own for language, (own, _) in encoded.items()}, weight_decay=1e-4)
+    return {
+        language: _examples(predicted[language], labels, sizes) for language, ((_, labels), sizes) in encoded.items()
+    }

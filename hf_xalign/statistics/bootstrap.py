@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores, total
 
 # Resamples drawn at once: a batch of 100 over 10,000 examples takes 24 MB.
 _BATCH = 100
@@ -22,7 +22,7 @@ def interval(
 def score_interval(
     scores: ExampleScores, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a score that is a ratio of two sums over examples.
+    """Return the percentile bootstrap interval of a score over its examples.
 
     The interval covers the choice of test examples only, not that of seeds, training text or dictionary. Percentiles
     replace SciPy's default (BCa), which is undefined where all examples score the same. There the interval has no
@@ -41,10 +41,11 @@ def score_interval(
         return scores.score(), scores.score()
     from scipy.stats import bootstrap  # takes most of a second
 
+    above, below = scores.numerators, scores.denominators
     found = bootstrap(
-        (scores.numerators, scores.denominators),
-        lambda above, below, axis: ratio(above.sum(axis), below.sum(axis)),
-        paired=True,
+        (np.arange(len(scores)),),
+        lambda drawn, axis: total(above[drawn].sum(axis - 1), below[drawn].sum(axis - 1)),
+        vectorized=True,
         n_resamples=resamples,
         batch=_BATCH,
         confidence_level=confidence,
@@ -52,8 +53,3 @@ def score_interval(
         rng=seed,
     ).confidence_interval
     return float(found.low), float(found.high)
-
-
-def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Divide numerators by denominators; 0 where a denominator is 0."""
-    return np.divide(above, below, out=np.zeros_like(above), where=below != 0)

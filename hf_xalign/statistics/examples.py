@@ -15,15 +15,17 @@ from numpy.typing import ArrayLike
 from hf_xalign.errors import InputError
 from hf_xalign.record import write_text
 
-# Kind of score -> its columns in the file.
-COLUMNS = {"counts": ("correct", "predicted", "gold"), "values": ("values",)}
+_COUNTS = ("correct", "predicted", "gold")
+# Kind of score -> its columns in the file. Those of `labels` have a number for each label.
+COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleScores:
     """Scores of one test set, an entry for each example; the total is a sum of numerators over one of denominators.
 
-    Built by [`from_counts`] (int64 columns) or [`from_values`] (float64), which check their input.
+    Macro F1 has such a total for each label, and is their mean. Built by [`from_counts`], [`from_label_counts`] (int64
+    columns) or [`from_values`] (float64), which check their input.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -36,20 +38,21 @@ class ExampleScores:
         items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole
         numbers.
         """
-        names = COLUMNS["counts"]
-        columns = {name: _numbers(name, column, "biu") for name, column in zip(names, (correct, predicted, gold))}
-        if len({len(column) for column in columns.values()}) > 1:
-            lengths = ", ".join(f"{name} has {len(column)}" for name, column in columns.items())
-            raise InputError(f"example scores: every column needs one entry for each example, but {lengths}")
-        right = columns["correct"]
-        wrong = (right < 0) | (right > columns["predicted"]) | (right > columns["gold"])
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            counts = ", ".join(f"{name} {column[row]}" for name, column in columns.items())
-            raise InputError(
-                f"example scores: example {row} has {counts}; correct must lie between 0 and both other counts"
-            )
-        return cls({name: column.astype(np.int64) for name, column in columns.items()})
+        return cls(_counts(correct, predicted, gold, dimensions=1))
+
+    @classmethod
+    def from_label_counts(cls, correct: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> ExampleScores:
+        """Build scores whose total is macro F1, the mean over labels, from the counts of each example and label.
+
+        Columns are (n, labels) whole numbers. A label that is neither found nor there in any example has no F1 and is
+        left out of the mean.
+
+        Example:
+            >>> found = ExampleScores.from_label_counts([[1, 0], [1, 0]], [[1, 1], [1, 0]], [[1, 0], [1, 1]])
+            >>> found.score()  # F1 of 1 and of 0
+            0.5
+        """
+        return cls(_counts(correct, predicted, gold, dimensions=2))
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> ExampleScores:
@@ -62,25 +65,27 @@ class ExampleScores:
 
     @property
     def kind(self) -> str:
-        """`counts` or `values`."""
-        return "values" if "values" in self.columns else "counts"
+        """`counts`, `labels` or `values`."""
+        if "values" in self.columns:
+            return "values"
+        return "counts" if self.columns["gold"].ndim == 1 else "labels"
 
     @property
     def numerators(self) -> np.ndarray:
-        """Return what each example adds to the numerator, (n,) float64."""
-        return self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
+        """Return what each example adds to the numerators, (n, labels) float64; other kinds have one label."""
+        own = self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
+        return own.reshape(len(self), -1)
 
     @property
     def denominators(self) -> np.ndarray:
-        """Return what each example adds to the denominator, (n,) float64."""
+        """Return what each example adds to the denominators, (n, labels) float64."""
         if self.kind == "values":
-            return np.ones(len(self))
-        return (self.columns["predicted"] + self.columns["gold"]).astype(np.float64)
+            return np.ones((len(self), 1))
+        return (self.columns["predicted"] + self.columns["gold"]).astype(np.float64).reshape(len(self), -1)
 
     def score(self) -> float:
-        """Return the total score; 0.0 if the denominator is 0."""
-        total = self.denominators.sum()
-        return float(self.numerators.sum() / total) if total else 0.0
+        """Return the total score; 0.0 if no denominator is above 0."""
+        return float(total(self.numerators.sum(0), self.denominators.sum(0)))
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -106,19 +111,46 @@ class ExampleScores:
             known = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
             raise InputError(f"{path}: not a file of example scores: expected a 'kind' of {known}")
         try:
-            build = cls.from_counts if kind == "counts" else cls.from_values
+            build = {"counts": cls.from_counts, "labels": cls.from_label_counts, "values": cls.from_values}[kind]
             return build(*(content[name] for name in names))
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
 
-def _numbers(name: str, column: ArrayLike, kinds: str) -> np.ndarray:
+def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Divide numerators by denominators, (..., labels), and average over the labels whose denominator is not 0.
+
+    Where there is none, the total is 0.
+    """
+    there = below != 0
+    parts = np.divide(above, below, out=np.zeros_like(above), where=there)
+    return parts.sum(-1) / np.maximum(there.sum(-1), 1)
+
+
+def _counts(*columns: ArrayLike, dimensions: int) -> dict[str, np.ndarray]:
+    """Check the columns of counts, and return them by name as int64."""
+    found = {name: _numbers(name, column, "biu", dimensions) for name, column in zip(_COUNTS, columns)}
+    if len({column.shape for column in found.values()}) > 1:
+        one = dimensions == 1
+        sizes = ", ".join(f"{name} has {len(part) if one else part.shape}" for name, part in found.items())
+        raise InputError(f"example scores: every column needs one entry for each example, but {sizes}")
+    right = found["correct"]
+    wrong = (right < 0) | (right > found["predicted"]) | (right > found["gold"])
+    if wrong.any():
+        row, *label = map(int, np.argwhere(wrong)[0])
+        counts = ", ".join(f"{name} {column[row, *label]}" for name, column in found.items())
+        where = f"example {row}" + "".join(f", label {number}" for number in label)
+        raise InputError(f"example scores: {where} has {counts}; correct must lie between 0 and both other counts")
+    return {name: column.astype(np.int64) for name, column in found.items()}
+
+
+def _numbers(name: str, column: ArrayLike, kinds: str, dimensions: int = 1) -> np.ndarray:
     """Check that a column has at least one number, of NumPy's dtype `kinds`."""
     try:
         numbers = np.asarray(column)
     except ValueError as error:  # rows of different lengths
         raise InputError(f"example scores: {name}: {error}") from error
-    if numbers.ndim != 1 or not len(numbers):
+    if numbers.ndim != dimensions or not numbers.size:
         raise InputError(
             f"example scores: {name} needs an entry for each of at least one example, got {numbers.shape}"
         )

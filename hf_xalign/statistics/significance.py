@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.statistics.bootstrap import ratio
-from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.examples import ExampleScores, total
 
 # Sums of the same numbers in another order differ by this share of them at most: no difference.
 _ROUNDING = 1e-9
@@ -31,7 +30,7 @@ def is_mean(scores: Sequence[ExampleScores]) -> bool:
     It is not if examples weigh differently, as sentences do in micro F1 and in word accuracy.
     """
     below = [one.denominators for one in scores]
-    return bool(below[0][0] > 0 and all((own == below[0][0]).all() for own in below))
+    return bool(below[0].shape[1] == 1 and below[0][0] > 0 and all((own == below[0][0]).all() for own in below))
 
 
 def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores]) -> float:
@@ -55,7 +54,7 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
             "permutation test."
         )
     own, other = (
-        np.mean([one.numerators / one.denominators for one in system], axis=0) for system in (scores, baseline)
+        np.mean([(one.numerators / one.denominators)[:, 0] for one in system], axis=0) for system in (scores, baseline)
     )
     differences = own - other
     if np.ptp(differences) <= _ROUNDING * np.abs(differences).max():
@@ -98,15 +97,17 @@ def permutation_test(
     own, other = (
         join([np.stack([one.numerators, one.denominators], axis=1) for one in system]) for system in (scores, baseline)
     )
-    change = other - own
-    change = change[change.any(axis=1)]  # swapping the others changes nothing
+    change = other - own  # (examples, numerator and denominator, labels)
+    change = change[change.any(axis=(1, 2))]  # swapping the others changes nothing
     own, other = own.sum(axis=0), other.sum(axis=0)
-    observed = abs(ratio(*own[:, None]) - ratio(*other[:, None]))
+    observed = abs(total(*own) - total(*other))
     rng = np.random.default_rng(seed)
     reached = 0
     for size in _batches(permutations, len(change)):
-        moved = rng.integers(0, 2, (size, len(change)), dtype=np.uint8).astype(np.float64) @ change
-        differences = np.abs(ratio(*(own + moved).T) - ratio(*(other - moved).T))
+        tosses = rng.integers(0, 2, (size, len(change)), dtype=np.uint8).astype(np.float64)
+        moved = (tosses @ change.reshape(len(change), own.size)).reshape(size, *own.shape)
+        above, below = np.moveaxis(own + moved, 1, 0), np.moveaxis(other - moved, 1, 0)
+        differences = np.abs(total(*above) - total(*below))
         reached += int((differences >= observed * (1 - _ROUNDING)).sum())
     return (1 + reached) / (1 + permutations)
 
@@ -127,17 +128,17 @@ def resampled_differences(
     if resamples < 1:
         raise InputError(f"resamples={resamples} must be at least 1")
     runs, count = len(scores), len(baseline[0])
-    # (examples, systems * seeds * 2): numerator and denominator of each
-    columns = np.stack([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
+    # (examples, systems * seeds * 2 * labels): numerators and denominators of each
+    columns = np.concatenate([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
     rng = np.random.default_rng(seed)
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
     parts = []
     for size in _batches(resamples, count):
         drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
-        parts.append((times @ columns).reshape(size, 2, runs, 2))
+        parts.append((times @ columns).reshape(size, 2, runs, 2, -1))
     sums = np.concatenate(parts)
-    totals = ratio(sums[..., 0], sums[..., 1])  # (resamples, systems, seeds)
+    totals = total(sums[:, :, :, 0], sums[:, :, :, 1])  # (resamples, systems, seeds)
     return np.take_along_axis(totals[:, 0] - totals[:, 1], drawn_runs, axis=1).mean(axis=1)
 
 
@@ -170,11 +171,16 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
                 f"the systems were tested on other examples: {len(first)} with {first.kind} and {len(one)} with "
                 f"{one.kind}"
             )
-        if one.kind == "counts" and (one.columns["gold"] != first.columns["gold"]).any():
-            row = int(np.flatnonzero(one.columns["gold"] != first.columns["gold"])[0])
+        if one.kind == "values":
+            continue
+        own, others = (scores.columns["gold"].reshape(len(first), -1) for scores in (one, first))
+        if own.shape != others.shape:
+            raise InputError(f"the systems were tested on {others.shape[1]} labels and on {own.shape[1]}")
+        if (own != others).any():
+            row = int(np.flatnonzero((own != others).any(axis=1))[0])
             raise InputError(
                 f"the systems were tested on other examples, or on the same in another order: example {row} has "
-                f"{first.columns['gold'][row]} items for one and {one.columns['gold'][row]} for another"
+                f"{others[row].sum()} items for one and {own[row].sum()} for another"
             )
 
 

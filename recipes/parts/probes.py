@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,10 @@ from hf_xalign.data.readers import file_format, read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.evaluation.scores import Scores
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples, by_language, read_examples
+from hf_xalign.tasks.results import write_scores
+from hf_xalign.tasks.task import TaskScores
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,37 @@ class Probe:
     train: Examples
     tests: dict[str, Examples]
 
-    def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> Scores:
-        """Probe an encoder; `options` are those of [`probe_encoder`].
+    @property
+    def metric(self) -> str:
+        """Accuracy, or where words have the label O, the mean F1 of the other labels."""
+        return "macro_f1" if "O" in self.train.label_names else "accuracy"
 
-        Returns `{language: {"probe_NAME": share}}`: accuracy, or where words have the label O, the mean F1 of the
-        other labels.
-        """
+    def examples(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any
+    ) -> dict[str, ExampleScores]:
+        """Probe an encoder, and return each language's example scores; `options` are those of [`probe_encoder`]."""
         rows = {language: part.rows for language, part in self.tests.items()}
         desc = f"Probing {self.name}"
         found = probe_encoder(model, tokenizer, (self.train.language, self.train.rows), rows, desc=desc, **options)
-        metric = "macro_f1" if "O" in self.train.label_names else "accuracy"
-        return {language: {f"probe_{self.name}": own[metric]} for language, own in found.items()}
+        return {language: own[self.metric] for language, own in found.items()}
+
+    def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> Scores:
+        """Probe an encoder; returns `{language: {"probe_NAME": share}}`."""
+        return self.scores(self.examples(model, tokenizer, **options))
+
+    def scores(self, examples: Mapping[str, ExampleScores]) -> Scores:
+        """Return the totals of [`examples`], as a record has them."""
+        return {language: {f"probe_{self.name}": own.score()} for language, own in examples.items()}
+
+    def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
+        """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
+        how = {
+            "task": f"probe {self.name}",
+            "metric": self.metric,
+            "seed": int(folder.name.removeprefix("seed-")),
+            "train_language": self.train.language,
+        }
+        write_scores(folder, {code: TaskScores({self.metric: own}) for code, own in examples.items()}, how=how)
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""

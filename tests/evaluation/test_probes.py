@@ -42,12 +42,26 @@ def test_scores_of_a_probe():
     assert_refused({"one label": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs two labels.*is O")})
 
 
+def test_example_scores_of_a_probe_add_up_to_its_score():
+    model, tokenizer = make_encoder(), make_tokenizer()
+    words = [["the", "cat", "sees", "the", "dog"], ["the", "big", "house"], ["dog", "sees"]]
+    train = Dataset.from_dict({"tokens": words, "labels": [["O", "A", "O", "O", "B"], ["O", "O", "A"], ["A", "O"]]})
+    test = Dataset.from_dict({"tokens": words, "labels": [["O", "A", "O", "O", "A"], ["O", "B", "C"], ["B", "O"]]})
+    found = probe_encoder(model, tokenizer, ("en", train), {"de": test})["de"]
+    # Learned by heart: O A O O B | O O A | A O. Right: 4, 1 and 1 of 5, 3 and 2 words.
+    assert (found["accuracy"].columns["correct"].tolist(), found["accuracy"].score()) == ([4, 1, 1], 0.6)
+    gold, predicted = found["macro_f1"].columns["gold"].tolist(), found["macro_f1"].columns["predicted"].tolist()
+    assert gold == [[2, 0, 0], [0, 1, 1], [0, 1, 0]] and predicted == [[1, 1, 0], [1, 0, 0], [1, 0, 0]]
+    # A: 1 right, 2 there, 3 found. B: 0, 2, 1. C: 0, 1, 0.
+    assert found["macro_f1"].score() == pytest.approx((2 / 5 + 0 + 0) / 3, rel=1e-12)
+
+
 def test_words_and_texts_are_probed(tmp_path, capsys):
     model, tokenizer = make_encoder(), make_tokenizer()
     words = [["the", "cat", "sees", "the", "dog"], ["the", "big", "house"]] * 6
     labels = [["D", "N", "V", "D", "N"], ["D", "A", "N"]] * 6
     rows = Dataset.from_dict({"tokens": words, "labels": labels})
-    assert probe_encoder(model, tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"] == 1.0
+    assert probe_encoder(model, tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"].score() == 1.0
     texts = [{"text": " ".join(one), "label": str(len(one))} for one in words]
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
@@ -57,6 +71,14 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     main(["evaluate", str(tmp_path / "model"), *(word for probe in probes for word in ("--probe", *probe))])
     table = capsys.readouterr().out
     assert table.count("de  ") == 2 and table.count("100.0") == 2 and "retrieval" not in table
+    main(["evaluate", str(tmp_path / "model"), "--base", str(tmp_path / "model"), "--examples", str(tmp_path / "kept"),
+          *(word for probe in probes for word in ("--probe", *probe))])  # fmt: skip
+    systems = [str(tmp_path / "kept" / "words" / stage) for stage in ("before", "after")]
+    main(["compare", *systems, "--permutations", "50", "--resamples", "50"])
+    assert "probe words, accuracy, trained on en" in capsys.readouterr().out
+    again = ["evaluate", str(tmp_path / "model"), "--examples", str(tmp_path / "kept"), "--probe", *probes[0]]
+    assert main(again) == 2
+    assert "after/seed-0: holds example scores already" in capsys.readouterr().err
     assert main(["evaluate", "x", "--probe", "pos", "en=a"]) == 2
     assert "probe pos en=a: give a name, a file to learn from" in capsys.readouterr().err
     assert main(["evaluate", "x", *["--probe", *probes[0]] * 2]) == 2

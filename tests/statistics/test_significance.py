@@ -83,6 +83,45 @@ def test_permutation_test_against_all_permutations(monkeypatch):
     assert permutation_test(own, other, permutations=99) == 1 / 100, "the smallest there is"
 
 
+def macro_f1(columns, rows, labels):
+    """The mean F1 of labels, by a loop; a label that is neither found nor there is left out."""
+    scores = []
+    for label in range(labels):
+        right, found, there = (sum(int(column[row][label]) for row in rows) for column in columns)
+        if found + there:
+            scores.append(2 * right / (found + there))
+    return sum(scores) / max(len(scores), 1)
+
+
+def test_macro_f1_is_tested_and_drawn_by_examples():
+    rng = np.random.default_rng(4)
+    gold = rng.integers(0, 3, (7, 3)) * [1, 1, 0]  # the last label is nowhere
+    tables = []
+    for chance in (0.9, 0.4):
+        correct = rng.binomial(gold, chance)
+        tables.append((correct, correct + rng.integers(0, 2, (7, 3)) * [1, 1, 0], gold))
+    own, other = (ExampleScores.from_label_counts(*table) for table in tables)
+    assert_rounding(own.score(), macro_f1(tables[0], range(7), 3), operations=20)
+    differences = []
+    for swaps in itertools.product((0, 1), repeat=7):
+        one, another = (
+            [[tables[swap ^ side][k][row] for row, swap in enumerate(swaps)] for k in range(3)] for side in (0, 1)
+        )
+        differences.append(abs(macro_f1(one, range(7), 3) - macro_f1(another, range(7), 3)))
+    exact = np.mean(np.array(differences) >= differences[0] - 1e-12)
+    found = permutation_test([own], [other], permutations=20_000)
+    assert 0.01 < exact < 0.5 and abs(found - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4
+    few = [ExampleScores.from_label_counts(*(column[:3] for column in table)) for table in tables]
+    draws = list(itertools.product(range(3), repeat=3))
+    possible = {round(macro_f1(tables[0], rows, 3) - macro_f1(tables[1], rows, 3), 9) for rows in draws}
+    drawn = resampled_differences([few[0]], [few[1]], resamples=500)
+    assert {round(float(x), 9) for x in drawn} == possible
+    low, high = score_interval(few[0], resamples=2000)
+    every = [macro_f1(tables[0], rows, 3) for rows in draws]
+    assert min(every) <= low < few[0].score() < high <= max(every)
+    assert not is_mean([own])
+
+
 def test_resampled_differences_follow_the_draws(monkeypatch):
     """Each difference is that of some draw of examples and seeds: here few enough to list them all."""
     monkeypatch.setattr(significance, "_NUMBERS", 7)

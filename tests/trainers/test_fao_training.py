@@ -84,7 +84,7 @@ def test_early_stopping_restores_the_best_with_the_projection_head_which_is_not_
 
 
 def test_after_training_in_16_bits_the_model_is_scored_in_float32_at_any_layer(tmp_path, monkeypatch):
-    monkeypatch.setattr(base_config, "cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr(base_config, "bfloat16_is_faster", lambda: True)
     trainer = make(tmp_path, bf16=True)
     trainer.train()
     model = trainer.accelerator.unwrap_model(trainer.model).eval()

@@ -17,7 +17,7 @@ from hf_xalign.config import non_default_fields, suggestion
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.pretraining.masking import masking_vocabulary
-from hf_xalign.environment import cpu_has_bfloat16
+from hf_xalign.environment import bfloat16_is_faster
 from hf_xalign.errors import InputError
 from hf_xalign.record import to_plain
 
@@ -140,8 +140,8 @@ class AlignmentConfig(TrainingArguments):
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
             self.metric_for_best_model = self.metric_for_best_model or self.headline
-        if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not cpu_has_bfloat16():
-            logger.warning("bf16=true: this CPU has no bfloat16 instructions and would be far slower; using float32")
+        if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not bfloat16_is_faster():
+            logger.warning("bf16=true: this CPU multiplies no faster in bfloat16, so float32 is used")
             self.bf16 = False
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False

@@ -9,7 +9,12 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).resolve().parent
-ROWS = {"the encoder": ("before", "#b8bfcc"), "FAO": ("FAO", "#3f51b5"), "word-level": ("InfoNCE", "#00897b")}
+ROWS = {
+    "the encoder": ("before", "#b8bfcc"),
+    "FAO": ("FAO", "#3f51b5"),
+    "joint": ("joint", "#8e24aa"),
+    "word-level": ("InfoNCE", "#00897b"),
+}
 
 
 def main() -> None:
@@ -20,8 +25,8 @@ def main() -> None:
     for number, (start, (name, colour)) in enumerate(ROWS.items()):
         row = re.search(rf"^\| {start}.*$", text, re.MULTILINE)
         scores = [float(cell.split()[0]) for cell in row[0].split("|")[2:4]] if row else []
-        places = [language + 0.27 * (number - 1) for language in range(2)]
-        axes.bar_label(axes.bar(places, scores, 0.25, label=name, color=colour), fmt="%.1f", padding=2)
+        places = [language + 0.22 * (number - 1.5) for language in range(2)]
+        axes.bar_label(axes.bar(places, scores, 0.2, label=name, color=colour), fmt="%.1f", padding=2)
     axes.set(xticks=range(2), xticklabels=["German", "Bengali"], ylim=(0, 100), ylabel="word retrieval, %")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))

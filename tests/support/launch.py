@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from hf_xalign.distributed import full_tensor
 from support.numeric import assert_rounding
 
 TESTS = str(Path(__file__).parents[1])
@@ -56,7 +57,7 @@ def numbers(trainer):
 
 
 def tensors(module):
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    return {name: full_tensor(tensor.detach()).clone() for name, tensor in module.state_dict().items()}
 
 
 def outcome(trainer):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import (
     BestRun,
     IntervalStrategy,
@@ -30,6 +31,7 @@ from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.distributed import local_shard, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -46,6 +48,13 @@ from hf_xalign.trainers.shared.checkpoints import (
     mark_complete,
     remove_incomplete,
     resolve_resume,
+)
+from hf_xalign.trainers.shared.fsdp import (
+    check_sharding,
+    full_state,
+    load_optimizer,
+    record_states,
+    settle_plugin,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
 from hf_xalign.trainers.shared.tracking import use_tracker
@@ -116,6 +125,7 @@ class AlignmentTrainer(HubTrainer):
         **kwargs: Any,
     ):
         self.args = args = self.config_class() if args is None else args
+        check_sharding(args)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:
@@ -153,8 +163,12 @@ class AlignmentTrainer(HubTrainer):
             callbacks=callbacks,
             **kwargs,
         )
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            raise InputError("FSDP and DeepSpeed are not supported: an encoder fits one device, use plain DDP")
+        if self.is_deepspeed_enabled:
+            raise InputError("DeepSpeed is not supported: use plain DDP, or fsdp=true for an encoder that is too large")
+        if args.fsdp and not self.is_fsdp_enabled:
+            raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
+        if self.is_fsdp_enabled:
+            settle_plugin(self.accelerator, self.model)
         use_tracker(self)
         # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
         self.known_scores: dict[int, Scores] = {}
@@ -224,6 +238,15 @@ class AlignmentTrainer(HubTrainer):
         callbacks = (c for c in self.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback))
         stopped = any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)
         return stopped or self.state.global_step >= self.state.max_steps
+
+    def _prepare_for_training(self, *args: Any) -> Any:
+        if self.is_fsdp_enabled:
+            # accelerate shards a model without wrapping its forward into autocast.
+            self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
+        prepared = super()._prepare_for_training(*args)
+        if self.is_fsdp_enabled:
+            record_states(self.model)
+        return prepared
 
     # ---- Loss ----
 
@@ -297,7 +320,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _stop_if_not_finite(self) -> None:
         weights_bad = ~torch.stack(
-            [torch.isfinite(p.detach()).all() for p in self.model.parameters() if p.requires_grad]
+            [torch.isfinite(local_shard(p.detach())).all() for p in self.model.parameters() if p.requires_grad]
         ).all()
         bad = (self._not_finite | weights_bad).float()
         if self.args.world_size > 1:
@@ -410,9 +433,11 @@ class AlignmentTrainer(HubTrainer):
         try:
             with self._saving(folder):
                 super()._save_checkpoint(model, trial)
-                if (head := getattr(self.model, HEAD_NAME, None)) is not None and self.args.should_save:
-                    save_file(head.state_dict(), folder / _HEAD_FILE)
-                    follow_umask(folder)
+                if (head := getattr(self.model, HEAD_NAME, None)) is not None:
+                    state = full_state(head.state_dict())
+                    if self.args.should_save:
+                        save_file(state, folder / _HEAD_FILE)
+                        follow_umask(folder)
         except InputError:
             shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
             raise
@@ -457,8 +482,30 @@ class AlignmentTrainer(HubTrainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
-        if getattr(model, HEAD_NAME, None) is not None:
-            getattr(model, HEAD_NAME).load_state_dict(load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)))
+        if (head := getattr(model, HEAD_NAME, None)) is not None:
+            state, own = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
+            head.load_state_dict({name: shard_like(tensor, own[name]) for name, tensor in state.items()})
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if not self.is_fsdp_enabled:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        # In the files of a run without FSDP: the Trainer's also hold the weights a second time, in a pickle.
+        state = full_state(self.optimizer.state_dict())
+        if self.args.should_save:
+            torch.save(state, os.path.join(output_dir, OPTIMIZER_NAME))
+            torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if not self.is_fsdp_enabled or checkpoint is None:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        optimizer, scheduler = (
+            torch.load(os.path.join(checkpoint, name), map_location="cpu", weights_only=True)
+            for name in (OPTIMIZER_NAME, SCHEDULER_NAME)
+        )
+        load_optimizer(self.optimizer, optimizer)
+        self.lr_scheduler.load_state_dict(scheduler)
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import replacing
+from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
@@ -119,8 +120,8 @@ class MomentumEncoder(nn.Module):
             # Named parameters name a tied one once: averaging it twice would be an average of another m.
             for name, key in own.named_parameters():
                 if key is not parameters[name]:
-                    keys.append(key)
-                    queries.append(parameters[name].to(key.dtype))
+                    keys.append(local_shard(key))
+                    queries.append(local_shard(parameters[name]).to(key.dtype))
             for name, buffer in own.named_buffers():
                 buffer.copy_(buffers[name])
         # torch's public way to `_foreach_lerp_`: on a GPU a few kernels for all parameters, not two for each.
@@ -133,14 +134,18 @@ class MomentumEncoder(nn.Module):
         return self.head(pool_sentences(hidden, attention_mask, self.pooling))
 
 
-def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
+def save_momentum(
+    path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue, *, write: bool = True
+) -> None:
     """Write the momentum encoder, its head and the queue to one safetensors file, whole or not at all.
 
-    What is shared with the query encoder is not in the file: it comes back with the query encoder.
+    What is shared with the query encoder is not in the file: it comes back with the query encoder. All processes must
+    call this if the encoder is sharded, and one of them with `write`.
     """
-    tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
-    with replacing(path) as partial:
-        save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
+    tensors = {name: full_tensor(tensor).contiguous() for name, tensor in _kept(momentum, queue).items()}
+    if write:
+        with replacing(path) as partial:
+            save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
 
 
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
@@ -153,7 +158,7 @@ def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
             tensors = _kept(momentum, queue)
             _check_same(path, there, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
             for name, tensor in tensors.items():
-                tensor.copy_(file.get_tensor(name))
+                tensor.copy_(shard_like(file.get_tensor(name), tensor))
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"{path}: the momentum encoder and its queue cannot be read ({error}); resume from another checkpoint"

@@ -1,0 +1,137 @@
+"""FSDP2: shard the trained encoder and its frozen copies, and save and load what is sharded.
+
+accelerate shards: every layer, the word embeddings and the rest are a group each. Weights, gradients and optimizer
+state are DTensors. Between the forward and the backward pass a group has its weights in full.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from transformers import PreTrainedModel
+from transformers.training_args import ParallelMode
+from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
+
+from hf_xalign.distributed import full_tensor, shard_like
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
+
+
+def wants_sharding(args: AlignmentConfig) -> bool:
+    """Return whether the settings, or those of `accelerate launch`, ask for FSDP."""
+    launched = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    return args.parallel_mode == ParallelMode.DISTRIBUTED and (bool(args.fsdp) or launched)
+
+
+def check_sharding(args: AlignmentConfig) -> None:
+    """Refuse settings that do not go with FSDP2; before a model is loaded, which one of them changes.
+
+    Raises:
+        InputError: one of them is set.
+    """
+    if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise InputError(
+            "fsdp=true divides the weights over processes, and here is one: start one for each GPU with "
+            "`accelerate launch --multi_gpu`, or leave fsdp out"
+        )
+    if not wants_sharding(args):
+        return
+    config = args.fsdp_config if isinstance(args.fsdp_config, Mapping) and args.fsdp else {}
+
+    def given(name: str, default: str) -> str:
+        return str(config.get(name, default if args.fsdp else os.environ.get(f"FSDP_{name.upper()}", default))).lower()
+
+    if given("version", "2" if args.fsdp else "1") != "2":
+        raise InputError("fsdp_version: only FSDP2 is supported, set version: 2")
+    on = {name: given(name, "false") == "true" for name in ("activation_checkpointing", "cpu_ram_efficient_loading")}
+    offload = given("cpu_offload" if args.fsdp else "offload_params", "false") == "true"
+    refused = {
+        "fsdp_activation_checkpointing": (on["activation_checkpointing"], "set gradient_checkpointing=true instead"),
+        "fsdp_cpu_ram_efficient_loading": (
+            on["cpu_ram_efficient_loading"],
+            "every process reads the whole encoder, for f0 and the weights that are carried over; set it to false",
+        ),
+        "fsdp_offload_params": (offload, "set it to false, and take more GPUs or --reference cache"),
+        "torch_compile": (args.torch_compile, "leave it out with FSDP"),
+        "fp16": (args.fp16, "set bf16=true with FSDP"),
+        "auto_find_batch_size": (args.auto_find_batch_size, "leave it out with FSDP, and set the batch size"),
+    }
+    for name, (found, advice) in refused.items():
+        if found:
+            raise InputError(f"{name}=true: {advice}")
+
+
+def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
+    """Give accelerate the parts that these encoders are sharded in, and its checkpoints in full."""
+    plugin = accelerator.state.fsdp_plugin
+    # Half of the model classes name no layers, or also name the embeddings, which accelerate shards by themselves.
+    plugin.auto_wrap_policy = transformer_auto_wrap_policy
+    plugin.transformer_cls_names_to_wrap = [_layer_class(model)]
+    plugin.set_state_dict_type("FULL_STATE_DICT")
+    # Autocast computes in bfloat16, as without FSDP. This would also round the heads and the gradients' sums.
+    plugin.mixed_precision_policy = None
+
+
+def _layer_class(model: PreTrainedModel) -> str:
+    if model.config.model_type == "albert":
+        return "AlbertLayer"
+    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    return type(encoder_layers(cast(PreTrainedModel, base))[0]).__name__
+
+
+def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None:
+    """Shard a frozen encoder, or a momentum encoder and its heads, as accelerate shards those that are trained."""
+    fsdp2_prepare_model(accelerator, model)
+    for head in heads:
+        fully_shard(head)
+    record_states(model)
+
+
+def record_states(model: nn.Module) -> None:
+    """Let transformers return the hidden states of a sharded encoder: it looks for its class, which FSDP2 replaced."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule) and isinstance(module, PreTrainedModel):
+            _CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+
+
+def reshard(module: nn.Module) -> None:
+    """Free weights that a forward pass without a backward pass left in full; an update changes the shards only."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
+def full_state(state: Any) -> Any:
+    """Gather every sharded tensor in nested dicts and lists, onto the CPU of the first process.
+
+    All processes must call this. The others get empty tensors in place of sharded ones.
+    """
+    if isinstance(state, dict):
+        return {name: full_state(value) for name, value in state.items()}
+    if isinstance(state, list):
+        return [full_state(value) for value in state]
+    if not isinstance(state, torch.Tensor):
+        return state
+    whole = full_tensor(state.detach())
+    first = whole is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    return whole.cpu() if first else whole.new_empty(0)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a state of [`full_state`] into the optimizer of sharded weights."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, values in state["state"].items():
+        own = parameters[number]
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor) and value.shape == own.shape:
+                values[name] = shard_like(value, own)
+    optimizer.load_state_dict(state)

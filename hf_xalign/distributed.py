@@ -63,6 +63,11 @@ def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 
 
+def is_sharded(module: nn.Module) -> bool:
+    """Return whether FSDP2 shards a module: then all processes must run it, and as often."""
+    return isinstance(module, FSDPModule)
+
+
 def unsharded_class(module: nn.Module) -> type[nn.Module]:
     """Return a module's class: FSDP2 gives a module that it shards a subclass of its own."""
     return next(kind for kind in type(module).__mro__ if not issubclass(kind, FSDPModule))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -68,6 +70,6 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-def unsharded_class(module: nn.Module) -> type[nn.Module]:
+def unsharded_class(module: nn.Module) -> type[Any]:
     """Return a module's class: FSDP2 gives a module that it shards a subclass of its own."""
     return next(kind for kind in type(module).__mro__ if not issubclass(kind, FSDPModule))

@@ -93,7 +93,6 @@ class PPATrainer(AlignmentTrainer):
             )
             if self.is_fsdp_enabled:
                 shard(self.accelerator, self.momentum.encoder, self.momentum.head)
-                self.momentum.shared = frozenset()  # sharding copied what is frozen
             else:
                 self.momentum.to(args.device)
             queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
@@ -326,6 +325,7 @@ class PPATrainer(AlignmentTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.momentum is not None and self.queue is not None:
             load_momentum(Path(checkpoint) / _MOMENTUM_FILE, self.momentum, self.queue)
+            self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self._head("sentence"))
 
 
 class _AdvanceQueue(TrainerCallback):

@@ -90,8 +90,10 @@ def hidden_batches(
         bar = progress(starts, desc=desc)
         if cluster:
             yield from cluster(run, map(batch, bar))
-        elif device.type == "cpu" and threads > 1 and not any(
-            is_sharded(part) or isinstance(part, TopLayer) for part in model.modules()
+        elif (
+            device.type == "cpu"
+            and threads > 1
+            and not any(is_sharded(part) or isinstance(part, TopLayer) for part in model.modules())
         ):
             # MAO's module acts in hooks, which hold one batch at a time, and FSDP2 gathers weights in one order.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)

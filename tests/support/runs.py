@@ -37,7 +37,8 @@ def shards_on_cpus():
     original = AcceleratorState.__init__
 
     def init(state, *args, **kwargs):
-        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+        if PartialState().distributed_type == DistributedType.MULTI_CPU:
+            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         original(state, *args, **kwargs)
 
     return mock.patch.object(AcceleratorState, "__init__", init)

@@ -164,7 +164,7 @@ class AlignmentTrainer(HubTrainer):
             **kwargs,
         )
         if self.is_deepspeed_enabled:
-            raise InputError("DeepSpeed is not supported: use plain DDP, or fsdp=true for an encoder that is too large")
+            raise InputError("DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU")
         if args.fsdp and not self.is_fsdp_enabled:
             raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
         if self.is_fsdp_enabled:

@@ -95,6 +95,9 @@ class AlignmentConfig(TrainingArguments):
     language_alpha: float = own(
         0.3, "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.", "Run"
     )
+    fsdp: bool = own(  # type: ignore[assignment]
+        False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
+    )
     logging_steps: float = own(10, "Log every this many steps.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = own(
         "group_by_length", "Order of the rows: group_by_length, random or sequential.", "Run"

@@ -7,7 +7,6 @@ state are DTensors. Between the forward and the backward pass a group has its we
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -28,45 +27,44 @@ from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 def wants_sharding(args: AlignmentConfig) -> bool:
     """Return whether the settings, or those of `accelerate launch`, ask for FSDP."""
-    launched = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
-    return args.parallel_mode == ParallelMode.DISTRIBUTED and (bool(args.fsdp) or launched)
+    return args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
 def check_sharding(args: AlignmentConfig) -> None:
-    """Refuse settings that do not go with FSDP2; before a model is loaded, which one of them changes.
+    """Refuse settings that do not go with FSDP2; some of them change how a model is loaded.
 
     Raises:
-        InputError: one of them is set.
+        InputError: one of them is set, or `fsdp` in a single process.
     """
-    if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
-        raise InputError(
-            "fsdp=true divides the weights over processes, and here is one: start one for each GPU with "
-            "`accelerate launch --multi_gpu`, or leave fsdp out"
-        )
+    if args.parallel_mode != ParallelMode.DISTRIBUTED:
+        if args.fsdp:
+            raise InputError(
+                "fsdp=true divides the weights over processes, and this is the only one: start one for each GPU by "
+                "`accelerate launch --multi_gpu` or `hf-xalign train --processes`, or leave fsdp out"
+            )
+        return
     if not wants_sharding(args):
         return
-    config = args.fsdp_config if isinstance(args.fsdp_config, Mapping) and args.fsdp else {}
-
-    def given(name: str, default: str) -> str:
-        return str(config.get(name, default if args.fsdp else os.environ.get(f"FSDP_{name.upper()}", default))).lower()
-
-    if given("version", "2" if args.fsdp else "1") != "2":
-        raise InputError("fsdp_version: only FSDP2 is supported, set version: 2")
-    on = {name: given(name, "false") == "true" for name in ("activation_checkpointing", "cpu_ram_efficient_loading")}
-    offload = given("cpu_offload" if args.fsdp else "offload_params", "false") == "true"
-    refused = {
-        "fsdp_activation_checkpointing": (on["activation_checkpointing"], "set gradient_checkpointing=true instead"),
-        "fsdp_cpu_ram_efficient_loading": (
-            on["cpu_ram_efficient_loading"],
-            "every process reads the whole encoder, for f0 and the weights that are carried over; set it to false",
-        ),
-        "fsdp_offload_params": (offload, "set it to false, and take more GPUs or --reference cache"),
-        "torch_compile": (args.torch_compile, "leave it out with FSDP"),
-        "fp16": (args.fp16, "set bf16=true with FSDP"),
-        "auto_find_batch_size": (args.auto_find_batch_size, "leave it out with FSDP, and set the batch size"),
-    }
-    for name, (found, advice) in refused.items():
-        if found:
+    if args.fsdp:
+        config = {name: str(value).lower() for name, value in cast(dict, args.fsdp_config).items()}
+        config["offload_params"] = config.get("cpu_offload", "false")
+    else:  # set by `accelerate launch`
+        config = {name[5:].lower(): value.lower() for name, value in os.environ.items() if name.startswith("FSDP_")}
+    if config.get("version", "2" if args.fsdp else "1") != "2":
+        raise InputError("fsdp_version: only FSDP2 is supported: set it to 2")
+    for name, advice in (
+        ("activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
+        ("cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
+        ("offload_params", "set it to false, and take more GPUs"),
+    ):
+        if config.get(name) == "true":
+            raise InputError(f"fsdp_{name}=true: {advice}")
+    for name, advice in (
+        ("torch_compile", "leave it out with FSDP"),
+        ("fp16", "set bf16=true with FSDP"),
+        ("auto_find_batch_size", "set per_device_train_batch_size with FSDP"),
+    ):
+        if getattr(args, name):
             raise InputError(f"{name}=true: {advice}")
 
 

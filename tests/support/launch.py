@@ -73,11 +73,16 @@ def outcome(trainer):
 
 def launch(folder, runs, *options, processes=1, killed=False) -> None:
     """Run `python -m support.runs folder runs options`, by `accelerate launch`; it must fail exactly if `killed`."""
+    launch_python("-m", "support.runs", str(folder), json.dumps(runs), *options, processes=processes, killed=killed)
+
+
+def launch_python(*words, processes=1, killed=False) -> None:
+    """Run `python words` by `accelerate launch`; it must fail exactly if `killed`."""
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
         command += ["--main_process_port", "0"]
-    command += ["-m", "support.runs", str(folder), json.dumps(runs), *options]
+    command += words
     environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]

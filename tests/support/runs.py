@@ -21,8 +21,7 @@ from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
-from support import align_mlm, continual, mao, ppa
-from support.fao import searcher
+from support import align_mlm, continual, fao, mao, ppa
 from support.launch import outcome, trained
 from support.tiny import make_encoder, make_links
 
@@ -65,13 +64,17 @@ def exact():
         torch.set_default_dtype(torch.float32)
 
 
-def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, **settings):
-    """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's."""
+def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, lora=False, **settings):
+    """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's.
+
+    With `lora`, FAO trains adapters.
+    """
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
     if trainer == "fao":
         settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
-        made = searcher(folder, None, make_encoder(layers=4, **encoder), two_languages(count), **settings)
+        model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, **encoder)
+        made = fao.searcher(folder, None, model, two_languages(count), **settings)
     elif trainer == "mao":
         made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)
     elif trainer == "align_mlm":

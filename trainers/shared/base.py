@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
-from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import (
     BestRun,
     IntervalStrategy,
@@ -54,6 +53,7 @@ from hf_xalign.trainers.shared.fsdp import (
     full_state,
     load_optimizer,
     record_states,
+    save_optimizer,
     settle_plugin,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
@@ -490,22 +490,13 @@ class AlignmentTrainer(HubTrainer):
         if not self.is_fsdp_enabled:
             super()._save_optimizer_and_scheduler(output_dir)
             return
-        # In the files of a run without FSDP: the Trainer's also hold the weights a second time, in a pickle.
-        state = full_state(self.optimizer.state_dict())
-        if self.args.should_save:
-            torch.save(state, os.path.join(output_dir, OPTIMIZER_NAME))
-            torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))
+        save_optimizer(self, Path(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        optimizer, scheduler = (
-            torch.load(os.path.join(checkpoint, name), map_location="cpu", weights_only=True)
-            for name in (OPTIMIZER_NAME, SCHEDULER_NAME)
-        )
-        load_optimizer(self.optimizer, optimizer)
-        self.lr_scheduler.load_state_dict(scheduler)
+        load_optimizer(self, Path(checkpoint))
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)

@@ -7,6 +7,7 @@ state are DTensors. Between the forward and the backward pass a group has its we
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,8 @@ from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.training_args import ParallelMode
 from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 
@@ -124,12 +126,32 @@ def full_state(state: Any) -> Any:
     return whole.cpu() if first else whole.new_empty(0)
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a state of [`full_state`] into the optimizer of sharded weights."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+def save_optimizer(trainer: Trainer, folder: Path) -> None:
+    """Save the states of optimizer and scheduler as a run without FSDP does, so that such a run can resume.
+
+    The Trainer would also save the weights a second time, in a pickle. All processes must call this.
+    """
+    optimizer, scheduler = _optimizer_of(trainer)
+    state = full_state(optimizer.state_dict())
+    if trainer.args.should_save:
+        torch.save(state, folder / OPTIMIZER_NAME)
+        torch.save(scheduler.state_dict(), folder / SCHEDULER_NAME)
+
+
+def load_optimizer(trainer: Trainer, folder: Path) -> None:
+    """Load what [`save_optimizer`] or a run without FSDP saved, each process its shards."""
+    optimizer, scheduler = _optimizer_of(trainer)
+    state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in state["state"].items():
         own = parameters[number]
         for name, value in values.items():
             if isinstance(value, torch.Tensor) and value.shape == own.shape:
                 values[name] = shard_like(value, own)
     optimizer.load_state_dict(state)
+    scheduler.load_state_dict(torch.load(folder / SCHEDULER_NAME, weights_only=True))
+
+
+def _optimizer_of(trainer: Trainer) -> tuple[torch.optim.Optimizer, Any]:
+    assert trainer.optimizer is not None and trainer.lr_scheduler is not None
+    return trainer.optimizer, trainer.lr_scheduler

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
@@ -176,8 +177,9 @@ class AlignmentRun:
         if self.trainer.random_start:
             self.score("untrained")
         self.trainer.scored_outside = True
-        if self.args.should_save:
-            self.trainer.known_scores[0] = self.retrieval["untrained" if self.trainer.random_start else "before"]
+        # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
+        known = [self.retrieval.get("untrained" if self.trainer.random_start else "before")]
+        self.trainer.known_scores[0] = broadcast_object_list(known)[0]
 
     def train(self) -> None:
         """Train from the start or from the checkpoint, and save the model."""

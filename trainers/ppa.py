@@ -75,6 +75,7 @@ class PPATrainer(AlignmentTrainer):
         2021,
     )
     config_class = PPAConfig
+    can_shard = True
     args: PPAConfig
     # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
     pair_counts: dict[str, PairCounts]

@@ -15,9 +15,13 @@ from support.launch import STEADY, STEP, identical, launch, launch_python, outco
 from support.recipe import command, make_files
 from support.runs import exact, make, shards_on_cpus
 from transformers import AutoModel
+from transformers.training_args import ParallelMode
 
+from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao
 from hf_xalign.recipes.parts.common import run
+from hf_xalign.trainers import FAOConfig
+from hf_xalign.trainers.shared.fsdp import check_sharding
 
 # Cosines over a temperature of 0.05 magnify rounding; four steps.
 TOLERANCE = (4 * STEP, 20)
@@ -130,6 +134,32 @@ def test_the_recipe_scores_and_saves_in_one_process(tmp_path):
     assert one["scores"]["after"]["de"].keys() == two["scores"]["after"]["de"].keys()
     one, two = (AutoModel.from_pretrained(folder, add_pooling_layer=False).state_dict() for folder in folders)
     same_tensors(one, two, 3 * STEP, dtype=torch.float32)
+
+
+def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
+    def config(kind=FAOConfig, **settings):
+        return kind(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+    def refused(match, args, supported=True):
+        with pytest.raises(InputError, match=match):
+            check_sharding(args, supported)
+
+    refused("this is the only one", config(fsdp=True))
+    monkeypatch.setattr(FAOConfig, "parallel_mode", ParallelMode.DISTRIBUTED)
+    check_sharding(config(fsdp=True), True)
+    check_sharding(config(), False)
+    refused("FAO, MAO and PPA only", config(fsdp=True), supported=False)
+    refused("fsdp_version", config(fsdp=True, fsdp_config={"version": 1}))
+    for name in ("activation_checkpointing", "cpu_ram_efficient_loading", "cpu_offload"):
+        refused("set it to false", config(fsdp=True, fsdp_config={name: True}))
+    refused("torch_compile=true", config(fsdp=True, torch_compile=True))
+    # By `accelerate launch`, which starts with these two values.
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    refused("fsdp_version", config())
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    check_sharding(config(), True)
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
+    refused("fsdp_cpu_ram_efficient_loading=true: set it to false", config())
 
 
 if __name__ == "__main__":

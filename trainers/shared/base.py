@@ -99,6 +99,8 @@ class AlignmentTrainer(HubTrainer):
     config_class: ClassVar[type[AlignmentConfig]]
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
+    # True if the method trains with FSDP2, which its tests must show.
+    can_shard: ClassVar[bool] = False
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
     processing_class: PreTrainedTokenizerBase
@@ -125,7 +127,7 @@ class AlignmentTrainer(HubTrainer):
         **kwargs: Any,
     ):
         self.args = args = self.config_class() if args is None else args
-        check_sharding(args)
+        check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:

@@ -197,9 +197,14 @@ class AlignmentConfig(TrainingArguments):
 
 def check_no_head(model: PreTrainedModel) -> None:
     """Refuse a model with a head on top of the encoder, or an adapter in it."""
+    if hasattr(model, "peft_config"):
+        raise InputError(
+            "this method trains the encoder's own weights, and a PeftModel freezes them: fold the adapters in by "
+            "hf_xalign.modeling.merge, or train adapters with FAO or MAO"
+        )
     if model.base_model is not model:
         name = type(model).__name__
-        raise InputError(f"{name} is an encoder with a head or an adapter: give the encoder alone, model.base_model")
+        raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -32,11 +32,11 @@ def wants_sharding(args: AlignmentConfig) -> bool:
     return args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
-def check_sharding(args: AlignmentConfig) -> None:
+def check_sharding(args: AlignmentConfig, supported: bool) -> None:
     """Refuse settings that do not go with FSDP2; some of them change how a model is loaded.
 
     Raises:
-        InputError: one of them is set, or `fsdp` in a single process.
+        InputError: one of them is set, or `fsdp` in a single process or for a method without support.
     """
     if args.parallel_mode != ParallelMode.DISTRIBUTED:
         if args.fsdp:
@@ -47,6 +47,8 @@ def check_sharding(args: AlignmentConfig) -> None:
         return
     if not wants_sharding(args):
         return
+    if not supported:
+        raise InputError("FSDP is supported by FAO, MAO and PPA only: leave fsdp out, or start with --multi_gpu alone")
     if args.fsdp:
         config = {name: str(value).lower() for name, value in cast(dict, args.fsdp_config).items()}
         config["offload_params"] = config.get("cpu_offload", "false")

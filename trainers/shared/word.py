@@ -63,6 +63,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     A method sets `layers`. Its batches come from `_pair_collator`, or it overrides where f and f0 come from.
     """
 
+    can_shard = True
     args: WordAlignmentConfig
     # Aligned layers, as indices into the hidden states.
     layers: list[int]

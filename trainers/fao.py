@@ -64,7 +64,6 @@ class FAOTrainer(WordAlignmentTrainer):
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
         if not wants_sharding(args) or args.reference == "cache":
-            # Sharding moves an encoder to its device part by part.
             cast(nn.Module, model).to(args.device)
         if not args.dropout:
             disable_dropout(model)

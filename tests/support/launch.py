@@ -76,12 +76,12 @@ def launch(folder, runs, *options, processes=1, killed=False) -> None:
     launch_python("-m", "support.runs", str(folder), json.dumps(runs), *options, processes=processes, killed=killed)
 
 
-def launch_python(*words, processes=1, killed=False) -> None:
-    """Run `python words` by `accelerate launch`; it must fail exactly if `killed`."""
+def launch_python(*words, processes=1, config=None, killed=False) -> None:
+    """Run `python words` by `accelerate launch` with so many, or a config file; it must fail exactly if `killed`."""
     command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--main_process_port", "0"]
+    if processes > 1 or config:
+        how = ["--config_file", str(config)] if config else ["--multi_gpu", "--num_processes", str(processes)]
+        command += ["-m", "accelerate.commands.launch", *how, "--main_process_port", "0"]
     command += words
     environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)

@@ -17,6 +17,7 @@ from support.runs import exact, make, shards_on_cpus
 from transformers import AutoModel
 from transformers.training_args import ParallelMode
 
+from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao
 from hf_xalign.recipes.parts.common import run
@@ -127,8 +128,8 @@ def test_the_recipe_scores_and_saves_in_one_process(tmp_path):
     )
     folders = [tmp_path / "one", tmp_path / "two"]
     fao.main([*words, "--output_dir", str(folders[0])])
-    words += ["--fsdp", "true", "--per_device_train_batch_size", "4", "--output_dir", str(folders[1])]
-    launch_python(__file__, *words, processes=2)
+    words += ["--per_device_train_batch_size", "4", "--output_dir", str(folders[1])]
+    launch_python(__file__, *words, config=packaged.find("fsdp2", "accelerate", "--accelerate_config"))
     one, two = (json.loads((folder / "results.json").read_text("utf-8")) for folder in folders)
     assert (one["hardware"]["processes"], two["hardware"]["processes"]) == (1, 2)
     assert one["scores"]["after"]["de"].keys() == two["scores"]["after"]["de"].keys()

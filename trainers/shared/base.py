@@ -55,6 +55,7 @@ from hf_xalign.trainers.shared.fsdp import (
     record_states,
     save_optimizer,
     settle_plugin,
+    wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
 from hf_xalign.trainers.shared.tracking import use_tracker
@@ -146,6 +147,9 @@ class AlignmentTrainer(HubTrainer):
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
         args.check_model(model, processing_class)
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        if wants_sharding(args):
+            # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
+            cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)

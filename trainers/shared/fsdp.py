@@ -29,7 +29,8 @@ from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 def wants_sharding(args: AlignmentConfig) -> bool:
     """Return whether the settings, or those of `accelerate launch`, ask for FSDP."""
-    return args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    launched = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    return args.parallel_mode == ParallelMode.DISTRIBUTED and (args.fsdp or launched)
 
 
 def check_sharding(args: AlignmentConfig, supported: bool) -> None:
@@ -38,13 +39,11 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
     Raises:
         InputError: one of them is set, or `fsdp` in a single process or for a method without support.
     """
-    if args.parallel_mode != ParallelMode.DISTRIBUTED:
-        if args.fsdp:
-            raise InputError(
-                "fsdp=true divides the weights over processes, and this is the only one: start one for each GPU by "
-                "`accelerate launch --multi_gpu` or `hf-xalign train --processes`, or leave fsdp out"
-            )
-        return
+    if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise InputError(
+            "fsdp=true divides the weights over processes, and this is the only one: start one for each GPU by "
+            "`accelerate launch --multi_gpu` or `hf-xalign train --processes`, or leave fsdp out"
+        )
     if not wants_sharding(args):
         return
     if not supported:

@@ -50,7 +50,12 @@ def whole_loss(loss: torch.Tensor) -> torch.Tensor:
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor that is sharded over processes, which must all call this; another tensor is returned itself."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return own_storage(tensor.full_tensor()) if isinstance(tensor, DTensor) else tensor
+
+
+def own_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor that is part of a larger one, which safetensors refuses: a gathered one may have padding."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:

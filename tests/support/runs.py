@@ -64,16 +64,18 @@ def exact():
         torch.set_default_dtype(torch.float32)
 
 
-def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, lora=False, **settings):
+def make(
+    folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, lora=False, types=2, **settings
+):
     """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's.
 
-    With `lora`, FAO trains adapters.
+    With `lora`, FAO trains adapters; `types` are the kinds of tokens of its encoder.
     """
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
     if trainer == "fao":
         settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
-        model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, **encoder)
+        model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, types=types, **encoder)
         made = fao.searcher(folder, None, model, two_languages(count), **settings)
     elif trainer == "mao":
         made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)

@@ -34,6 +34,8 @@ RUNS = {
     "fao layers": {"trainer": "fao", "preset": "rotate_src2tgt", "layers": [0, 1, 2, 3]},
     "fao joint": {"trainer": "fao", "preset": "joint", "objective": "infonce", "sentence_weight": 0.5, **ALONE},
     "fao head": {"trainer": "fao", "objective": "infonce", "projection_dim": 8, "gradient_checkpointing": True},
+    # One kind of token, as XLM-R: the gathered row is part of a padded tensor.
+    "fao one type": {"trainer": "fao", "types": 1},
     "fao lora": {"trainer": "fao", "lora": True},
     "mao": {"trainer": "mao", "preset": "transformer", "init": "random"},
     "mao maps": {"trainer": "mao", "init": "random", "per_language": "all", "regularizer_weight": 0.5},

@@ -30,7 +30,7 @@ from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.distributed import local_shard, shard_like
+from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -468,6 +468,7 @@ class AlignmentTrainer(HubTrainer):
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
+        state_dict = state_dict and {name: own_storage(tensor) for name, tensor in state_dict.items()}
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._save_weights(folder, state_dict)

@@ -72,7 +72,16 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
 
 
 def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
-    """Give accelerate the parts that these encoders are sharded in, and its checkpoints in full."""
+    """Give accelerate the parts that these encoders are sharded in, and its checkpoints in full.
+
+    Raises:
+        InputError: the encoder has its word embeddings under two names.
+    """
+    embeddings = model.get_input_embeddings().weight
+    if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
+        raise InputError(
+            f"{type(model).__name__} names its word embeddings twice, which FSDP2 cannot divide: leave fsdp out"
+        )
     plugin = accelerator.state.fsdp_plugin
     # Half of the model classes name no layers, or also name the embeddings, which accelerate shards by themselves.
     plugin.auto_wrap_policy = transformer_auto_wrap_policy

@@ -94,7 +94,7 @@ def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
 def _layer_class(model: PreTrainedModel) -> str:
     if model.config.model_type == "albert":
         return "AlbertLayer"
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
     return type(encoder_layers(cast(PreTrainedModel, base))[0]).__name__
 
 

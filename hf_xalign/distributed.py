@@ -1,9 +1,14 @@
-"""Gather rows of all processes, for losses that contrast every row with every other."""
+"""Gather rows of all processes, for losses that contrast every row with every other; and tensors that FSDP2 shards."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 
 def process_count() -> int:
@@ -41,3 +46,35 @@ def whole_loss(loss: torch.Tensor) -> torch.Tensor:
     The value stays. The scalar loss is over rows from [`gather_rows`], equal on every process.
     """
     return loss + (process_count() - 1) * (loss - loss.detach())
+
+
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Gather a tensor that is sharded over processes, which must all call this; another tensor is returned itself."""
+    return own_storage(tensor.full_tensor()) if isinstance(tensor, DTensor) else tensor
+
+
+def own_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor that is part of a larger one, which safetensors refuses: a gathered one may have padding."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+def local_shard(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this process's part of a tensor that is sharded over processes; another tensor is returned itself."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Shard a tensor that every process has in full as `other` is; returned itself if `other` is not sharded."""
+    if not isinstance(other, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Return whether FSDP2 shards a module: then all processes must run it, and as often."""
+    return isinstance(module, FSDPModule)
+
+
+def unsharded_class(module: nn.Module) -> type[Any]:
+    """Return a module's class: FSDP2 gives a module that it shards a subclass of its own."""
+    return next(kind for kind in type(module).__mro__ if not issubclass(kind, FSDPModule))

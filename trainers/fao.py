@@ -16,6 +16,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, 
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
+from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 
 
@@ -62,7 +63,8 @@ class FAOTrainer(WordAlignmentTrainer):
         peft = hasattr(model, "peft_config")
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
-        cast(nn.Module, model).to(args.device)
+        if not wants_sharding(args) or args.reference == "cache":
+            cast(nn.Module, model).to(args.device)
         if not args.dropout:
             disable_dropout(model)
         if not peft:

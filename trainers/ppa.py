@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from datasets import Dataset
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel, TrainerCallback
 
 from hf_xalign.data.batches.masked import PPACollator
@@ -29,6 +30,7 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.record import cite
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.fsdp import reshard, shard
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class PPATrainer(AlignmentTrainer):
         2021,
     )
     config_class = PPAConfig
+    can_shard = True
     args: PPAConfig
     # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
     pair_counts: dict[str, PairCounts]
@@ -88,7 +91,11 @@ class PPATrainer(AlignmentTrainer):
             # Made before a checkpoint is loaded, and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
                 self.model, self._head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
-            ).to(args.device)
+            )
+            if self.is_fsdp_enabled:
+                shard(self.accelerator, self.momentum.encoder, self.momentum.head)
+            else:
+                self.momentum.to(args.device)
             queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
             self.queue = queue.to(args.device)
             self.add_callback(_AdvanceQueue(self))
@@ -150,6 +157,13 @@ class PPATrainer(AlignmentTrainer):
             if own:
                 optimizer.add_param_group({**group, "params": own, "lr": self.args.head_learning_rate})
         return optimizer
+
+    def _prepare_for_training(self, *args: Any) -> Any:
+        prepared = super()._prepare_for_training(*args)
+        if self.is_fsdp_enabled and self.args.words != "none":
+            # The MLM head reads them after the forward pass.
+            cast(FSDPModule, self.model.get_input_embeddings()).set_reshard_after_forward(False)
+        return prepared
 
     # ---- Loss ----
 
@@ -278,6 +292,7 @@ class PPATrainer(AlignmentTrainer):
         # Sorted by pair, so that the queue does not depend on how the step was divided.
         order = torch.argsort(pairs, stable=True)
         self.queue.enqueue(keys[order], pairs[order])
+        reshard(self.momentum)
         self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
 
     # ---- Scores and checkpoints ----
@@ -303,13 +318,15 @@ class PPATrainer(AlignmentTrainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        if self.momentum is not None and self.queue is not None and self.args.should_save:
-            save_momentum(Path(output_dir) / _MOMENTUM_FILE, self.momentum, self.queue)
+        if self.momentum is not None and self.queue is not None:
+            path = Path(output_dir) / _MOMENTUM_FILE
+            save_momentum(path, self.momentum, self.queue, write=self.args.should_save)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.momentum is not None and self.queue is not None:
             load_momentum(Path(checkpoint) / _MOMENTUM_FILE, self.momentum, self.queue)
+            self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self._head("sentence"))
 
 
 class _AdvanceQueue(TrainerCallback):

@@ -52,7 +52,7 @@ def add_launcher_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerate_config",
         metavar="FILE",
-        help="file of `accelerate config`, or ddp_2gpu of the package, instead of --processes",
+        help="file of `accelerate config`, or ddp_2gpu or fsdp2 of the package, instead of --processes",
     )
 
 

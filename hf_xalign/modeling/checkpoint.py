@@ -28,6 +28,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.hub import get_checkpoint_shard_files
 
 from hf_xalign.data.encoding import position_limit
+from hf_xalign.distributed import shard_like, unsharded_class
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError
@@ -251,8 +252,10 @@ def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str 
     if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
     if not published <= set(own):  # fused there, and apart in the model
-        state = from_pretrained(type(model), folder, dtype=model.dtype, use_safetensors=True).state_dict()
-    model.load_state_dict({name: state[name] for name in own if name in state}, strict=False)
+        kind = unsharded_class(model)
+        state = from_pretrained(kind, folder, dtype=model.dtype, use_safetensors=True).state_dict()
+    found = {name: shard_like(state[name], tensor) for name, tensor in own.items() if name in state}
+    model.load_state_dict(found, strict=False)
 
 
 def _modern(name: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
 
+from hf_xalign.distributed import full_tensor
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights
 
@@ -71,7 +72,7 @@ class MaskedLMHead(nn.Module):
         """Replace the head's weights in `carried` with the trained ones, by the names that transformers reads."""
         old = {name for aliases in self.names.values() for name in aliases}
         own = self.state_dict()
-        trained = {aliases[0]: own[name].detach().cpu() for name, aliases in self.names.items()}
+        trained = {aliases[0]: full_tensor(own[name].detach()).cpu() for name, aliases in self.names.items()}
         return {name: tensor for name, tensor in carried.items() if name not in old} | trained
 
 

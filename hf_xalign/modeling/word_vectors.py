@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
+from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.executors import Map, ray_map
@@ -89,8 +90,12 @@ def hidden_batches(
         bar = progress(starts, desc=desc)
         if cluster:
             yield from cluster(run, map(batch, bar))
-        elif device.type == "cpu" and threads > 1 and not any(isinstance(part, TopLayer) for part in model.modules()):
-            # MAO's module acts in hooks, which hold one batch at a time.
+        elif (
+            device.type == "cpu"
+            and threads > 1
+            and not any(is_sharded(part) or isinstance(part, TopLayer) for part in model.modules())
+        ):
+            # MAO's module acts in hooks, which hold one batch at a time, and FSDP2 gathers weights in one order.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
             yield from (run(model, *batch(start)) for start in bar)
@@ -111,7 +116,9 @@ def _forward(
     device, num_layers = next(model.parameters()).device, model.config.num_hidden_layers
     tokens, mask = torch.from_numpy(ids).to(device), torch.from_numpy(inside).to(device).long()
     more = {name: value.to(device) for name, value in extra.items()}
-    with torch.inference_mode(), torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+    # FSDP2 keeps the tensors that it gathers weights into, and tensors of inference mode cannot train.
+    quiet = torch.no_grad() if is_sharded(model) else torch.inference_mode()
+    with quiet, torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
         output = model(
             input_ids=tokens, attention_mask=mask, output_hidden_states=list(layers) != [num_layers], **more
         )

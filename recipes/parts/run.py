@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
@@ -24,6 +25,7 @@ from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.freezing import remove_autocast
+from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
@@ -34,6 +36,7 @@ from hf_xalign.tables import before_table, format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import check_output_dir
+from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.tracking import track_record
 
 # Timed steps of an estimate, after one warm-up step, and pairs to prepare for it.
@@ -124,7 +127,13 @@ class AlignmentRun:
             _check_comparable(self.record, self.other, self.data.compare_with)
 
     def estimate(self) -> None:
-        """Print what training would take."""
+        """Print what training would take.
+
+        Raises:
+            InputError: the run is sharded.
+        """
+        if wants_sharding(self.args):
+            raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
         estimate(
             lambda part: replace(self.corpus, train=part).trainer(self.trainer_class, self.args),
             self.corpus.train,
@@ -168,8 +177,9 @@ class AlignmentRun:
         if self.trainer.random_start:
             self.score("untrained")
         self.trainer.scored_outside = True
-        if self.args.should_save:
-            self.trainer.known_scores[0] = self.retrieval["untrained" if self.trainer.random_start else "before"]
+        # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
+        known = [self.retrieval.get("untrained" if self.trainer.random_start else "before")]
+        self.trainer.known_scores[0] = broadcast_object_list(known)[0]
 
     def train(self) -> None:
         """Train from the start or from the checkpoint, and save the model."""
@@ -178,6 +188,9 @@ class AlignmentRun:
         self.trainer.save_model()
         self.corpus.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         remove_autocast(self.corpus.model)
+        if self.trainer.is_fsdp_enabled and self.args.should_save:
+            # Only this process scores, and a sharded encoder runs on all of them.
+            self.corpus.model, _ = load_encoder(str(self.folder), self.args.device)
 
     def save(self) -> None:
         """Write record, pictures and model card, and push them if asked to."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from hf_xalign.distributed import full_tensor
 from support.numeric import assert_rounding
 
 TESTS = str(Path(__file__).parents[1])
@@ -56,7 +57,7 @@ def numbers(trainer):
 
 
 def tensors(module):
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    return {name: full_tensor(tensor.detach()).clone() for name, tensor in module.state_dict().items()}
 
 
 def outcome(trainer):
@@ -72,11 +73,16 @@ def outcome(trainer):
 
 def launch(folder, runs, *options, processes=1, killed=False) -> None:
     """Run `python -m support.runs folder runs options`, by `accelerate launch`; it must fail exactly if `killed`."""
+    launch_python("-m", "support.runs", str(folder), json.dumps(runs), *options, processes=processes, killed=killed)
+
+
+def launch_python(*words, processes=1, config=None, killed=False) -> None:
+    """Run `python words` by `accelerate launch` with so many, or a config file; it must fail exactly if `killed`."""
     command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--main_process_port", "0"]
-    command += ["-m", "support.runs", str(folder), json.dumps(runs), *options]
+    if processes > 1 or config:
+        how = ["--config_file", str(config)] if config else ["--multi_gpu", "--num_processes", str(processes)]
+        command += ["-m", "accelerate.commands.launch", *how, "--main_process_port", "0"]
+    command += words
     environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]

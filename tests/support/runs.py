@@ -1,7 +1,7 @@
 """Small run of each trainer, in this process or as a script: divided between processes, killed, resumed.
 
     python -m support.runs OUTPUT_DIR '{"name": {"trainer": "ppa", "contrast": "in_batch", ...}, ...}'
-        [--exact] [--resume] [--kill_after STEP] [--kill_in_save STEP]
+        [--exact] [--shard] [--resume] [--kill_after STEP] [--kill_in_save STEP]
 
 Each run goes into a folder of its name. Process R leaves its outcome in `rank-R.safetensors`.
 """
@@ -16,11 +16,12 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+from accelerate.state import AcceleratorState, DistributedType, PartialState
 from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
-from support import align_mlm, continual, mao, ppa
-from support.fao import searcher
+from support import align_mlm, continual, fao, mao, ppa
 from support.launch import outcome, trained
 from support.tiny import make_encoder, make_links
 
@@ -28,6 +29,18 @@ from support.tiny import make_encoder, make_links
 def two_languages(count):
     """Pairs of two languages, four of one and four of the other: a batch of four has one of them only."""
     return make_links(count).map(lambda row, k: {"source_lang": ["de", "nl"][k // 4 % 2]}, with_indices=True)
+
+
+def shards_on_cpus():
+    """Let accelerate shard over processes that have no GPU: it takes FSDP for processes with one alone."""
+    original = AcceleratorState.__init__
+
+    def init(state, *args, **kwargs):
+        if PartialState().distributed_type == DistributedType.MULTI_CPU:
+            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+        original(state, *args, **kwargs)
+
+    return mock.patch.object(AcceleratorState, "__init__", init)
 
 
 TRAINERS = ("fao", "mao", "align_mlm", "continual", "ppa", "task", "tagger")
@@ -51,13 +64,19 @@ def exact():
         torch.set_default_dtype(torch.float32)
 
 
-def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, **settings):
-    """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's."""
+def make(
+    folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callbacks=None, lora=False, types=2, **settings
+):
+    """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's.
+
+    With `lora`, FAO trains adapters; `types` are the kinds of tokens of its encoder.
+    """
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
     if trainer == "fao":
         settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
-        made = searcher(folder, None, make_encoder(layers=4, **encoder), two_languages(count), **settings)
+        model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, types=types, **encoder)
+        made = fao.searcher(folder, None, model, two_languages(count), **settings)
     elif trainer == "mao":
         made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)
     elif trainer == "align_mlm":
@@ -78,6 +97,14 @@ def make(folder, trainer, *, task="tokens", seed=0, dropout=0.0, count=16, callb
 
 def train(folder, trainer, **settings):
     return trained(make(folder, trainer, **settings))
+
+
+def sharded(trainer):
+    """Return whether every weight is sharded: of the encoder, of its frozen copy and of the momentum encoder."""
+    modules = [trainer.model, getattr(trainer, "reference", None), getattr(trainer, "momentum", None)]
+    states = [module.state_dict() for module in modules if module is not None]
+    names = {name for name, _ in trainer.model.named_buffers()}
+    return all(isinstance(t, DTensor) for state in states for name, t in state.items() if name not in names)
 
 
 class _KillAfter(TrainerCallback):
@@ -120,11 +147,16 @@ def main() -> None:
     parser.add_argument("runs", type=json.loads)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--shard", action="store_true")
     parser.add_argument("--kill_after", type=int, default=0)
     parser.add_argument("--kill_in_save", type=int, default=0)
     given = parser.parse_args()
     gc.freeze()  # accelerate collects the garbage of the whole process before each run
-    with exact() if given.exact else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if given.exact:
+            stack.enter_context(exact())
+        if given.shard:
+            stack.enter_context(shards_on_cpus())
         for name, settings in given.runs.items():
             try:
                 folder = given.output_dir / name
@@ -133,6 +165,8 @@ def main() -> None:
                 trainer.train(resume_from_checkpoint=given.resume or None)
                 log, found = outcome(trainer)
                 found |= {"log": log, "world_size": torch.tensor(trainer.args.world_size)}
+                if given.shard:
+                    found["sharded"] = torch.tensor(sharded(trainer))
                 found = {key: tensor.contiguous() for key, tensor in found.items()}
                 save_file(found, folder / f"rank-{trainer.args.process_index}.safetensors")
                 del trainer

@@ -37,7 +37,7 @@ def make_tokenizer():
     )
 
 
-def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0):
+def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0, types: int = 2):
     torch.manual_seed(seed)
     config = BertConfig(
         vocab_size=160,
@@ -46,6 +46,7 @@ def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0):
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
+        type_vocab_size=types,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         initializer_range=0.2,

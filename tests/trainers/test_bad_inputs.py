@@ -285,7 +285,7 @@ def test_ppa(tmp_path):
             "has no mask token": {"tokenizer": tokenizer_with(mask_token=None)},
             "the encoder has 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
-            "PeftModel is an encoder with a head or an adapter": {"model": peft(LoraConfig())},
+            "PeftModel freezes them": {"model": peft(LoraConfig())},
             "PPA would take every text for en": {"model": make_multilingual_encoder()},
         },
     )

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow
+from support import continual
+from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow, tensors
 from support.numeric import assert_rounding
 from support.runs import TRAINERS, exact, make, train
 from transformers import TrainerCallback
+from transformers.models.bert.modeling_bert import BertLayer
 
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
@@ -123,6 +126,43 @@ def test_languages_by_ucb_whether_divided_or_resumed(tmp_path, monkeypatch):
     resumed.train(resume_from_checkpoint=True)
     identical(outcome(whole), outcome(resumed))
     assert whole.bandit.slots == resumed.bandit.slots
+
+
+# ---- Less memory ----
+
+# MAO's modules in the layers and continual learning have tests of their own.
+RECOMPUTED = ("fao", "fao lora", "align_mlm", "ppa", "ppa in batch", "task")
+
+
+@pytest.mark.parametrize("name", RECOMPUTED)
+def test_gradient_checkpointing_changes_nothing(name, tmp_path):
+    """The second pass through a layer has the dropout of the first."""
+    trainer, _, form = name.partition(" ")
+    more = {"lora": {"lora": True}, "in batch": {"contrast": "in_batch"}}.get(form, {})
+    settings = {"trainer": trainer, "max_steps": 2, "dropout": 0.2, **STEADY, **more}
+
+    def run(folder, **given):
+        made, passes = make(tmp_path / folder, **settings, **given), []
+        layer = next(m for m in made.model.modules() if isinstance(m, BertLayer))
+        layer.intermediate.register_forward_hook(lambda *_: passes.append(1))
+        made.train()
+        return len(passes), outcome(made)
+
+    (once, plain), (twice, recomputed) = run("plain"), run("recomputed", gradient_checkpointing=True)
+    identical(plain, recomputed)
+    assert twice > once
+
+
+def test_a_task_trains_lora(tmp_path):
+    """FAO and MAO have tests of their own; the other methods refuse an adapter."""
+    adapter = LoraConfig(r=2, target_modules=["query", "value"], task_type="TOKEN_CLS")
+    trainer = continual.make_task(tmp_path, get_peft_model(continual.make_model(), adapter), learning_rate=0.1)
+    before = tensors(trainer.model)
+    trainer.train()
+    changed = {key for key, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[key])}
+    assert {key.split(".")[-3] for key in changed} == {"lora_A", "lora_B", "modules_to_save"}
+    trainer.save_model()
+    assert {path.name for path in tmp_path.glob("*.safetensors")} == {"adapter_model.safetensors"}
 
 
 # ---- Divided between processes ----

@@ -30,6 +30,7 @@ from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError
 from hf_xalign.evaluation.scores import Scores, score_retrieval
@@ -46,6 +47,15 @@ from hf_xalign.trainers.shared.checkpoints import (
     mark_complete,
     remove_incomplete,
     resolve_resume,
+)
+from hf_xalign.trainers.shared.fsdp import (
+    check_sharding,
+    full_state,
+    load_optimizer,
+    record_states,
+    save_optimizer,
+    settle_plugin,
+    wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
 from hf_xalign.trainers.shared.tracking import use_tracker
@@ -90,6 +100,8 @@ class AlignmentTrainer(HubTrainer):
     config_class: ClassVar[type[AlignmentConfig]]
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
+    # True if the method trains with FSDP2, which its tests must show.
+    can_shard: ClassVar[bool] = False
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
     processing_class: PreTrainedTokenizerBase
@@ -116,6 +128,7 @@ class AlignmentTrainer(HubTrainer):
         **kwargs: Any,
     ):
         self.args = args = self.config_class() if args is None else args
+        check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:
@@ -134,6 +147,9 @@ class AlignmentTrainer(HubTrainer):
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
         args.check_model(model, processing_class)
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        if wants_sharding(args):
+            # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
+            cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
@@ -153,8 +169,12 @@ class AlignmentTrainer(HubTrainer):
             callbacks=callbacks,
             **kwargs,
         )
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            raise InputError("FSDP and DeepSpeed are not supported: an encoder fits one device, use plain DDP")
+        if self.is_deepspeed_enabled:
+            raise InputError("DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU")
+        if args.fsdp and not self.is_fsdp_enabled:
+            raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
+        if self.is_fsdp_enabled:
+            settle_plugin(self.accelerator, self.model)
         use_tracker(self)
         # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
         self.known_scores: dict[int, Scores] = {}
@@ -224,6 +244,15 @@ class AlignmentTrainer(HubTrainer):
         callbacks = (c for c in self.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback))
         stopped = any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)
         return stopped or self.state.global_step >= self.state.max_steps
+
+    def _prepare_for_training(self, *args: Any) -> Any:
+        if self.is_fsdp_enabled:
+            # accelerate shards a model without wrapping its forward into autocast.
+            self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
+        prepared = super()._prepare_for_training(*args)
+        if self.is_fsdp_enabled:
+            record_states(self.model)
+        return prepared
 
     # ---- Loss ----
 
@@ -297,7 +326,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _stop_if_not_finite(self) -> None:
         weights_bad = ~torch.stack(
-            [torch.isfinite(p.detach()).all() for p in self.model.parameters() if p.requires_grad]
+            [torch.isfinite(local_shard(p.detach())).all() for p in self.model.parameters() if p.requires_grad]
         ).all()
         bad = (self._not_finite | weights_bad).float()
         if self.args.world_size > 1:
@@ -410,9 +439,11 @@ class AlignmentTrainer(HubTrainer):
         try:
             with self._saving(folder):
                 super()._save_checkpoint(model, trial)
-                if (head := getattr(self.model, HEAD_NAME, None)) is not None and self.args.should_save:
-                    save_file(head.state_dict(), folder / _HEAD_FILE)
-                    follow_umask(folder)
+                if (head := getattr(self.model, HEAD_NAME, None)) is not None:
+                    state = full_state(head.state_dict())
+                    if self.args.should_save:
+                        save_file(state, folder / _HEAD_FILE)
+                        follow_umask(folder)
         except InputError:
             shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
             raise
@@ -437,6 +468,7 @@ class AlignmentTrainer(HubTrainer):
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
+        state_dict = state_dict and {name: own_storage(tensor) for name, tensor in state_dict.items()}
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._save_weights(folder, state_dict)
@@ -457,8 +489,21 @@ class AlignmentTrainer(HubTrainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
-        if getattr(model, HEAD_NAME, None) is not None:
-            getattr(model, HEAD_NAME).load_state_dict(load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)))
+        if (head := getattr(model, HEAD_NAME, None)) is not None:
+            state, own = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
+            head.load_state_dict({name: shard_like(tensor, own[name]) for name, tensor in state.items()})
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if not self.is_fsdp_enabled:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        save_optimizer(self, Path(output_dir))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if not self.is_fsdp_enabled or checkpoint is None:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        load_optimizer(self, Path(checkpoint))
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)

@@ -95,6 +95,9 @@ class AlignmentConfig(TrainingArguments):
     language_alpha: float = own(
         0.3, "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.", "Run"
     )
+    fsdp: bool = own(  # type: ignore[assignment]
+        False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
+    )
     logging_steps: float = own(10, "Log every this many steps.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = own(
         "group_by_length", "Order of the rows: group_by_length, random or sequential.", "Run"
@@ -194,9 +197,14 @@ class AlignmentConfig(TrainingArguments):
 
 def check_no_head(model: PreTrainedModel) -> None:
     """Refuse a model with a head on top of the encoder, or an adapter in it."""
+    if hasattr(model, "peft_config"):
+        raise InputError(
+            "this method trains the encoder's own weights, and a PeftModel freezes them: fold the adapters in by "
+            "hf_xalign.modeling.merge, or train adapters with FAO or MAO"
+        )
     if model.base_model is not model:
         name = type(model).__name__
-        raise InputError(f"{name} is an encoder with a head or an adapter: give the encoder alone, model.base_model")
+        raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -29,6 +29,7 @@ from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.fsdp import shard
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
@@ -62,6 +63,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     A method sets `layers`. Its batches come from `_pair_collator`, or it overrides where f and f0 come from.
     """
 
+    can_shard = True
     args: WordAlignmentConfig
     # Aligned layers, as indices into the hidden states.
     layers: list[int]
@@ -71,6 +73,11 @@ class WordAlignmentTrainer(AlignmentTrainer):
     reference: PreTrainedModel | None = None
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        if self.is_fsdp_enabled and self.reference is not None:
+            shard(self.accelerator, self.reference)
 
     def _encoded(self, dataset: Dataset, model: PreTrainedModel, *, ahead: bool) -> Dataset:
         """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import replacing
+from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
@@ -114,17 +116,31 @@ class MomentumEncoder(nn.Module):
         """theta_k = m theta_k + (1 - m) theta_q (PPA eq. 1) for every parameter once; buffers become the query's."""
         keys: list[torch.Tensor] = []
         queries: list[torch.Tensor] = []
+        for name, key, query in self._with_queries(encoder, head):
+            if name not in self.shared:
+                keys.append(local_shard(key))
+                queries.append(local_shard(query).to(key.dtype))
         for own, other in ((self.encoder, encoder), (self.head, head)):
-            parameters, buffers = dict(other.named_parameters()), dict(other.named_buffers())
-            # Named parameters name a tied one once: averaging it twice would be an average of another m.
-            for name, key in own.named_parameters():
-                if key is not parameters[name]:
-                    keys.append(key)
-                    queries.append(parameters[name].to(key.dtype))
+            buffers = dict(other.named_buffers())
             for name, buffer in own.named_buffers():
                 buffer.copy_(buffers[name])
         # torch's public way to `_foreach_lerp_`: on a GPU a few kernels for all parameters, not two for each.
         get_ema_multi_avg_fn(momentum)(keys, queries, None)
+
+    @torch.no_grad()
+    def copy_shared(self, encoder: nn.Module, head: nn.Module) -> None:
+        """Copy what is frozen from the query encoder; for sharded encoders, whose tensors are no longer the same."""
+        for name, key, query in self._with_queries(encoder, head):
+            if name in self.shared and key is not query:
+                local_shard(key).copy_(local_shard(query))
+
+    def _with_queries(self, encoder: nn.Module, head: nn.Module) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+        """Yield the name of every parameter, its tensor here, and that of the query encoder."""
+        for part, own, other in (("encoder", self.encoder, encoder), ("head", self.head, head)):
+            queries = dict(other.named_parameters())
+            # Named parameters name a tied one once: averaging it twice would be an average of another m.
+            for name, key in own.named_parameters():
+                yield f"{part}.{name}", key, queries[name]
 
     @torch.no_grad()
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -133,14 +149,16 @@ class MomentumEncoder(nn.Module):
         return self.head(pool_sentences(hidden, attention_mask, self.pooling))
 
 
-def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
+def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue, *, write: bool = True) -> None:
     """Write the momentum encoder, its head and the queue to one safetensors file, whole or not at all.
 
-    What is shared with the query encoder is not in the file: it comes back with the query encoder.
+    What is shared with the query encoder is not in the file: it comes back with the query encoder. All processes must
+    call this if the encoder is sharded, and one of them with `write`.
     """
-    tensors = {name: tensor.contiguous() for name, tensor in _kept(momentum, queue).items()}
-    with replacing(path) as partial:
-        save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
+    tensors = {name: full_tensor(tensor).contiguous() for name, tensor in _kept(momentum, queue).items()}
+    if write:
+        with replacing(path) as partial:
+            save_file(tensors, partial, {"format": _FORMAT})  # one key: several come in an order that changes
 
 
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
@@ -153,7 +171,7 @@ def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
             tensors = _kept(momentum, queue)
             _check_same(path, there, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
             for name, tensor in tensors.items():
-                tensor.copy_(file.get_tensor(name))
+                tensor.copy_(shard_like(file.get_tensor(name), tensor))
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"{path}: the momentum encoder and its queue cannot be read ({error}); resume from another checkpoint"

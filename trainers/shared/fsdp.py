@@ -1,0 +1,167 @@
+"""FSDP2: shard the trained encoder and its frozen copies, and save and load what is sharded.
+
+accelerate shards: every layer, the word embeddings and the rest are a group each. Weights, gradients and optimizer
+state are DTensors. Between the forward and the backward pass a group has its weights in full.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from transformers import PreTrainedModel, Trainer
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
+from transformers.training_args import ParallelMode
+from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
+
+from hf_xalign.distributed import full_tensor, shard_like
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.trainers.shared.base_config import AlignmentConfig
+
+
+def wants_sharding(args: AlignmentConfig) -> bool:
+    """Return whether the settings, or those of `accelerate launch`, ask for FSDP."""
+    launched = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    return args.parallel_mode == ParallelMode.DISTRIBUTED and (args.fsdp or launched)
+
+
+def check_sharding(args: AlignmentConfig, supported: bool) -> None:
+    """Refuse settings that do not go with FSDP2; some of them change how a model is loaded.
+
+    Raises:
+        InputError: one of them is set, or `fsdp` in a single process or for a method without support.
+    """
+    if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise InputError(
+            "fsdp=true divides the weights over processes, and this is the only one: start one for each GPU by "
+            "`accelerate launch --multi_gpu` or `hf-xalign train --processes`, or leave fsdp out"
+        )
+    if not wants_sharding(args):
+        return
+    if not supported:
+        raise InputError("FSDP is supported by FAO, MAO and PPA only: leave fsdp out, or start with --multi_gpu alone")
+    if args.fsdp:
+        config = {name: str(value).lower() for name, value in cast(dict, args.fsdp_config).items()}
+        config["offload_params"] = config.get("cpu_offload", "false")
+    else:  # set by `accelerate launch`
+        config = {name[5:].lower(): value.lower() for name, value in os.environ.items() if name.startswith("FSDP_")}
+    if config.get("version", "2" if args.fsdp else "1") != "2":
+        raise InputError("fsdp_version: only FSDP2 is supported: set it to 2")
+    for name, advice in (
+        ("activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
+        ("cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
+        ("offload_params", "set it to false, and take more GPUs"),
+    ):
+        if config.get(name) == "true":
+            raise InputError(f"fsdp_{name}=true: {advice}")
+    for name, advice in (
+        ("torch_compile", "leave it out with FSDP"),
+        ("fp16", "set bf16=true with FSDP"),
+        ("auto_find_batch_size", "set per_device_train_batch_size with FSDP"),
+    ):
+        if getattr(args, name):
+            raise InputError(f"{name}=true: {advice}")
+
+
+def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
+    """Give accelerate the parts that these encoders are sharded in, and its checkpoints in full.
+
+    Raises:
+        InputError: the encoder has its word embeddings under two names.
+    """
+    embeddings = model.get_input_embeddings().weight
+    if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
+        raise InputError(
+            f"{type(model).__name__} names its word embeddings twice, which FSDP2 cannot divide: leave fsdp out"
+        )
+    plugin = accelerator.state.fsdp_plugin
+    # Half of the model classes name no layers, or also name the embeddings, which accelerate shards by themselves.
+    plugin.auto_wrap_policy = transformer_auto_wrap_policy
+    plugin.transformer_cls_names_to_wrap = [_layer_class(model)]
+    plugin.set_state_dict_type("FULL_STATE_DICT")
+    # Autocast computes in bfloat16, as without FSDP. This would also round the heads and the gradients' sums.
+    plugin.mixed_precision_policy = None
+
+
+def _layer_class(model: PreTrainedModel) -> str:
+    if model.config.model_type == "albert":
+        return "AlbertLayer"
+    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
+    return type(encoder_layers(cast(PreTrainedModel, base))[0]).__name__
+
+
+def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None:
+    """Shard a frozen encoder, or a momentum encoder and its heads, as accelerate shards those that are trained."""
+    fsdp2_prepare_model(accelerator, model)
+    for head in heads:
+        fully_shard(head)
+    record_states(model)
+
+
+def record_states(model: nn.Module) -> None:
+    """Let transformers return the hidden states of a sharded encoder: it looks for its class, which FSDP2 replaced."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule) and isinstance(module, PreTrainedModel):
+            _CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+
+
+def reshard(module: nn.Module) -> None:
+    """Free weights that a forward pass without a backward pass left in full; an update changes the shards only."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
+def full_state(state: Any) -> Any:
+    """Gather every sharded tensor in nested dicts and lists, onto the CPU of the first process.
+
+    All processes must call this. The others get empty tensors in place of sharded ones.
+    """
+    if isinstance(state, dict):
+        return {name: full_state(value) for name, value in state.items()}
+    if isinstance(state, list):
+        return [full_state(value) for value in state]
+    if not isinstance(state, torch.Tensor):
+        return state
+    whole = full_tensor(state.detach())
+    first = whole is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    return whole.cpu() if first else whole.new_empty(0)
+
+
+def save_optimizer(trainer: Trainer, folder: Path) -> None:
+    """Save the states of optimizer and scheduler as a run without FSDP does, so that such a run can resume.
+
+    The Trainer would also save the weights a second time, in a pickle. All processes must call this.
+    """
+    optimizer, scheduler = _optimizer_of(trainer)
+    state = full_state(optimizer.state_dict())
+    if trainer.args.should_save:
+        torch.save(state, folder / OPTIMIZER_NAME)
+        torch.save(scheduler.state_dict(), folder / SCHEDULER_NAME)
+
+
+def load_optimizer(trainer: Trainer, folder: Path) -> None:
+    """Load what [`save_optimizer`] or a run without FSDP saved, each process its shards."""
+    optimizer, scheduler = _optimizer_of(trainer)
+    state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, values in state["state"].items():
+        own = parameters[number]
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor) and value.shape == own.shape:
+                values[name] = shard_like(value, own)
+    optimizer.load_state_dict(state)
+    scheduler.load_state_dict(torch.load(folder / SCHEDULER_NAME, weights_only=True))
+
+
+def _optimizer_of(trainer: Trainer) -> tuple[torch.optim.Optimizer, Any]:
+    assert trainer.optimizer is not None and trainer.lr_scheduler is not None
+    return trainer.optimizer, trainer.lr_scheduler

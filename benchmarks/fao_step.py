@@ -152,12 +152,12 @@ def now() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def compare_epoch(setup: Setup, steps: int) -> str:
-    """Time an epoch over enough pairs for `steps` steps against the bare encoder with an optimizer, as Markdown."""
+def compare_epoch(setup: Setup, steps: int) -> None:
+    """Time an epoch over enough pairs for `steps` steps against the bare encoder with an optimizer; print a table."""
     rows = np.linspace(0, len(setup.linked) - 1, steps * setup.batch_size).astype(int)
     setup = replace(setup, linked=setup.linked.select(rows))
     batches = list(setup.batches())
-    lines = ["| epoch | steps | ms a step | bare + optimizer | ratio | ratio, CPU time |", "|---|---|---|---|---|---|"]
+    print("| epoch | steps | ms a step | bare + optimizer | ratio | ratio, CPU time |\n|---|---|---|---|---|---|")
     for name, settings in (("cache", {}), ("joint", {"preset": "joint"})):
         trainer = setup.trainer(reference="cache", num_train_epochs=1, save_strategy="no", **settings)
         bare = BareSteps(setup, trainer, batches)
@@ -167,8 +167,7 @@ def compare_epoch(setup: Setup, steps: int) -> str:
         own = now() - before - bare.seconds
         each = [f"{1000 * seconds[0] / len(batches):.0f}" for seconds in (own, bare.seconds)]
         ratios = [f"{ratio:.2f}" for ratio in own / bare.seconds]
-        lines.append(f"| {' | '.join([name, str(len(batches)), *each, *ratios])} |")
-    return "\n".join(lines)
+        print(f"| {' | '.join([name, str(len(batches)), *each, *ratios])} |", flush=True)
 
 
 # ---- Memory ----
@@ -299,7 +298,7 @@ def main() -> None:
             print(peak_memory(setup, arguments.memory_of, batches))
             return
         if arguments.epoch:
-            print(compare_epoch(setup, arguments.steps))
+            compare_epoch(setup, arguments.steps)
             return
         memory = {} if arguments.skip_memory else {name: peak_memory_apart(name) for name in VARIANTS}
         variants = {name: make(setup) for name, make in VARIANTS.items()}

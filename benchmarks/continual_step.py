@@ -8,6 +8,7 @@ labels, and 8 German-English pairs with each. All variants are forward, loss and
 
 - `plain`: `TaskTrainer.training_step` on the sentences alone;
 - `continual`: `ContinualTrainer.training_step` on sentences and pairs;
+- `cached`: the same with `cache_reference`;
 - `random pairs`: the same, the pairs in random order instead of grouped by length;
 - `one batch`: the same objective on the batches of `random pairs`, by one forward over sentences and pairs padded to
   each other.
@@ -44,8 +45,8 @@ from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig, Ta
 Batch = dict[str, torch.Tensor]
 
 
-def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer]:
-    """The trainers, plain and continual."""
+def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
+    """The trainers: plain, continual, and continual with cached reference vectors."""
     parallel = load_sources(["embedded:de"], target_lang="en", max_pairs=given.examples)
     words = [row.split()[:100] for row in parallel["target"]]
     labels = LabelSet.of(["O", "B-a"])
@@ -63,17 +64,23 @@ def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, Continual
 
     shared = {"task": task, "train_dataset": [examples], "processing_class": tokenizer}
     plain = TaskTrainer(
-        load_task_model("embedded", task, seed=0), TaskConfig(per_device_train_batch_size=16, **options), **shared
-    )
-    continual = ContinualTrainer(
         load_task_model("embedded", task, seed=0),
-        ContinualConfig(per_device_train_batch_size=16, **options),
-        pairs=linked,
-        reference=load("embedded"),
+        TaskConfig(per_device_train_batch_size=given.batch, **options),
         **shared,
     )
-    plain.current_gradient_accumulation_steps = continual.current_gradient_accumulation_steps = 1
-    return plain, continual
+    continual, cached = (
+        ContinualTrainer(
+            load_task_model("embedded", task, seed=0),
+            ContinualConfig(per_device_train_batch_size=given.batch, cache_reference=cache, **options),
+            pairs=linked,
+            reference=load("embedded"),
+            **shared,
+        )
+        for cache in (False, True)
+    )
+    for trainer in (plain, continual, cached):
+        trainer.current_gradient_accumulation_steps = 1
+    return plain, continual, cached
 
 
 def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
@@ -132,20 +139,24 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=1000, help="sentences of the task, and pairs")
+    parser.add_argument("--batch", type=int, default=16, help="sentences of the task in a step; half as many pairs")
+    parser.add_argument("--only", nargs="+", default=[], help="variants to time next to plain, instead of all")
     parser.add_argument("--steps", type=int, default=20, help="batches")
     parser.add_argument("--repeats", type=int, default=2, help="turns a batch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
-        plain, continual = make(given, folder)
+        plain, continual, cached = make(given, folder)
         randomly = random_pairs(continual, given.steps)
         runs: dict[str, tuple[Callable, TaskTrainer, list[Batch]]] = {
             "plain": (step, plain, batches(plain, given.steps)),
             "continual": (step, continual, batches(continual, given.steps)),
+            "cached": (step, cached, batches(cached, given.steps)),
             "random pairs": (step, continual, randomly),
             "one batch": (joint_step, continual, randomly),
         }
+        runs = {name: run for name, run in runs.items() if name in ("plain", *(given.only or runs))}
         # The variants have the same sentences; and both ways find the same loss on the same batch, without dropout,
         # which they draw differently.
         for number in range(given.steps):
@@ -161,7 +172,7 @@ def main() -> None:
                 name: lambda number, take=take, trainer=trainer, own=own: take(trainer, own[number])
                 for name, (take, trainer, own) in runs.items()
             },
-            [plain.model, continual.model],
+            [plain.model, continual.model, cached.model],
             batches=given.steps,
             repeats=given.repeats,
             device=given.device,

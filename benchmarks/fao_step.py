@@ -2,6 +2,7 @@
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py                      # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py --steps 4 --repeats 1 --skip_memory     # a trial run
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py --epoch --steps 60
     python benchmarks/fao_step.py --device cuda --bf16 --steps 50
 
 The settings are those of recipes/configs/fao_embedded.yaml, in float32 unless `--bf16`. No variant takes an optimizer
@@ -22,6 +23,9 @@ median is reported, so that other work on the machine slows both sides. On a bus
 
 "prepare" is making the batch from the dataset's rows (reading, collating, reading the cache), and is no part of the
 step. `script` has no such thing before its step, so the others' is added where they are compared with it.
+
+With `--epoch`, `FAOTrainer.train()` itself, with loader, optimizer and logging, is compared with `bare` and the same
+optimizer on batches that are there already. They take turns, a step each.
 """
 
 from __future__ import annotations
@@ -34,24 +38,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import numpy as np
 import torch
 from datasets import disable_progress_bars
 from fao_variants import MEMORY_STEPS, VARIANTS, Setup, Variant
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, TrainerCallback
 
 from hf_xalign.data import load_sources
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.environment import bfloat16_is_faster
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.trainers import FAOTrainer
 
 
 class Timing(NamedTuple):
@@ -103,6 +110,64 @@ def measure(
                 raise RuntimeError(f"the loss of {name} is {timing.loss}, that of copy {expected}")
         found.append(times)
     return found
+
+
+# ---- An epoch ----
+
+
+class BareSteps(TrainerCallback):
+    """Take a step of the bare encoder, with the trainer's optimizer, after each step of a trainer.
+
+    Args:
+        setup: the encoder and its pairs.
+        trainer: the trainer.
+        batches: row numbers of its batches.
+    """
+
+    def __init__(self, setup: Setup, trainer: FAOTrainer, batches: list[list[int]]):
+        self.variant = VARIANTS["bare"](setup)
+        self.batches = [self.variant.prepare(rows) for rows in batches]
+        kind, options = trainer.get_optimizer_cls_and_kwargs(trainer.args)
+        trained = [weight for weight in self.variant.model.parameters() if weight.requires_grad]
+        self.optimizer = kind(trained, **options)
+        self.seconds = np.zeros(2)
+        self.step(0)
+        self.seconds = np.zeros(2)
+
+    def step(self, number: int) -> None:
+        """Take a step, and add its wall and CPU seconds."""
+        before = now()
+        self.variant.step(self.batches[number])
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.seconds += now() - before
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Follow the trainer."""
+        self.step(state.global_step - 1)
+
+
+def now() -> np.ndarray:
+    """Wall and CPU seconds."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def compare_epoch(setup: Setup, steps: int) -> None:
+    """Time an epoch over enough pairs for `steps` steps against the bare encoder with an optimizer; print a table."""
+    rows = np.linspace(0, len(setup.linked) - 1, steps * setup.batch_size).astype(int)
+    setup = replace(setup, linked=setup.linked.select(rows))
+    batches = list(setup.batches())
+    print("| epoch | steps | ms a step | bare + optimizer | ratio | ratio, CPU time |\n|---|---|---|---|---|---|")
+    for name, settings in (("cache", {}), ("joint", {"preset": "joint"})):
+        trainer = setup.trainer(reference="cache", num_train_epochs=1, save_strategy="no", **settings)
+        bare = BareSteps(setup, trainer, batches)
+        trainer.add_callback(bare)
+        before = now()
+        trainer.train()
+        own = now() - before - bare.seconds
+        each = [f"{1000 * seconds[0] / len(batches):.0f}" for seconds in (own, bare.seconds)]
+        ratios = [f"{ratio:.2f}" for ratio in own / bare.seconds]
+        print(f"| {' | '.join([name, str(len(batches)), *each, *ratios])} |", flush=True)
 
 
 # ---- Memory ----
@@ -202,6 +267,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=10, help="batches")
     parser.add_argument("--repeats", type=int, default=1, help="paired repeats on each batch")
     parser.add_argument("--batch_size", type=int, default=16, help="sentence pairs")
+    parser.add_argument("--epoch", action="store_true", help="an epoch of so many steps, with loader and optimizer")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--bf16", action="store_true", help="autocast of every variant")
     parser.add_argument("--skip_memory", action="store_true", help="no peak memory (a process for each variant)")
@@ -230,6 +296,9 @@ def main() -> None:
         batches = list(islice(setup.batches(), arguments.steps))
         if arguments.memory_of:
             print(peak_memory(setup, arguments.memory_of, batches))
+            return
+        if arguments.epoch:
+            compare_epoch(setup, arguments.steps)
             return
         memory = {} if arguments.skip_memory else {name: peak_memory_apart(name) for name in VARIANTS}
         variants = {name: make(setup) for name, make in VARIANTS.items()}

@@ -21,6 +21,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.losses import word_distance
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.second_pass import second_pass
 from hf_xalign.record import cite
@@ -50,7 +51,8 @@ class ContinualTrainer(TaskTrainer):
         train_dataset: the task's training text, or encoded rows.
         pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; word-linked pairs from
             [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
-        reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder.
+        reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
+            `cache_reference` it runs once over the pairs' pivot sentences.
         eval_dataset: evaluation text by language.
 
     Example:
@@ -125,6 +127,20 @@ class ContinualTrainer(TaskTrainer):
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
+        if args.cache_reference:
+            if rows is not None:
+                raise InputError("cache_reference=true: a cache has no language embeddings, leave it out")
+            with args.main_process_first(desc="caching the reference vectors"):
+                pair_collator.reference, pairs = cache_features(
+                    reference,
+                    pairs,
+                    needed={"target": "all"},
+                    layers=self.layers,
+                    pooling=args.pooling,
+                    pad_token_id=pad_token_id,
+                    autocast=torch.bfloat16 if args.bf16 else None,
+                )
+            del self._reference  # its memory
         collator = PairedCollator(collator, pair_collator, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 
@@ -193,16 +209,20 @@ class ContinualTrainer(TaskTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sum the distances of linked words, and those of pivot words to f0."""
         words = pool_layers([hidden_states[layer] for layer in self.layers], pairs, "token")
+        f0 = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
+        source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
+        return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
+
+    def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
         own = {}
         if self._reference_row is not None:
             own["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = self._reference(
+            states = cast(nn.Module, self._reference)(
                 input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
             ).hidden_states
-            f0 = pool_layers([states[layer] for layer in self.layers], pairs, "kept")
-        source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
-        return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
+            return pool_layers([states[layer] for layer in self.layers], pairs, "kept")
 
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)

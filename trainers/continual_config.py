@@ -61,6 +61,9 @@ class ContinualConfig(TaskConfig):
     layers: list[int] | None = own(None, "Aligned layers. Default: the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
     linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
+    cache_reference: bool = own(
+        False, "Compute f0 once and memory-map it, instead of a forward in each step.", "Model"
+    )
     max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data")
 
     def __post_init__(self) -> None:

@@ -58,14 +58,14 @@ def make_model(task=TOKENS, seed=0, dropout=0.0):
     return model
 
 
-def make(folder, model=None, task=TOKENS, pairs=None, count=16, callbacks=None, **settings):
+def make(folder, model=None, task=TOKENS, pairs=None, count=16, reference=None, callbacks=None, **settings):
     return ContinualTrainer(
         make_model(task) if model is None else model,
         ContinualConfig(output_dir=str(folder), **{**SMALL, **settings}),
         task=task,
         train_dataset=[examples(task, count)],
         pairs=make_links(pairs or 7) if pairs is None or isinstance(pairs, int) else pairs,
-        reference=make_encoder(seed=3),
+        reference=reference or make_encoder(seed=3),
         eval_dataset={"en": examples(task, 6, seed=1)},
         processing_class=make_tokenizer(),
         callbacks=callbacks,

@@ -23,7 +23,7 @@ from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.losses import moco_infonce, sentence_infonce
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
-from hf_xalign.modeling.contrast.heads import SentenceHead, encode_sentences
+from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
@@ -244,7 +244,8 @@ class PPATrainer(AlignmentTrainer):
         return total * self.args.world_size / hidden_tokens.clamp(min=1), output
 
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        vectors = encode_sentences(model, input_ids, attention_mask, self.args.sentence_pooling)
+        output = model(input_ids=input_ids, attention_mask=attention_mask)
+        vectors = pool_sentences(output.last_hidden_state, attention_mask, self.args.sentence_pooling)
         return self._head("sentence")(vectors)
 
     def _moco(self, model: nn.Module, inputs: dict[str, torch.Tensor], pairs: torch.Tensor) -> torch.Tensor:

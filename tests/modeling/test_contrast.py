@@ -12,9 +12,8 @@ from support.tiny import make_encoder
 from torch import nn
 
 from hf_xalign.losses import sentence_infonce
-from hf_xalign.modeling.contrast import heads
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
-from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentenceHead, encode_sentences, pool_sentences
+from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.momentum import RANDOM, KeyQueue, MomentumEncoder, load_momentum, save_momentum
 
 
@@ -31,30 +30,6 @@ def test_sentence_vectors_against_a_loop_with_padding_on_either_side(pooling, fl
         parts = [states[list(row)] for states, row in zip(hidden, rows, strict=True)]
         wanted = torch.stack([{"cls": part[0], "last": part[-1], "mean": part.mean(0)}[pooling] for part in parts])
         assert_rounding(pool_sentences(hidden, mask, pooling), wanted, operations=6)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_two_passes_by_length_give_the_vectors_of_one(side, float64):
-    model, seen = make_encoder().double().eval(), []
-    lengths = [3, 9, 2, 3, 8]
-    ids, mask = torch.zeros(5, 9).long(), torch.zeros(5, 9).long()
-    for row, n in enumerate(lengths):
-        part = slice(n) if side == "right" else slice(9 - n, 9)
-        ids[row, part], mask[row, part] = torch.randint(5, 60, (n,)), 1
-
-    def encoder(**inputs):
-        seen.append(tuple(inputs["input_ids"].shape))
-        return model(**inputs)
-
-    pooling = "cls" if side == "right" else "mean"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heads, "process_count", lambda: 2)  # processes need the same number of passes
-        one = encode_sentences(encoder, ids, mask, pooling)
-    two = encode_sentences(encoder, ids, mask, pooling)
-    encode_sentences(encoder, ids[:1], mask[:1], pooling)
-    assert seen == [(5, 9), *([(2, 9), (3, 3)] if side == "right" else [(5, 9)]), (1, 9)]
-    assert_rounding(two, one, operations=1000)
 
 
 @pytest.mark.numeric

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import nn
 
-from hf_xalign.distributed import process_count
-
 SentencePooling = Literal["cls", "mean", "last"]
 SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 Normalize = Literal["before", "after"]
-# A second pass adds up the gradients of all weights again: its padding must be less by more than that.
-_WORTH_TWO = 0.95
 
 
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
@@ -31,37 +26,6 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
         return hidden[torch.arange(len(hidden), device=hidden.device), last].to(dtype)
     weights = attention_mask.to(dtype).unsqueeze(-1)
     return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
-
-
-def encode_sentences(
-    encoder: Callable[..., Any],
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor,
-    pooling: SentencePooling,
-) -> torch.Tensor:
-    """Encode token ids (rows, width) and pool the last layer into sentence vectors (rows, dim).
-
-    On a CPU the longest rows and the others are two passes where that saves padding. Several processes take one each:
-    they send buffers or weights in every pass, so all need the same number.
-    """
-    order, parts = torch.empty(0), [(input_ids, attention_mask)]
-    if process_count() == 1 and input_ids.device.type == "cpu":
-        # Only padding on the right is cut, because positions count that on the left.
-        ends = (attention_mask * torch.arange(1, attention_mask.shape[1] + 1)).amax(1)
-        widths, order = ends.sort(descending=True, stable=True)
-        longest = torch.arange(len(order))
-        tokens = longest * widths[0] + (len(order) - longest) * widths
-        best = int(tokens.argmin())
-        if tokens[best] < _WORTH_TWO * tokens[0]:
-            parts = [
-                (input_ids[rows, :width], attention_mask[rows, :width])
-                for rows, width in ((order[:best], widths[0]), (order[best:], widths[best]))
-            ]
-    vectors = [
-        pool_sentences(encoder(input_ids=ids, attention_mask=mask).last_hidden_state, mask, pooling)
-        for ids, mask in parts
-    ]
-    return vectors[0] if len(parts) == 1 else torch.cat(vectors)[order.argsort()]
 
 
 class ProjectionHead(nn.Module):

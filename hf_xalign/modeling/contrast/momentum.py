@@ -18,7 +18,7 @@ from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast.heads import SentencePooling, encode_sentences
+from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
 
 QueueStart = Literal["empty", "random"]
 
@@ -145,7 +145,8 @@ class MomentumEncoder(nn.Module):
     @torch.no_grad()
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """The keys of sentences, (rows, width) token ids -> (rows, size), without a graph."""
-        return self.head(encode_sentences(self.encoder, input_ids, attention_mask, self.pooling))
+        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.head(pool_sentences(hidden, attention_mask, self.pooling))
 
 
 def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue, *, write: bool = True) -> None:

@@ -111,7 +111,9 @@ class ExampleScores:
             known = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
             raise InputError(f"{path}: not a file of example scores: expected a 'kind' of {known}")
         try:
-            build = {"counts": cls.from_counts, "labels": cls.from_label_counts, "values": cls.from_values}[kind]
+            if kind == "values":
+                return cls.from_values(content["values"])
+            build = cls.from_counts if kind == "counts" else cls.from_label_counts
             return build(*(content[name] for name in names))
         except InputError as error:
             raise InputError(f"{path}: {error}") from error

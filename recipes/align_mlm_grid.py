@@ -188,7 +188,7 @@ class GridTask:
                     "every labelled text: take a .conllu file, or add these columns."
                 )
         for name in wanted:
-            rows = rows.add_column(name, [found[place][name] for place in rows["line"]])  # type: ignore[call-arg]
+            rows = rows.add_column(name, [found[place][name] for place in rows["line"]])
         return rows
 
     def derive(self, rows: Dataset, language: DerivedLanguage) -> Dataset:

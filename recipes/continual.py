@@ -21,7 +21,7 @@ from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Task
-    from hf_xalign.trainers import ContinualConfig, ContinualTrainer
+    from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig
 
 _PAIRS = "Sentence pairs"
 
@@ -40,7 +40,7 @@ class ContinualArguments(TaskArguments, PairColumns):
     drop_identical: bool = option(_PAIRS, "Drop links between identical words, as the published code does.", False)
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
-    def check(self, args: ContinualConfig) -> None:
+    def check(self, args: TaskConfig) -> None:
         """Refuse a module on the encoder, and a number of pairs below 1."""
         if self.adapter is not None:
             raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")

@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def format_grid(grid: dict[str, Any]) -> str:
     """Format the means and the AUC of every cell as a table."""
-    rows = [("stage", "language", "layer", "measure", "linked", "random", "AUC")]
+    rows: list[tuple[str, ...]] = [("stage", "language", "layer", "measure", "linked", "random", "AUC")]
     for cell in grid["cells"]:
         names = (str(cell[name]) for name in ("stage", "language", "layer", "measure"))
         means = (f"{cell[kind]['mean']:.3f}" for kind in ("linked", "random"))

@@ -66,7 +66,7 @@ class MAOTrainer(WordAlignmentTrainer):
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, languages, pivot = self.args, None, None
         given = cast(Any, model).active_peft_config if hasattr(model, "peft_config") else None
-        mapped = list(language_numbers(given)) if getattr(given, "languages", None) else None
+        mapped = list(language_numbers(given)) if given is not None and getattr(given, "languages", None) else None
         if mapped or (given is None and args.per_language != "none"):
             languages, pivot = _languages(train_dataset, "training", mapped)
             if self.eval_dataset is not None:

@@ -194,7 +194,7 @@ class MAOConfig(WordAlignmentConfig):
                 "every weight of this PeftModel is frozen: load it with PeftModel.from_pretrained(..., "
                 "is_trainable=True)"
             )
-        if len(names := cast(list[str], model.active_adapters)) > 1:
+        if len(names := model.active_adapters) > 1:
             raise InputError(
                 f"adapters {', '.join(names)} of this PeftModel are active: choose the one to train by set_adapter"
             )

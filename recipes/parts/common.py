@@ -42,8 +42,8 @@ class SmokeTest:
         for name in vars(self):
             if name.startswith("max_") and name.endswith(("pairs", "sentences", "examples")):
                 setattr(self, name, min(getattr(self, name) or 100, 100))
-        if hasattr(self, "seeds"):
-            self.seeds = self.seeds[:1]
+        if seeds := getattr(self, "seeds", None):
+            self.seeds = seeds[:1]
         if hasattr(args, "max_steps"):
             args.max_steps, args.logging_steps = 3, 1
 

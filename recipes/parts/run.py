@@ -24,6 +24,7 @@ from hf_xalign.evaluation.scores import Scores, merge_scores
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.model_cards import write_card
+from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
@@ -226,7 +227,8 @@ class AlignmentRun:
         """Write the folder for sentence-transformers, if asked for, and return its path by name."""
         if (folder := self.data.sentence_transformer) is None:
             return {}
-        model, pooling = self.corpus.model, getattr(self.args, "sentence_pooling", "mean")
+        model = self.corpus.model
+        pooling: SentencePooling = getattr(self.args, "sentence_pooling", "mean")
         if isinstance(model, PeftModel):
             model = merge(copy.deepcopy(model))
         save_sentence_transformer(model, self.corpus.tokenizer, folder, pooling=pooling)

@@ -202,11 +202,11 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     from hf_xalign.tasks.crossing import code_switch, read_crossed
 
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
-    of_training = {"split": data.train_split, "max_examples": data.max_train_examples}
+    of_training: dict[str, Any] = {"split": data.train_split, "max_examples": data.max_train_examples}
     train = [read(item, **of_training) for item in data.train_data]
     if data.code_switch:
         # Questions are matched by their ids, pairs of texts by row.
-        by_id = {"max_examples": None} if data.task == "questions" else {}
+        by_id: dict[str, Any] = {"max_examples": None} if data.task == "questions" else {}
         english = read(data.code_switch, **{**of_training, **by_id})
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")

@@ -288,8 +288,9 @@ class AlignmentTrainer(HubTrainer):
         raise NotImplementedError
 
     def _step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
-        given = isinstance(counts, torch.Tensor)
-        return counts if given else self._get_num_items_in_batch([inputs], self.args.device)
+        if isinstance(counts, torch.Tensor):
+            return counts
+        return self._get_num_items_in_batch([inputs], self.args.device)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None

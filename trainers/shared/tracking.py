@@ -51,12 +51,16 @@ class WandbTracker(WandbCallback):
         super().__init__()
         self._trainer = trainer
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_train_begin(  # type: ignore[override]  # transformers' subclass has other defaults than its base
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Start the W&B run and log the distances."""
         super().on_train_begin(args, state, control, **kwargs)
         self._log_distances(state)
 
-    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_train_end(  # type: ignore[override]
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Log the distances, and the model if `WANDB_LOG_MODEL` is set."""
         self._log_distances(state)
         if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.bandit import LanguageBandit
-from hf_xalign.data.batches.pairs import CachedVectors, PairCollator
+from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
@@ -84,7 +84,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         A large corpus of which not all rows are needed `ahead` of training is encoded as its rows are drawn.
         """
-        held_out = self.eval_dataset
+        held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
             self._check_output_dir()
@@ -126,7 +126,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
         self.bandit = LanguageBandit(len(languages))
-        self.data_collator.numbers = {name: number for number, name in enumerate(languages)}
+        cast(LinkCollator, self.data_collator).numbers = {name: number for number, name in enumerate(languages)}
         # Since the bandit last learned: each language's losses, and their number.
         self._losses = torch.zeros(2, len(languages), device=self.args.device)
         return self.bandit

@@ -114,7 +114,7 @@ def bfloat16_is_faster() -> bool:
     """Return whether this CPU multiplies matrices faster in bfloat16 than in float32.
 
     Instructions for bfloat16 do not tell: some CPUs that have them take half of float32's time, others twice as long.
-    The times are measured, in a fraction of a second, and kept in the user's cache, so that a machine's runs round alike.
+    The times are measured, in a fraction of a second, and kept in the user's cache: a machine's runs then round alike.
     """
     import torch
 

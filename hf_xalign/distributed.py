@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 
 def process_count() -> int:
@@ -50,7 +49,8 @@ def whole_loss(loss: torch.Tensor) -> torch.Tensor:
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor that is sharded over processes, which must all call this; another tensor is returned itself."""
-    return own_storage(tensor.full_tensor()) if isinstance(tensor, DTensor) else tensor
+    sharded: Any = tensor
+    return own_storage(sharded.full_tensor()) if _is_sharded_tensor(tensor) else tensor
 
 
 def own_storage(tensor: torch.Tensor) -> torch.Tensor:
@@ -60,21 +60,35 @@ def own_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """Return this process's part of a tensor that is sharded over processes; another tensor is returned itself."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    sharded: Any = tensor
+    return sharded.to_local() if _is_sharded_tensor(tensor) else tensor
 
 
 def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Shard a tensor that every process has in full as `other` is; returned itself if `other` is not sharded."""
-    if not isinstance(other, DTensor):
+    if not _is_sharded_tensor(other):
         return tensor
-    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
+    from torch.distributed.tensor import distribute_tensor
+
+    sharded: Any = other
+    return distribute_tensor(tensor.to(other.device), sharded.device_mesh, sharded.placements, src_data_rank=None)
 
 
 def is_sharded(module: nn.Module) -> bool:
     """Return whether FSDP2 shards a module: then all processes must run it, and as often."""
-    return isinstance(module, FSDPModule)
+    return isinstance(module, _imported("torch.distributed.fsdp", "FSDPModule"))
 
 
 def unsharded_class(module: nn.Module) -> type[Any]:
     """Return a module's class: FSDP2 gives a module that it shards a subclass of its own."""
-    return next(kind for kind in type(module).__mro__ if not issubclass(kind, FSDPModule))
+    sharded = _imported("torch.distributed.fsdp", "FSDPModule")
+    return next(kind for kind in type(module).__mro__ if not issubclass(kind, sharded))
+
+
+def _is_sharded_tensor(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, _imported("torch.distributed.tensor", "DTensor"))
+
+
+def _imported(module: str, name: str) -> Any:
+    """Return a class of torch, or none where nothing has imported it: that takes 0.7 s, and not every build can."""
+    return getattr(sys.modules.get(module), name, ())

@@ -12,6 +12,7 @@ from hf_xalign.data.batches.pairs import LinkedTokens
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -87,8 +88,11 @@ class ContinualConfig(TaskConfig):
         """Refuse a model or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         layer_index(self.layers or [-1], model.config.num_hidden_layers)
-        if hasattr(model, "peft_config"):
-            raise InputError("continual alignment trains the encoder itself; a PeftModel freezes it")
+        if find_top(model) is not None:
+            raise InputError(
+                "continual alignment trains the encoder or adapters in its layers, such as LoRA: this model has a "
+                "module of MAO on top, leave it out"
+            )
         if self.freeze_encoder:
             raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
 

@@ -117,8 +117,10 @@ class PPATrainer(AlignmentTrainer):
             )
         if not args.dropout:
             disable_dropout(model)
-        freeze(model, embeddings=args.freeze_embeddings)
-        freeze_unused(model, model.config.num_hidden_layers)
+        peft = hasattr(model, "peft_config")
+        if not peft:
+            freeze(model, embeddings=args.freeze_embeddings)
+        freeze_unused(cast(Any, model).get_base_model() if peft else model, model.config.num_hidden_layers)
         # A submodule of the encoder, so that optimizer, DDP and checkpoints include it. Every process draws the same
         # weights, because the momentum encoder copies them before DDP synchronizes them.
         heads = nn.ModuleDict()

@@ -119,7 +119,15 @@ class PPAConfig(AlignmentConfig):
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""
         super().check_model(model, tokenizer)
-        check_no_head(model)
+        if not hasattr(model, "peft_config"):
+            check_no_head(model)
+        elif self.words != "none":
+            raise InputError(
+                f"words={self.words}: an adapter is saved without the MLM head that this trains: set words=none for a "
+                "PeftModel, or train the encoder itself"
+            )
+        elif self.changed().get("freeze_embeddings"):
+            raise InputError("freeze_embeddings: only for a whole encoder, a PEFT model's is frozen")
         refuse_language_embeddings(model, "PPA")
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)

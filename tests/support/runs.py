@@ -69,7 +69,7 @@ def make(
 ):
     """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's.
 
-    With `lora`, FAO trains adapters; `types` are the kinds of tokens of its encoder.
+    With `lora`, FAO and PPA train adapters; `types` are the kinds of tokens of FAO's encoder.
     """
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
@@ -83,7 +83,8 @@ def make(
         rows = align_mlm.make_rows(count, pairs=settings.get("objective") == "xlm")
         made = align_mlm.make(folder, make_encoder(**encoder), data=rows, **settings)
     elif trainer == "ppa":
-        made = ppa.make(folder, make_encoder(**encoder), data=ppa.make_pairs(count), **settings)
+        model = fao.lora(dropout) if lora else make_encoder(**encoder)
+        made = ppa.make(folder, model, data=ppa.make_pairs(count), **settings)
     elif trainer == "tagger":
         made = continual.make_tagger(folder, count=count, **encoder, **settings)
     else:

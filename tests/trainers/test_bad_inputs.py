@@ -285,7 +285,8 @@ def test_ppa(tmp_path):
             "has no mask token": {"tokenizer": tokenizer_with(mask_token=None)},
             "the encoder has 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
-            "PeftModel freezes them": {"model": peft(LoraConfig())},
+            "an adapter is saved without the MLM head": {"model": fao.lora()},
+            "a PEFT model's is frozen": {"model": fao.lora(), "words": "none", "freeze_embeddings": True},
             "PPA would take every text for en": {"model": make_multilingual_encoder()},
         },
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from support import continual
+from support import continual, fao, ppa
 from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow, tensors
 from support.numeric import assert_rounding
 from support.runs import TRAINERS, exact, make, train
@@ -15,6 +15,7 @@ from transformers.models.bert.modeling_bert import BertLayer
 
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.trainers.shared.checkpoints import COMPLETE, last_complete_checkpoint
 
 OPERATIONS = 4 * STEP
@@ -154,16 +155,31 @@ def test_gradient_checkpointing_changes_nothing(name, tmp_path):
     assert twice > once
 
 
-def test_a_task_trains_lora(tmp_path):
-    """FAO and MAO have tests of their own; the other methods refuse an adapter."""
-    adapter = LoraConfig(r=2, target_modules=["query", "value"], task_type="TOKEN_CLS")
-    trainer = continual.make_task(tmp_path, get_peft_model(continual.make_model(), adapter), learning_rate=0.1)
+@pytest.mark.parametrize("form", ["task", "continual", "ppa", "ppa in batch"])
+def test_lora_is_all_that_is_trained_and_saved(form, tmp_path):
+    """FAO and MAO have tests of their own; ALIGN-MLM trains the embeddings."""
+    own = {"learning_rate": 0.1, "save_strategy": "no"}
+    if form.startswith("ppa"):
+        contrast = "in_batch" if form == "ppa in batch" else "moco"
+        trainer = ppa.make(tmp_path, fao.lora(), words="none", contrast=contrast, **own)
+    else:
+        adapter = LoraConfig(r=2, target_modules=["query", "value"], task_type="TOKEN_CLS")
+        make_trainer = continual.make_task if form == "task" else continual.make
+        trainer = make_trainer(tmp_path, get_peft_model(continual.make_model(), adapter), **own)
     before = tensors(trainer.model)
     trainer.train()
     changed = {key for key, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[key])}
-    assert {key.split(".")[-3] for key in changed} == {"lora_A", "lora_B", "modules_to_save"}
+    heads = {key for key in changed if HEAD_NAME in key or "modules_to_save" in key}
+    assert heads and {key.split(".")[-3] for key in changed - heads} == {"lora_A", "lora_B"}
     trainer.save_model()
+    saved = load_file(tmp_path / "adapter_model.safetensors")
     assert {path.name for path in tmp_path.glob("*.safetensors")} == {"adapter_model.safetensors"}
+    assert saved and not any(HEAD_NAME in name for name in saved)
+    if form == "ppa":  # the keys' adapters follow, and share the frozen weights
+        moved = {name for name, key, query in trainer.momentum._with_queries(trainer.model, trainer._head("sentence"))
+                 if key is not query}  # fmt: skip
+        assert {"lora_A", "lora_B"} <= {part for name in moved for part in name.split(".")}
+        assert not any("base_layer" in name for name in moved)
 
 
 # ---- Divided between processes ----

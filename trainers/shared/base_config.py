@@ -200,7 +200,7 @@ def check_no_head(model: PreTrainedModel) -> None:
     if hasattr(model, "peft_config"):
         raise InputError(
             "this method trains the encoder's own weights, and a PeftModel freezes them: fold the adapters in by "
-            "hf_xalign.modeling.merge, or train adapters with FAO or MAO"
+            "hf_xalign.modeling.merge, or train adapters with FAO, MAO or PPA"
         )
     if model.base_model is not model:
         name = type(model).__name__

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hf_xalign.evaluation.scores import Protocol
     from hf_xalign.recipes.parts.probes import Probe
+    from hf_xalign.statistics.examples import ExampleScores
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
     check_models([args.model, args.base])
     pairs.check_text(args)
+    if args.examples and not args.probe:
+        raise InputError("examples: only probes keep example scores: give a --probe too")
 
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
@@ -85,24 +88,25 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol)
-    if args.examples and not args.probe:
-        raise InputError("examples: only probes keep example scores: give a --probe too")
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
+    folders = _seed_folders(args, probes) if args.examples else {}
     text = None if probes and not (args.data or args.links) else pairs.read_text(args, linked="words" in args.tasks)
     names = {"before": args.base, "after": args.model}
-    kept = _seed_folders(args, probes) if args.examples else {}
     scores: dict[str, Any] = {"before": {}, "after": {}}
+    examples: dict[tuple[str, int], dict[str, ExampleScores]] = {}
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
-            for probe in probes:
-                examples = probe.examples(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
-                scores[stage] = merge_scores(scores[stage], probe.scores(examples))
-                if kept:
-                    probe.save(examples, kept[stage, probe.name])
+            for number, probe in enumerate(probes):
+                found = probe.examples(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
+                scores[stage] = merge_scores(scores[stage], probe.scores(found))
+                examples[stage, number] = found
             del model
+    # All at the end: a run that is interrupted before leaves nothing that the next one would refuse.
+    for stage, number in folders:
+        probes[number].save(examples[stage, number], folders[stage, number])
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
     if not args.base:
@@ -110,12 +114,12 @@ def run(args: argparse.Namespace) -> None:
         rows[0] = ("language", "metric", "score")
     print(table(rows, len(rows[0]) - 2))
     if args.json:
-        found = {"models": names, "scores": scores}
-        write_text(Path(args.json), json.dumps(to_plain(found), ensure_ascii=False, indent=2) + "\n")
+        content = {"models": names, "scores": scores}
+        write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tuple[str, str], Path]:
-    """Return where example scores go, by stage and probe: the seed is that of the run, 0 for another model.
+def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tuple[str, int], Path]:
+    """Return where example scores go, by stage and number of the probe; the seed is the run's, 0 for another model.
 
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
@@ -126,9 +130,9 @@ def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tup
     seed = read_record(args.model)["seed"] if (Path(args.model) / FILENAME).is_file() else 0
     stages = ("before", "after") if args.base else ("after",)
     folders = {
-        (stage, probe.name): Path(args.examples) / probe.name / stage / f"seed-{seed}"
+        (stage, number): Path(args.examples) / probe.name / stage / f"seed-{seed}"
         for stage in stages
-        for probe in probes
+        for number, probe in enumerate(probes)
     }
     for folder in folders.values():
         if folder.exists():

@@ -91,12 +91,13 @@ def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -
     example = np.repeat(np.arange(len(sizes)), sizes)
     right = np.array([one == other for one, other in zip(found, gold, strict=True)], dtype=bool)
     names = sorted(set(gold) - {_NO_SPAN})
+    place = {name: k for k, name in enumerate(names)}
     tables = []
-    for labels, chosen in ((gold, right), (found, slice(None)), (gold, slice(None))):
+    for labels, counted in ((gold, right), (found, True), (gold, True)):
+        column = np.array([place.get(label, -1) for label in labels])
+        chosen = (column >= 0) & counted
         table = np.zeros((len(sizes), len(names)), dtype=np.int64)
-        place = {name: k for k, name in enumerate(names)}
-        column = np.array([place.get(label, -1) for label in labels])[chosen]
-        np.add.at(table, (example[chosen][column >= 0], column[column >= 0]), 1)
+        np.add.at(table, (example[chosen], column[chosen]), 1)
         tables.append(table)
     counts = np.asarray(sizes)
     accuracy = ExampleScores.from_counts(np.bincount(example[right], minlength=len(sizes)), counts, counts)

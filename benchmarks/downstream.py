@@ -11,7 +11,9 @@ The systems:
 
 - the raw encoder;
 - FAO, alone and with continual alignment during task training, by each of its presets;
-- MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head.
+- the joint objective (`--preset joint`);
+- MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head;
+- `raw_kept`, `joint_kept`: raw and joint, fine-tuned with `--keep_aligned`.
 
 Each is trained on English and tested on all
 languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). The
@@ -32,9 +34,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # The presets of continual alignment.
 CONTINUAL = ("continual", "continual_mean", "efimov")
-SYSTEMS = ("raw", "fao", *CONTINUAL, "mao", "rotation")
-# Those that start from FAO's encoder.
-ALIGNED = {"fao", *CONTINUAL}
+SYSTEMS = ("raw", "fao", *CONTINUAL, "mao", "rotation", "raw_kept", "joint", "joint_kept")
+# The systems that start from an encoder of FAO.
+ALIGNED = {"fao": {"fao", *CONTINUAL}, "joint": {"joint", "joint_kept"}}
 TASKS = ("pos", "slots")
 # Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
 EXAMPLES = {"pos": 1000, "slots": 3000}
@@ -66,15 +68,19 @@ def align(given: argparse.Namespace, models: Path) -> None:
     # The headline score of an alignment is a check here: the tasks are what counts.
     text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
     text += ["--max_eval_pairs", "100", "--max_train_pairs", str(given.max_train_pairs)]
-    wanted = {"fao": ALIGNED & set(given.systems), "mao": {"mao"} & set(given.systems)}
-    for name, needed in wanted.items():
-        for seed in given.seeds if needed else ():
+    settings = {
+        "fao": config("fao_embedded"),
+        "joint": ["--preset", "joint", "--model_name_or_path", "embedded", "--use_cpu", str(given.use_cpu).lower()],
+        "mao": config("mao_linear_embedded"),
+    }
+    for name, needed in {**ALIGNED, "mao": {"mao"}}.items():
+        for seed in given.seeds if needed & set(given.systems) else ():
             folder = models / f"{name}-{seed}"
             if not (folder / "results.json").exists():
-                options = [*config({"fao": "fao_embedded", "mao": "mao_linear_embedded"}[name]), *text]
+                options = [*settings[name], *text]
                 options += ["--seed", str(seed), "--eval_strategy", "no", "--save_strategy", "no"]
                 options += ["--output_dir", str(folder), "--overwrite_output_dir", "true", "--report_to", "none"]
-                recipe(f"{name}.py", *options)
+                recipe("mao.py" if name == "mao" else "fao.py", *options)
     folder = models / "rotation"
     if "rotation" in given.systems and not (folder / "results.json").exists():
         options = [*config("mapping_embedded"), *text, "--output_dir", str(folder), "--overwrite_output_dir", "true"]
@@ -105,9 +111,11 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     """Fine-tune one system under all seeds; its folder."""
     folder = Path(given.output_dir) / task / system
     options = [*task_options(given, task), "--output_dir", str(folder)]
-    aligned = str(models / "fao-{seed}")
     name = "finetune.py"
-    options += ["--model_name_or_path", aligned if system in ALIGNED else "embedded"]
+    aligned = [str(models / kind) + "-{seed}" for kind, systems in ALIGNED.items() if system in systems]
+    options += ["--model_name_or_path", *(aligned or ["embedded"])]
+    if system.endswith("_kept"):
+        options += ["--keep_aligned", "true"]
     if system in CONTINUAL:
         options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
@@ -141,8 +149,9 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
 
     seed = given.seeds[0]
     stages = {"raw": "embedded"}
-    if ALIGNED & set(given.systems):
-        stages["fao"] = str(models / f"fao-{seed}")
+    for kind, systems in ALIGNED.items():
+        if systems & set(given.systems):
+            stages[kind] = str(models / f"{kind}-{seed}")
     for name in given.systems:
         stages[f"{name}, {task}"] = str(Path(given.output_dir) / task / name / f"seed-{seed}")
     folder = Path(given.output_dir) / "distances" / task

@@ -48,6 +48,7 @@ class ContinualConfig(TaskConfig):
         "efimov": {**_MEAN, "regularizer_weight": 100.0},
     }
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        **TaskConfig.RANGES,
         **dict.fromkeys(("alpha", "regularizer_weight"), (0, inf)),
         "pairs_per_example": (1e-6, inf),
     }

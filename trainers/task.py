@@ -18,7 +18,9 @@ from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.head_start import fit_head
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model
 from hf_xalign.tasks.prediction import score_languages
@@ -29,6 +31,10 @@ from hf_xalign.trainers.task_config import TaskConfig
 
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
+
+    With `keep_aligned`, the head starts as the softmax regression on what the frozen encoder gives it (Kumar et al.
+    2022, arXiv 2202.10054), and `train` ends by averaging the weights with those before training (Wortsman et al.
+    2022, arXiv 2109.01903). Scores during training, and checkpoints, are of the weights before the average.
 
     Args: (the others are those of [`AlignmentTrainer`])
         model: the task model; or a Hub id or folder for [`~hf_xalign.tasks.load_task_model`].
@@ -93,9 +99,30 @@ class TaskTrainer(AlignmentTrainer):
             backbone_of(model).requires_grad_(False)
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
+        collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
+        self._start: dict[str, torch.Tensor] = {}
+        if args.keep_aligned:
+            self._fit_head(model, train_dataset, collator)
+            # Also of a run that is resumed, which fits the same head: the weights of its start are in no checkpoint.
+            trained = ((name, weight) for name, weight in model.named_parameters() if weight.requires_grad)
+            self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in trained}
         # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
-        return model, train_dataset, GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
+        return model, train_dataset, collator
+
+    def _fit_head(self, model: PreTrainedModel, train_dataset: Dataset, collator: GroupCollator) -> None:
+        if not isinstance(self.task, TokenTask | SequenceTask):
+            raise InputError(f"keep_aligned=true fits a head of labels, which a task of {self.task.kind} has not")
+        fit_head(
+            model,
+            self.task,
+            train_dataset,
+            collator,
+            batch_size=self.args.per_device_eval_batch_size,
+            seed=self.args.seed,
+            autocast=torch.bfloat16 if self.args.bf16 else None,
+            desc="Fitting the head" if self.args.should_save else None,
+        )
 
     def _encode(self, examples: Examples, training: bool = False) -> Dataset:
         tokenizer, length = self.processing_class, self.args.max_length
@@ -113,6 +140,14 @@ class TaskTrainer(AlignmentTrainer):
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
         return loss, output
+
+    def _finish_weights(self) -> None:
+        if not self._start:
+            return
+        with torch.no_grad():
+            for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
+                if name in self._start:
+                    weight.lerp_(self._start[name].to(weight.device), self.args.start_share)
 
     # ---- Scores and checkpoints ----
 

@@ -61,6 +61,7 @@ class TaskConfig(AlignmentConfig):
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {"start_share": (0, 1)}
     # Languages of training select the checkpoint: selecting by the others would not be zero-shot transfer.
     headline: ClassVar[str] = "eval_selection"
 
@@ -68,6 +69,13 @@ class TaskConfig(AlignmentConfig):
     head: Head = own("linear", "A linear map on the encoder, or a BiLSTM-CRF on a frozen one (tagger).", "Model")
     freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.", "Model")
     freeze_encoder: bool = own(False, "Train only the head.", "Model")
+    keep_aligned: bool = own(
+        False,
+        "Keep what an alignment gave: first fit the head to the frozen encoder, and at the end average all weights "
+        "with those before training.",
+        "Model",
+    )
+    start_share: float = own(0.25, "keep_aligned: share of the weights before training in the average.", "Model")
     dropout: bool = own(True, "Use the model's dropout during training.", "Model")
     max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data")
     save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
@@ -80,6 +88,12 @@ class TaskConfig(AlignmentConfig):
         """Refuse values, or combinations of values, that cannot be trained."""
         if self.freeze_encoder and self.freeze_embeddings:
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
+        if self.keep_aligned and self.head == "tagger":
+            raise InputError(
+                "keep_aligned=true: a tagger's encoder is frozen, it stays as aligned as it is; leave it out"
+            )
+        if not self.keep_aligned:
+            self.refuse_unused("without keep_aligned=true nothing is averaged: leave it out", "start_share")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse a model or a tokenizer that these settings cannot train."""
@@ -102,4 +116,10 @@ class TaskConfig(AlignmentConfig):
         """Return the objective as plain text."""
         if self.head == "tagger":
             return "L_task = - (1 / words) sum over sentences log p(labels | sentence), p: BiLSTM-CRF"
-        return "L_task = - mean over labelled items log p(label)"
+        loss = "L_task = - mean over labelled items log p(label)"
+        if not self.keep_aligned:
+            return loss
+        share = self.start_share
+        return (
+            f"{loss}, from a fitted head; final weights: {share:g} those before + {1 - share:g} those after training"
+        )

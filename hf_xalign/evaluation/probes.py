@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.statistics.examples import ExampleScores
 
@@ -32,8 +32,7 @@ Labelled = tuple[Tensor, Sequence[str]]
 def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay: float = 1e-4) -> Scores:
     """Train a softmax classifier on vectors, and test it on others.
 
-    Dimensions are standardised by the training vectors. The loss is the mean cross-entropy plus `weight_decay` times
-    the squared weights (without biases). It is convex: L-BFGS from zero finds its minimum, without a seed.
+    [`~hf_xalign.modeling.softmax_regression.fit_softmax`] says what is trained.
 
     Args:
         train: vectors and labels to learn from.
@@ -66,23 +65,9 @@ def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float
     if len(names) < 2:
         raise InputError(f"a probe needs two labels to tell apart; there {'is ' + names[0] if names else 'are none'}")
     number = {name: k for k, name in enumerate(names)}
-    vectors, gold = train[0].float(), torch.tensor([number[name] for name in train[1]])
-    mean, deviation = vectors.mean(0), vectors.std(0) + 1e-6
-    vectors = (vectors - mean) / deviation
-    weight = torch.zeros(len(names), vectors.shape[1], requires_grad=True)
-    bias = torch.zeros(len(names), requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=60, history_size=10, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = cross_entropy(vectors @ weight.T + bias, gold) + weight_decay * weight.square().sum()
-        value.backward()
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)
-    with torch.no_grad():
-        logits = {name: (rows.float() - mean) / deviation @ weight.T + bias for name, (rows, _) in tests.items()}
+    classes = torch.tensor([number[name] for name in train[1]])
+    weight, bias = fit_softmax(train[0], classes, len(names), weight_decay=weight_decay)
+    logits = {name: rows.to(weight.dtype) @ weight.T + bias for name, (rows, _) in tests.items()}
     return {name: [names[k] for k in own.argmax(1).tolist()] for name, own in logits.items()}
 
 

@@ -41,10 +41,10 @@ class _Classification(Task):
         return len(batch["labels"])
 
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
-        return F.cross_entropy(self._logits(output, batch).float(), batch["labels"], reduction="sum")
+        return F.cross_entropy(self.select(output.logits, batch).float(), batch["labels"], reduction="sum")
 
-    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Return label scores, float (items, labels)."""
+    def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return the states of the labelled items, (items, any size), from those of a head's layer."""
         raise NotImplementedError
 
     def encode(
@@ -181,12 +181,13 @@ class TokenTask(_Classification):
             "label_counts": torch.tensor([len(own) for own in labels]),
         }
 
-    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
-        return output.logits.flatten(0, 1)[batch["label_positions"]]
+    def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return the states of first subwords, (N, any size), from those of all tokens, (B, width, any size)."""
+        return states.flatten(0, 1)[batch["label_positions"]]
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each word that has a token, in order."""
-        return self._by_sentence(self._logits(output, batch).argmax(-1), batch)
+        return self._by_sentence(self.select(output.logits, batch).argmax(-1), batch)
 
     def _by_sentence(self, found: torch.Tensor, batch: Batch) -> list[np.ndarray]:
         return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
@@ -263,8 +264,9 @@ class SequenceTask(_Classification):
         """Add `labels`, int64 (B,)."""
         return {**super().collate(rows, pad_token_id), "labels": torch.tensor([row["label"] for row in rows])}
 
-    def _logits(self, output: Any, batch: Batch) -> torch.Tensor:
-        return output.logits
+    def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return the states, (B, any size)."""
+        return states
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each text, shape ()."""

@@ -62,6 +62,7 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
         data, args = parse(RUNS[name], options)
         assert data.save_models == (number % 2 == 0) and data.seeds == ([3] if number % 2 == 0 else [3, 4])
         given = {field.name: str(getattr(args, field.name)) for field in fields(TaskConfig)}
+        assert given.pop("keep_aligned") == str(systems[number].endswith("_kept"))
         settings.append({name: value for name, value in given.items() if name not in ("preset", "output_dir")})
     assert all(one == settings[0] for one in settings)
     assert [name for name, _ in made[-2:]] == ["compare.py", "distances.py"]

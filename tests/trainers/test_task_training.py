@@ -18,6 +18,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForTokenClassification
 
 from hf_xalign.modeling.loading import load
+from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.tasks import load_task_model
 from hf_xalign.trainers.task import TaskTrainer
 
@@ -40,6 +41,12 @@ def make_loaded(folder, base, adapter=None, **settings):
         adapter = str(folder / "adapter")
     model = load_task_model(base, TOKENS, adapter=adapter, seed=1)
     return make_task(folder / "run", model, **{**SETTINGS, **settings})
+
+
+def first_subwords(words):
+    """Return the positions of the first subwords, behind the special token."""
+    counts = [len(make_tokenizer()(word, add_special_tokens=False).input_ids) for word in words]
+    return [1 + sum(counts[:k]) for k in range(len(counts))]
 
 
 def slow_loss(model, task, part):
@@ -167,3 +174,34 @@ def test_frozen_weights_stay(tmp_path):
         else:
             assert "bert.embeddings.word_embeddings.weight" not in moved
             assert "bert.embeddings.position_embeddings.weight" in moved
+
+
+@pytest.mark.parametrize("task", [TOKENS, TEXTS])
+def test_keep_aligned_starts_from_a_fitted_head_and_ends_with_a_mean(task, tmp_path):
+    options = {**SETTINGS, "keep_aligned": True, "start_share": 0.25, "save_strategy": "steps", "save_steps": 2}
+    with exact():
+        before, task_rows = make_model(task).eval(), examples(task, 24).rows
+        start = tensors(make_task(tmp_path, make_model(task), task, **options).model)
+        moved = {name for name, tensor in tensors(before).items() if not torch.equal(tensor, start[name])}
+        assert moved == {"classifier.weight", "classifier.bias"}
+        # What the head reads, a sentence at a time.
+        before.classifier, labels, vectors = torch.nn.Identity(), [], []
+        for row in task_rows:
+            text = " ".join(row["tokens"]) if task is TOKENS else row["text_a"]
+            with torch.no_grad():
+                states = before(**make_tokenizer()(text, return_tensors="pt")).logits
+            vectors.append(states[0, first_subwords(row["tokens"])] if task is TOKENS else states)
+            labels += [task.labels.ids[name] for name in (row["labels"] if task is TOKENS else [row["label"]])]
+        weight, bias = fit_softmax(torch.cat(vectors), torch.tensor(labels), len(task.labels.names))
+    torch.testing.assert_close(start["classifier.weight"], weight, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(start["classifier.bias"], bias, rtol=1e-6, atol=1e-6)
+
+    trainer = make_task(tmp_path, make_model(task), task, **options)
+    start = tensors(trainer.model)
+    trainer.train()
+    last = max(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    trained = load_file(last / "model.safetensors")
+    same_bits({name: trained[name].lerp(start[name], 0.25) for name in start}, tensors(trainer.model))
+    resumed = make_task(tmp_path, make_model(task), task, **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    same_bits(tensors(trainer.model), tensors(resumed.model))

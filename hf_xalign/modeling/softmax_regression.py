@@ -1,0 +1,47 @@
+"""Softmax regression on fixed vectors: a linear probe, or a head that is fitted to a frozen encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+def fit_softmax(vectors: Tensor, classes: Tensor, count: int, *, weight_decay: float = 1e-4) -> tuple[Tensor, Tensor]:
+    """Fit a linear map from vectors to scores of classes.
+
+    Dimensions are standardised. The loss is the mean cross-entropy plus `weight_decay` times the squared weights
+    (without biases). It is convex: L-BFGS from zero finds its minimum, without a seed.
+
+    Args:
+        vectors: float (n, dim); less than float32 is computed in float32.
+        classes: the class of each vector, int64 (n,).
+        count: number of classes.
+        weight_decay: weight of the squared weights.
+
+    Returns:
+        Weight, (count, dim), and bias, (count,), for vectors that are not standardised, of their type.
+
+    Example:
+        >>> weight, bias = fit_softmax(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), 2)
+        >>> (torch.tensor([[0.9, 0.2]]) @ weight.T + bias).argmax(1)
+        tensor([0])
+    """
+    vectors = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    mean, deviation = vectors.mean(0), vectors.std(0, correction=0) + 1e-6
+    vectors = (vectors - mean) / deviation
+    weight = vectors.new_zeros(count, vectors.shape[1]).requires_grad_()
+    bias = vectors.new_zeros(count).requires_grad_()
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=60, history_size=10, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = cross_entropy(vectors @ weight.T + bias, classes) + weight_decay * weight.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    found = weight.detach().double() / deviation.double()
+    shift = found @ mean.double()
+    return found.to(vectors.dtype), (bias.detach().double() - shift).to(vectors.dtype)

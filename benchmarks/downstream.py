@@ -11,7 +11,7 @@ The systems:
 
 - the raw encoder;
 - FAO, alone and with continual alignment during task training, by each of its presets;
-- the joint objective (`--preset joint`);
+- the joint objective (`--preset joint`) on first subwords;
 - MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head;
 - `raw_kept`, `joint_kept`: raw and joint, fine-tuned with `--keep_aligned`.
 
@@ -70,14 +70,15 @@ def align(given: argparse.Namespace, models: Path) -> None:
     text += ["--max_eval_pairs", "100", "--max_train_pairs", str(given.max_train_pairs)]
     settings = {
         "fao": config("fao_embedded"),
-        "joint": ["--preset", "joint", "--model_name_or_path", "embedded", "--use_cpu", str(given.use_cpu).lower()],
+        # Heads of tasks read a word's first subword, so that is what is aligned.
+        "joint": ["--preset", "joint", "--pooling", "first", "--model_name_or_path", "embedded"],
         "mao": config("mao_linear_embedded"),
     }
     for name, needed in {**ALIGNED, "mao": {"mao"}}.items():
         for seed in given.seeds if needed & set(given.systems) else ():
             folder = models / f"{name}-{seed}"
             if not (folder / "results.json").exists():
-                options = [*settings[name], *text]
+                options = [*settings[name], *text, "--use_cpu", str(given.use_cpu).lower()]
                 options += ["--seed", str(seed), "--eval_strategy", "no", "--save_strategy", "no"]
                 options += ["--output_dir", str(folder), "--overwrite_output_dir", "true", "--report_to", "none"]
                 recipe("mao.py" if name == "mao" else "fao.py", *options)

@@ -112,7 +112,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def _fit_head(self, model: PreTrainedModel, train_dataset: Dataset, collator: GroupCollator) -> None:
         if not isinstance(self.task, TokenTask | SequenceTask):
-            raise InputError(f"keep_aligned=true fits a head of labels, which a task of {self.task.kind} has not")
+            raise InputError(f"keep_aligned=true fits a head of labels, not one of {self.task.kind}: leave it out")
         fit_head(
             model,
             self.task,

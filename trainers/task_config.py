@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import SaveStrategy
 
@@ -89,9 +90,7 @@ class TaskConfig(AlignmentConfig):
         if self.freeze_encoder and self.freeze_embeddings:
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
         if self.keep_aligned and self.head == "tagger":
-            raise InputError(
-                "keep_aligned=true: a tagger's encoder is frozen, it stays as aligned as it is; leave it out"
-            )
+            raise InputError("keep_aligned=true: a tagger's encoder is frozen and stays aligned; leave it out")
         if not self.keep_aligned:
             self.refuse_unused("without keep_aligned=true nothing is averaged: leave it out", "start_share")
 
@@ -105,6 +104,8 @@ class TaskConfig(AlignmentConfig):
         if not tokenizer.is_fast:
             raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer: use the fast one of the same model")
         super().check_model(model, tokenizer)
+        if self.keep_aligned and isinstance(model, PeftModel):
+            raise InputError("keep_aligned=true averages whole weights, not the factors of adapters: leave it out")
         limit = position_limit(model.config)
         if min(self.max_length, tokenizer.model_max_length) > limit:
             raise InputError(

@@ -296,15 +296,27 @@ def test_ppa(tmp_path):
 def test_task(tmp_path):
     config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True)
     both = {"freeze_encoder": True, "freeze_embeddings": True}
-    assert_each_refused(config, {"leave freeze_embeddings out": both})
+    tagger = {"keep_aligned": True, "head": "tagger"}
+    assert_each_refused(
+        config,
+        {
+            "leave freeze_embeddings out": both,
+            "frozen and stays aligned": tagger,
+            "nothing is averaged": {"start_share": 0.5},
+            "start_share=2": {"keep_aligned": True, "start_share": 2.0},
+        },
+    )
     long = {"model": continual.make_model(), "tokenizer": tokenizer_with(model_max_length=1000)}
     assert_each_refused(config().check_model, {"takes 64 tokens: set max_length to 64": long})
     stopping = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
+    lora = get_peft_model(continual.make_model(), LoraConfig(r=2, target_modules=["query"], task_type="TOKEN_CLS"))
     labelled = {"model": continual.make_model(), "task": TokenTask(LabelSet.of(["X", "Y"]))}
     assert_each_refused(
         partial(continual.make_task, tmp_path),
         {
             r"en\.jsonl, line 0.*: label": {**labelled, "train": [continual.examples()]},
+            "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
+            "factors of adapters": {"model": lora, "keep_aligned": True},
             "needs evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,12 +31,15 @@ def last_layer(model: PreTrainedModel) -> nn.Linear:
     """Return the linear layer that gives a task model's scores of labels.
 
     Raises:
-        InputError: it has none.
+        InputError: it has none, or one without bias.
     """
     count = model.config.num_labels
     found = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
-    if not found:
-        raise InputError(f"{type(model).__name__}: no linear layer with {count} outputs, which could be fitted")
+    if not found or found[-1].bias is None:
+        raise InputError(
+            f"keep_aligned=true fits a last linear layer, with a bias and {count} outputs, and {type(model).__name__} has "
+            "none: leave it out"
+        )
     return found[-1]
 
 
@@ -90,5 +93,5 @@ def fit_head(
     weight, bias = fit_softmax(torch.cat(vectors), torch.cat(classes), layer.out_features)
     with torch.no_grad():
         layer.weight.copy_(weight)
-        cast(Tensor, layer.bias).copy_(bias)
+        layer.bias.copy_(bias)
     copy_from_first([layer.weight, layer.bias])

@@ -37,8 +37,8 @@ def last_layer(model: PreTrainedModel) -> nn.Linear:
     found = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
     if not found or found[-1].bias is None:
         raise InputError(
-            f"keep_aligned=true fits a last linear layer, with a bias and {count} outputs, and {type(model).__name__} has "
-            "none: leave it out"
+            f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, and {type(model).__name__} "
+            "has none: leave it out"
         )
     return found[-1]
 

@@ -116,7 +116,7 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     aligned = [str(models / kind) + "-{seed}" for kind, systems in ALIGNED.items() if system in systems]
     options += ["--model_name_or_path", *(aligned or ["embedded"])]
     if system.endswith("_kept"):
-        options += ["--keep_aligned", "true"]
+        options += ["--keep_aligned", "true", "--start_share", str(given.start_share)]
     if system in CONTINUAL:
         options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
@@ -181,6 +181,7 @@ def main(argv: list[str] | None = None) -> None:
     # Chosen on English alone (EWT's test part, the slots' dev part): with 5e-4 and batches of 32 no slot is found.
     parser.add_argument("--learning_rate", type=float, default=2e-4, help="of the task")
     parser.add_argument("--batch_size", type=int, default=16, help="of the task")
+    parser.add_argument("--start_share", type=float, default=0.25, help="of raw_kept and joint_kept")
     parser.add_argument("--max_train_pairs", type=int, default=500, help="sentence pairs a language")
     parser.add_argument(
         "--max_train_examples", type=int, help=", ".join(f"{task} {n}" for task, n in EXAMPLES.items())

@@ -77,6 +77,8 @@ MORE_ACCUMULATED = {
     "continual cached": {"trainer": "continual", "alpha": 0.3, "cache_reference": True},
     "ppa no contrast": {"trainer": "ppa", "contrast": "none"},
     "task texts": {"trainer": "task", "task": "texts"},
+    "task kept": {"trainer": "task", "keep_aligned": True},
+    "continual kept": {"trainer": "continual", "alpha": 0.3, "keep_aligned": True},
     "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
 }
 assert list(ACCUMULATED) == list(TRAINERS)

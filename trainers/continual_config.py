@@ -105,4 +105,5 @@ class ContinualConfig(TaskConfig):
         return (
             f"L_task + {self.alpha:g} ({over} ||f(i, s) - f(j, t)||{power} + {self.regularizer_weight:g} {kept} pivot "
             f"words ||f - f0||{power}); f: {self.pooling} subword, layers {', '.join(map(str, self.layers or [-1]))}"
+            f"{self.start_and_end()}"
         )

@@ -117,10 +117,11 @@ class TaskConfig(AlignmentConfig):
         """Return the objective as plain text."""
         if self.head == "tagger":
             return "L_task = - (1 / words) sum over sentences log p(labels | sentence), p: BiLSTM-CRF"
-        loss = "L_task = - mean over labelled items log p(label)"
+        return f"L_task = - mean over labelled items log p(label){self.start_and_end()}"
+
+    def start_and_end(self) -> str:
+        """Return what `keep_aligned` does to the weights, as plain text; empty without it."""
         if not self.keep_aligned:
-            return loss
-        share = self.start_share
-        return (
-            f"{loss}, from a fitted head; final weights: {share:g} those before + {1 - share:g} those after training"
-        )
+            return ""
+        shares = f"{self.start_share:g} before + {1 - self.start_share:g} after training"
+        return f"; the head starts fitted to the frozen encoder; final weights: {shares}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -38,13 +37,6 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
     parts = [part[:size] for part, size in zip(parts, sizes, strict=True)]
     parts[dist.get_rank()] = rows
     return torch.cat(parts)
-
-
-def copy_from_first(tensors: Iterable[torch.Tensor]) -> None:
-    """Overwrite tensors by those of the first process, in place; all processes must call this."""
-    if process_count() > 1:
-        for tensor in tensors:
-            dist.broadcast(tensor.detach(), 0)
 
 
 def whole_loss(loss: torch.Tensor) -> torch.Tensor:

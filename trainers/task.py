@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
 from hf_xalign.errors import InputError
@@ -27,6 +27,16 @@ from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.task_config import TaskConfig
+
+
+class _AverageAtEnd(TrainerCallback):
+    """Let the trainer average its weights at the end of training, when the best ones are loaded."""
+
+    def __init__(self, trainer: TaskTrainer):
+        self._trainer = trainer
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._trainer.average_with_start()
 
 
 class TaskTrainer(AlignmentTrainer):
@@ -70,6 +80,8 @@ class TaskTrainer(AlignmentTrainer):
         self, model: str | PreTrainedModel | None, args: TaskConfig | None = None, *, task: Task, **kwargs: Any
     ):
         self.task = task
+        # First, so that the others log and keep the average.
+        kwargs["callbacks"] = [_AverageAtEnd(self), *(kwargs.get("callbacks") or [])]
         super().__init__(model, args, **kwargs)
 
     def _load_model(self, path: str) -> PreTrainedModel:
@@ -77,6 +89,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
+        if args.keep_aligned and not isinstance(self.task, TokenTask | SequenceTask):
+            raise InputError(f"keep_aligned=true fits a head of labels, not one of {self.task.kind}: leave it out")
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         if not isinstance(train_dataset, Dataset):
@@ -111,11 +125,9 @@ class TaskTrainer(AlignmentTrainer):
         return model, train_dataset, collator
 
     def _fit_head(self, model: PreTrainedModel, train_dataset: Dataset, collator: GroupCollator) -> None:
-        if not isinstance(self.task, TokenTask | SequenceTask):
-            raise InputError(f"keep_aligned=true fits a head of labels, not one of {self.task.kind}: leave it out")
         fit_head(
             model,
-            self.task,
+            cast(TokenTask | SequenceTask, self.task),
             train_dataset,
             collator,
             batch_size=self.args.per_device_eval_batch_size,
@@ -141,13 +153,12 @@ class TaskTrainer(AlignmentTrainer):
         self.log_term("task", loss)
         return loss, output
 
-    def _finish_weights(self) -> None:
-        if not self._start:
-            return
-        with torch.no_grad():
-            for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
-                if name in self._start:
-                    weight.lerp_(self._start[name].to(weight.device), self.args.start_share)
+    @torch.no_grad()
+    def average_with_start(self) -> None:
+        """Average the trained weights with those before training, by `start_share`; nothing without `keep_aligned`."""
+        for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
+            if name in self._start:
+                weight.lerp_(self._start[name].to(weight.device), self.args.start_share)
 
     # ---- Scores and checkpoints ----
 

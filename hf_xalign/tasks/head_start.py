@@ -7,20 +7,20 @@ A new head is random, and its first gradients move the encoder at random too: th
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import broadcast
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from hf_xalign.distributed import copy_from_first
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
+from hf_xalign.tasks.prediction import evaluating, read_batch
 from hf_xalign.tasks.task import Batch
 
 # Enough for a linear layer; more would cost passes of the encoder.
@@ -73,25 +73,17 @@ def fit_head(
     rows = np.random.default_rng(seed).permutation(len(encoded))
     vectors: list[Tensor] = []
     classes: list[Tensor] = []
-    was_training = model.training
-    model.eval()
-    cast_to = torch.autocast(device.type, autocast) if autocast else nullcontext()
-    try:
-        with torch.no_grad(), cast_to:
-            for start in progress(range(0, len(rows), batch_size), desc=desc, leave=False):
-                columns = encoded[np.sort(rows[start : start + batch_size])]
-                batch = collate([dict(zip(columns, row)) for row in zip(*columns.values())])
-                batch = {name: value.to(device) for name, value in batch.items()}
-                model(**task.inputs(batch))
-                vectors.append(task.select(read.pop(), batch).cpu())
-                classes.append(batch["labels"].cpu())
-                if sum(map(len, classes)) >= ITEMS:
-                    break
-    finally:
-        hook.remove()
-        model.train(was_training)
+    half = torch.autocast(device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None)
+    with hook, evaluating(model), torch.no_grad(), half:
+        for start in progress(range(0, len(rows), batch_size), desc=desc, leave=False):
+            batch = read_batch(encoded, np.sort(rows[start : start + batch_size]), collate, device)
+            model(**task.inputs(batch))
+            vectors.append(task.select(read.pop(), batch).cpu())
+            classes.append(batch["labels"].cpu())
+            if sum(map(len, classes)) >= ITEMS:
+                break
     weight, bias = fit_softmax(torch.cat(vectors), torch.cat(classes), layer.out_features)
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
-    copy_from_first([layer.weight, layer.bias])
+    broadcast([layer.weight.detach(), layer.bias.detach()])  # other processes may have rounded otherwise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.environment import progress
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.task import Task, TaskScores
+from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 
 def predict(
@@ -32,20 +35,33 @@ def predict(
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     found: list[np.ndarray] = [np.empty(0)] * len(order)
     starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
+    with evaluating(model), torch.inference_mode():
+        for start in starts:
+            rows = order[start : start + batch_size]
+            batch = read_batch(encoded, rows, partial(task.collate, pad_token_id=pad_token_id), device)
+            for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
+                found[row] = prediction
+    return found
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put the model into evaluation mode inside the block."""
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
-            for start in starts:
-                rows = order[start : start + batch_size]
-                columns = encoded[rows]
-                batch = task.collate([dict(zip(columns, values)) for values in zip(*columns.values())], pad_token_id)
-                batch = {name: value.to(device) for name, value in batch.items()}
-                for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
-                    found[row] = prediction
+        yield
     finally:
         model.train(was_training)
-    return found
+
+
+def read_batch(
+    encoded: Dataset, rows: np.ndarray, collate: Callable[[list[dict[str, Any]]], Batch], device: torch.device
+) -> Batch:
+    """Collate the rows of these numbers, on a device."""
+    columns = encoded[rows]
+    batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+    return {name: value.to(device) for name, value in batch.items()}
 
 
 def score_languages(

@@ -18,7 +18,7 @@ from hf_xalign.evaluation.probes import linear_probe, probe_encoder
 def test_a_probe_is_the_minimum_of_its_loss():
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(60, 5)), generator.integers(0, 3, 60)
-    rows = (x - x.mean(0)) / (x.std(0) + 1e-6)
+    rows = (x - x.mean(0)) / (x.std(0, ddof=1) + 1e-6)
 
     def loss(flat):
         weight, bias = flat[:15].reshape(3, 5), flat[15:]

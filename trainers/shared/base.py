@@ -423,13 +423,9 @@ class AlignmentTrainer(HubTrainer):
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
         result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
-        self._finish_weights()
         if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:
             self.evaluate()
         return result
-
-    def _finish_weights(self) -> None:
-        """Change the weights at the end of `train`, after the best ones were loaded; nothing by default."""
 
     def _last_scored(self) -> int:
         return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)

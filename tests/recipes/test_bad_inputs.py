@@ -31,14 +31,15 @@ def refused(tmp_path):
     assert list(tmp_path.glob("row*")) and not list(tmp_path.glob("row*/out"))
 
 
-def test_recipes_that_train(files, fao_run, refused, tmp_path):
+def test_recipes_that_train(files, fao_run, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a checkout has a folder called runs once a recipe has run in it
     words = partial(command, files)
     sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
     # A bad row is found before an encoder is even looked for, and a missing folder before the rows are read.
     early = [
-        ("--train_data", f"de={files / 'holes.tsv'}", "--model_name_or_path", name) for name in ("no/x", "nowhere/x")
+        ("--train_data", f"de={files / 'holes.tsv'}", "--model_name_or_path", name) for name in ("no/x", "runs/x")
     ]
-    early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "nowhere/x: no such folder, nor a folder nowhere")]
+    early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "runs/x: no such folder, nor a folder runs")]
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
     rows = {
         fao: [(local, r"push_to_hub: the base model is .*base, which is no model of the Hub")],

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
 import itertools
 import json
 import logging
@@ -26,7 +25,7 @@ from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, nearby, parse_source
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -221,12 +220,7 @@ def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[P
     if not isinstance(source, (str, Path)):
         parts = [Path(part) for part in source]
     elif str(source).startswith(EMBEDDED):
-        language = str(source).removeprefix(EMBEDDED)
-        if language not in ("bn", "de"):
-            raise InputError(f"there is no {source}; the package holds embedded:bn, embedded:de")
-        if split not in ("test", "train"):
-            raise InputError(f"{source} has no split {split!r}; its splits are test, train")
-        return [Path(str(importlib.resources.files("hf_xalign.data") / "chromium_ui" / f"{language}.{split}.jsonl"))]
+        return [embedded_file(str(source), split)]
     elif "," in str(source) and not os.path.exists(os.path.expanduser(source)):
         parts = [Path(part.strip()) for part in str(source).split(",")]
     else:

@@ -2,7 +2,8 @@
 
 A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
 
-    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test)
+    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test); as labelled
+                                   text, some of its words with their parts of speech (`en` train, test; `de`, `bn` test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
     clean/                         a folder of .parquet files, such as `hf-xalign align-words` writes
     text.de,text.en                two line-aligned plain files (also .gz)
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import importlib.resources
 import os
 import re
 from collections.abc import Iterable
@@ -35,6 +37,21 @@ def parse_source(text: str) -> tuple[str, str | None]:
     if match := _PREFIXED.fullmatch(source):
         return match[2], match[1]
     return source, source.removeprefix(EMBEDDED) if source.startswith(EMBEDDED) else None
+
+
+def embedded_file(source: str, split: str, kind: str = "") -> Path:
+    """Return the file of `embedded:de` inside the package: of pairs, or of the kind `.pos`, tagged words.
+
+    Raises:
+        InputError: there is none in that language or split.
+    """
+    folder = Path(str(importlib.resources.files("hf_xalign.data"))) / "chromium_ui"
+    path = folder / f"{source.removeprefix(EMBEDDED)}.{split}{kind}.jsonl"
+    if path.is_file():
+        return path
+    names = (file.name.removesuffix(".jsonl").split(".", 2) for file in sorted(folder.glob("*.jsonl")))
+    there = (f"{EMBEDDED}{name[0]} ({name[1]})" for name in names if "".join(f".{part}" for part in name[2:]) == kind)
+    raise InputError(f"there is no {source} ({split}); the package holds {', '.join(there)}")
 
 
 def check_files(items: Iterable[str]) -> None:

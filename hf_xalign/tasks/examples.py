@@ -18,7 +18,7 @@ from datasets import ClassLabel, Dataset
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import hub_commit, load_hub
 from hf_xalign.data.readers import file_format
-from hf_xalign.data.sources import HUB_ID, nearby, parse_source
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.tasks.labels import LabelSet, mark_spans
@@ -104,12 +104,13 @@ def read_examples(
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
             for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset, whose
             classes are named. `PATH` may be a pattern, `snips/*/train_*.json`, for several files. The data sets of
-            [`~hf_xalign.tasks.layouts.LAYOUTS`] need no column names; a TSV or CSV file needs a header.
+            [`~hf_xalign.tasks.layouts.LAYOUTS`] need no column names; a TSV or CSV file needs a header. `embedded:de`
+            is tagged text inside the package.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
             or `text` by default).
         label_column: column of labels; by default `labels` for words (`upos` in CoNLL-U), `label` for texts.
-        split: split of a Hub dataset.
+        split: split of a Hub dataset or of the text inside the package.
         max_examples: maximum number of examples; the first ones are kept.
         revision: branch, tag or commit of a Hub dataset.
 
@@ -125,7 +126,7 @@ def read_examples(
         {'text_a': 'Guten Tag', 'label': 'greeting', 'line': 1}
     """
     source, language = parse_source(item)
-    if language is None or source.startswith("embedded:"):
+    if language is None:
         raise InputError(f"{item}: name its language, as in en={source}")
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
@@ -161,7 +162,7 @@ def read_examples(
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
     """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
-    path = Path(source).expanduser()
+    path = embedded_file(source, split, ".pos") if source.startswith(EMBEDDED) else Path(source).expanduser()
     check_regular(path)
     if path.is_file():
         return "line", ((line, dict(row)) for line, row in read_rows(path) if row is not None), None

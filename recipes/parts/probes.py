@@ -11,11 +11,12 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.readers import file_format, read_jsonl
+from hf_xalign.data.sources import EMBEDDED
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples, by_language, read_examples
+from hf_xalign.tasks.examples import Examples, Kind, by_language, read_examples
 from hf_xalign.tasks.results import write_scores
 from hf_xalign.tasks.task import TaskScores
 
@@ -77,16 +78,17 @@ class Probe:
 
 
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
-    """Read probes: a name, the file to learn from as LANG=FILE and those to test on, then the next name.
+    """Read probes: a name, the source to learn from (its split train) and those to test on (test), then the next name.
 
     Args:
-        items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`; `name:column` names the labels' column.
+        items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`, where `name:column` names the labels'
+            column, or `pos embedded:en embedded:en embedded:de`.
         max_examples: largest number of examples of a test.
 
     Raises:
         InputError: a name or a file is missing, or a file is malformed.
     """
-    starts = [k for k, item in enumerate(items) if not k or "=" not in item]
+    starts = [k for k, item in enumerate(items) if not k or not ("=" in item or item.startswith(EMBEDDED))]
     parts = [items[start:end] for start, end in pairwise([*starts, len(items)])]
     probes = [_read_probe(part[0], part[1:], max_examples) for part in parts]
     if len({probe.name for probe in probes}) < len(probes):
@@ -99,9 +101,10 @@ def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> P
     if not name.isidentifier() or len(files) < 2:
         raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to learn from, and files to test on")
 
-    def read(source: str, most: int | None = None) -> Examples:
+    def read(source: str, split: str, most: int | None = None) -> Examples:
         path = Path(source.partition("=")[2])
         words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
-        return read_examples(source, "token" if words else "sequence", label_column=column or None, max_examples=most)
+        kind: Kind = "token" if words else "sequence"
+        return read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
 
-    return Probe(name, read(files[0]), by_language(read(source, max_examples) for source in files[1:]))
+    return Probe(name, read(files[0], "train"), by_language(read(source, "test", max_examples) for source in files[1:]))

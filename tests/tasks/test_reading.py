@@ -4,9 +4,13 @@ import gzip
 import logging
 from functools import partial
 
+import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 
+from hf_xalign.data import load_parallel
+from hf_xalign.data.words import split_words
+from hf_xalign.errors import InputError
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
 from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages, read_crossed
 from hf_xalign.tasks.qa.reading import read_questions
@@ -51,6 +55,25 @@ def test_columns_of_conll_and_of_conllu(tmp_path):
     expected = [[["Vamos", "nos"], ["mar"]], [["VERB", "PRON"], ["NOUN"]], [3, 7]]
     assert columns(read(path), "tokens", "labels", "line") == expected  # without multiword and empty tokens
     assert read(path, label_column="xpos").rows["labels"][0] == ["v", "p"]
+
+
+def test_tagged_text_inside_the_package_is_of_the_embedded_text():
+    german = load_parallel("embedded:de", split="test")
+    texts = {
+        ("en", "train"): load_parallel("embedded:de", split="train")["target"],
+        ("en", "test"): german["target"],
+        ("de", "test"): german["source"],
+        ("bn", "test"): load_parallel("embedded:bn", split="test")["source"],
+    }
+    for (language, split), known in texts.items():
+        found = read_examples(f"embedded:{language}", "token", split=split)
+        assert (found.language, len(found)) == (language, 260 if split == "train" else 60)
+        assert found.label_names <= set("NOUN VERB ADJ ADV DET PRON ADP CONJ NUM PRT . X".split())
+        assert {" ".join(words) for words in found.rows["tokens"]} <= {
+            " ".join(split_words(text, language)) for text in known
+        }
+    with pytest.raises(InputError, match=r"no embedded:de \(train\); the package holds .*embedded:en \(train\)"):
+        read_examples("embedded:de", "token")
 
 
 def test_texts_and_pairs_of_texts(tmp_path):

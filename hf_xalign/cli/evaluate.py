@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="append",
         metavar=("NAME", "LANG=FILE"),
-        help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U; or embedded:en, de, bn: parts of speech): a name, "
-        "or name:column of the labels, the file to learn from and those to test on; can be repeated",
+        help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U; embedded:en, de, bn are parts of speech): a "
+        "name, or name:column of the labels, the file to learn from and those to test on; can be repeated",
     )
     parser.add_argument(
         "--max_pairs",

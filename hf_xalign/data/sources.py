@@ -2,8 +2,8 @@
 
 A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
 
-    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test); as labelled
-                                   text, some of its words with their parts of speech (`en` train, test; `de`, `bn` test)
+    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test); as
+                                   labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
     clean/                         a folder of .parquet files, such as `hf-xalign align-words` writes
     text.de,text.en                two line-aligned plain files (also .gz)

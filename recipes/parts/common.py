@@ -98,7 +98,8 @@ class TextArguments(ParallelText, SmokeTest):
     probe: list[str] = option(
         "Run",
         "Frozen probes to score before and after: NAME (or NAME:COLUMN of the labels), LANG=FILE to learn from and "
-        "LANG=FILE to test on, then the next NAME, as in pos embedded:en embedded:de; the command `evaluate` has the same.",
+        "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same. `pos embedded:en embedded:de` "
+        "are parts of speech of the embedded text.",
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)

@@ -107,4 +107,5 @@ def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> P
         kind: Kind = "token" if words else "sequence"
         return read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
 
-    return Probe(name, read(files[0], "train"), by_language(read(source, "test", max_examples) for source in files[1:]))
+    tests = by_language(read(source, "test", max_examples) for source in files[1:])
+    return Probe(name, read(files[0], "train"), tests)

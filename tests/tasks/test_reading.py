@@ -68,7 +68,20 @@ def test_tagged_text_inside_the_package_is_of_the_embedded_text():
     for (language, split), known in texts.items():
         found = read_examples(f"embedded:{language}", "token", split=split)
         assert (found.language, len(found)) == (language, 260 if split == "train" else 60)
-        assert found.label_names <= set("NOUN VERB ADJ ADV DET PRON ADP CONJ NUM PRT . X".split())
+        assert found.label_names <= {
+            "NOUN",
+            "VERB",
+            "ADJ",
+            "ADV",
+            "DET",
+            "PRON",
+            "ADP",
+            "CONJ",
+            "NUM",
+            "PRT",
+            ".",
+            "X",
+        }
         assert {" ".join(words) for words in found.rows["tokens"]} <= {
             " ".join(split_words(text, language)) for text in known
         }

@@ -16,6 +16,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, 
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
+from hf_xalign.trainers.shared.average import AverageAtEnd
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 
@@ -97,6 +98,8 @@ class FAOTrainer(WordAlignmentTrainer):
         if args.objective == "infonce" and args.projection_dim:
             # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.
             model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
+        if args.start_share:
+            self._average = AverageAtEnd(model, args.start_share)
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
         self.reference = frozen_copy(model) if held and args.reference == "copy" and not peft else None
         return model, train_dataset, self._pair_collator(cached)

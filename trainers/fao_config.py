@@ -11,6 +11,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.shared.base_config import by_preset, own
+from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
 _MAO: dict[str, Any] = {
@@ -86,6 +87,7 @@ class FAOConfig(WordAlignmentConfig):
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {**WordAlignmentConfig.RANGES, "start_share": (0, 1)}
 
     preset: str = own("mao", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
@@ -97,6 +99,7 @@ class FAOConfig(WordAlignmentConfig):
     freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
+    start_share: float = own(0.0, "At the end, share of the weights before training in their average.", "Model")
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
@@ -115,6 +118,10 @@ class FAOConfig(WordAlignmentConfig):
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
             raise InputError("freeze_embeddings, freeze_layers: only for a whole encoder, a PEFT model's is frozen")
+        if self.start_share and wants_sharding(self):
+            raise InputError("start_share: weights that are divided over GPUs are not averaged: leave it or fsdp out")
+        if peft and self.start_share:
+            raise InputError("start_share averages whole weights, not the factors of adapters: leave it out")
         if peft and self.reference == "cache":
             raise InputError("reference=cache: a PeftModel computes f0 without its adapters, use reference=copy")
         if self.freeze_layers:
@@ -124,6 +131,11 @@ class FAOConfig(WordAlignmentConfig):
                     f"freeze_layers={self.freeze_layers}: the aligned layer of this {type(model).__name__} is number "
                     f"{max(index)}, and something below it must be trained"
                 )
+
+    def formula(self) -> str:
+        """Return the objective, and how the final weights are made, as plain text."""
+        shares = f"{self.start_share:g} before + {1 - self.start_share:g} after training"
+        return super().formula() + (f"; final weights: {shares}" if self.start_share else "")
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import PreTrainedModel, Trainer, TrainerCallback
+from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
 from hf_xalign.errors import InputError
@@ -25,18 +25,9 @@ from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
+from hf_xalign.trainers.shared.average import AverageAtEnd
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.task_config import TaskConfig
-
-
-class _AverageAtEnd(TrainerCallback):
-    """Let the trainer average its weights at the end of training, when the best ones are loaded."""
-
-    def __init__(self, trainer: TaskTrainer):
-        self._trainer = trainer
-
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        self._trainer.average_with_start()
 
 
 class TaskTrainer(AlignmentTrainer):
@@ -80,8 +71,6 @@ class TaskTrainer(AlignmentTrainer):
         self, model: str | PreTrainedModel | None, args: TaskConfig | None = None, *, task: Task, **kwargs: Any
     ):
         self.task = task
-        # First, so that the others log and keep the average.
-        kwargs["callbacks"] = [_AverageAtEnd(self), *(kwargs.get("callbacks") or [])]
         super().__init__(model, args, **kwargs)
 
     def _load_model(self, path: str) -> PreTrainedModel:
@@ -114,12 +103,9 @@ class TaskTrainer(AlignmentTrainer):
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
-        self._start: dict[str, torch.Tensor] = {}
         if args.keep_aligned:
             self._fit_head(model, train_dataset, collator)
-            # Also of a run that is resumed, which fits the same head: the weights of its start are in no checkpoint.
-            trained = ((name, weight) for name, weight in model.named_parameters() if weight.requires_grad)
-            self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in trained}
+            self._average = AverageAtEnd(model, args.start_share)
         # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
         return model, train_dataset, collator
@@ -152,13 +138,6 @@ class TaskTrainer(AlignmentTrainer):
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
         return loss, output
-
-    @torch.no_grad()
-    def average_with_start(self) -> None:
-        """Average the trained weights with those before training, by `start_share`; nothing without `keep_aligned`."""
-        for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
-            if name in self._start:
-                weight.lerp_(self._start[name].to(weight.device), self.args.start_share)
 
     # ---- Scores and checkpoints ----
 

@@ -108,6 +108,8 @@ def test_what_fao_cannot_train(tmp_path):
             "something below it must be trained": {"freeze_layers": 2},
             "one set of weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
             "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
+            "not the factors of adapters": {"model": fao.lora(), "start_share": 0.3},
+            "start_share=2": {"start_share": 2.0},
             "use reference=copy": {"model": fao.lora(), "reference": "cache"},
         },
     )

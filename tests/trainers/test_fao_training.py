@@ -52,6 +52,22 @@ def test_pairs_that_are_encoded_when_drawn(tmp_path, monkeypatch):
     assert "source_ids" in cached.train_dataset.column_names
 
 
+def test_a_share_of_the_start_is_averaged_in_at_the_end(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 2, "start_share": 0.25}
+    trainer = make(tmp_path, **settings)
+    start = {name: weight.clone() for name, weight in tensors(trainer.model).items()}
+    trainer.train()
+    trained = load_file(last_complete_checkpoint(tmp_path) + "/model.safetensors")
+    names = {name for name in start if not torch.equal(trained[name], start[name])}
+    assert names and "embeddings.word_embeddings.weight" in start
+    ends = tensors(trainer.model)
+    same_bits({name: trained[name].lerp(start[name], 0.25) for name in names}, {name: ends[name] for name in names})
+    resumed = make(tmp_path, **settings)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    same_bits(ends, tensors(resumed.model))
+    assert trainer.args.formula().endswith("final weights: 0.25 before + 0.75 after training")
+
+
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     with pytest.raises(NonFiniteLossError, match="no checkpoint was written"):  # of the last steps, too
         make(tmp_path / "last", callbacks=[Poison(5)], logging_steps=1000).train()

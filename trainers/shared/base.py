@@ -37,6 +37,7 @@ from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import mask_secrets, write_text
+from hf_xalign.trainers.shared.average import AverageAtEnd
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import (
     COMPLETE,
@@ -104,6 +105,8 @@ class AlignmentTrainer(HubTrainer):
     can_shard: ClassVar[bool] = False
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
+    # Made by `_prepare` of a method that averages its weights with those before training.
+    _average: AverageAtEnd | None = None
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
@@ -153,7 +156,7 @@ class AlignmentTrainer(HubTrainer):
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
-        callbacks = list(kwargs.pop("callbacks", None) or [])
+        callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):

@@ -22,8 +22,8 @@ class AverageAtEnd(TrainerCallback):
         self._share = share
 
     @torch.no_grad()
-    def on_train_end(self, *_: Any, model: nn.Module, **__: Any) -> None:
+    def on_train_end(self, *_: Any, **of_trainer: Any) -> None:
         """Average in place."""
-        for name, weight in model.named_parameters():
+        for name, weight in of_trainer["model"].named_parameters():
             if name in self._start:
                 weight.lerp_(self._start[name].to(weight.device), self._share)

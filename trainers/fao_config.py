@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.trainers.shared.average import final_weights
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
@@ -134,8 +135,7 @@ class FAOConfig(WordAlignmentConfig):
 
     def formula(self) -> str:
         """Return the objective, and how the final weights are made, as plain text."""
-        shares = f"{self.start_share:g} before + {1 - self.start_share:g} after training"
-        return super().formula() + (f"; final weights: {shares}" if self.start_share else "")
+        return super().formula() + (f"; {final_weights(self.start_share)}" if self.start_share else "")
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""

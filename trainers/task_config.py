@@ -12,6 +12,7 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.trainers.shared.average import final_weights
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
 
 _OURS: dict[str, Any] = {
@@ -123,5 +124,4 @@ class TaskConfig(AlignmentConfig):
         """Return what `keep_aligned` does to the weights, as plain text; empty without it."""
         if not self.keep_aligned:
             return ""
-        shares = f"{self.start_share:g} before + {1 - self.start_share:g} after training"
-        return f"; the head starts fitted to the frozen encoder; final weights: {shares}"
+        return f"; the head starts fitted to the frozen encoder; {final_weights(self.start_share)}"

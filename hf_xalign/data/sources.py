@@ -49,8 +49,9 @@ def embedded_file(source: str, split: str, kind: str = "") -> Path:
     path = folder / f"{source.removeprefix(EMBEDDED)}.{split}{kind}.jsonl"
     if path.is_file():
         return path
-    names = (file.name.removesuffix(".jsonl").split(".", 2) for file in sorted(folder.glob("*.jsonl")))
-    there = (f"{EMBEDDED}{name[0]} ({name[1]})" for name in names if "".join(f".{part}" for part in name[2:]) == kind)
+    # A file of another kind keeps a third part.
+    names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
+    there = (f"{EMBEDDED}{name[0]} ({name[1]})" for name in names if len(name) == 2)
     raise InputError(f"there is no {source} ({split}); the package holds {', '.join(there)}")
 
 

@@ -9,6 +9,11 @@ from torch import nn
 from transformers import TrainerCallback
 
 
+def final_weights(share: float) -> str:
+    """Return how much of each weight in the average is from before and from after training, as plain text."""
+    return f"final weights: {share:g} before + {1 - share:g} after training"
+
+
 class AverageAtEnd(TrainerCallback):
     """Average the trained weights with those before training, once the best ones are loaded (WiSE-FT, Wortsman 2022).
 

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from support.launch import STEADY, STEP, identical, launch, launch_python, outcome, result, same, same_tensors
 from support.recipe import command, make_files
 from support.runs import exact, make, shards_on_cpus
+from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModel
 from transformers.training_args import ParallelMode
 
@@ -157,6 +158,8 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     for name in ("activation_checkpointing", "cpu_ram_efficient_loading", "cpu_offload"):
         refused("set it to false", config(fsdp=True, fsdp_config={name: True}))
     refused("torch_compile=true", config(fsdp=True, torch_compile=True))
+    with pytest.raises(InputError, match="leave it or fsdp out"):
+        config(fsdp=True, start_share=0.3).check_model(make_encoder(), make_tokenizer())
     # By `accelerate launch`, which starts with these two values.
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     refused("fsdp_version", config())

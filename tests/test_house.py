@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import re
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_no_folder_is_crowded_or_holds_a_family():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a trainer makes its output folder
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # examples leave their files
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(importlib.import_module(name), optionflags=options)
     assert result.attempted and not result.failed

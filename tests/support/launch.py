@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -84,7 +85,10 @@ def launch_python(*words, processes=1, config=None, killed=False) -> None:
         command += ["-m", "accelerate.commands.launch", *how, "--main_process_port", "0"]
     command += words
     environment = {**os.environ, "PYTHONPATH": TESTS, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)
+    # The launcher leaves a folder of logs behind.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as logs:
+        environment["TMPDIR"] = logs
+        done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True, timeout=600)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]
 
 

@@ -161,7 +161,7 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
             return
         numbers.unlink()  # of other systems
     text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
-    text += ["--max_train_pairs", "500", "--max_eval_pairs", "200"]
+    text += ["--max_eval_pairs", "200"]
     named = [f"{name}={source}" for name, source in stages.items()]
     recipe("distances.py", "--stages", *named, *text, "--output_dir", str(folder))
 

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from dataclasses import fields
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,10 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from hf_xalign.config import parse
 from hf_xalign.data.pretraining.vocabulary import train_tokenizer
 from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.recipes import fao, mao, mapping
+from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
+from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.recipes.parts.parallel import WordCorpus
 from hf_xalign.recipes.parts.sentences import SentenceCorpus
@@ -25,6 +28,11 @@ from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 RUNS = {"finetune.py": (FinetuneArguments, TaskConfig), "continual.py": (ContinualArguments, ContinualConfig)}
+OTHERS = {
+    **{f"{recipe.__name__.split('.')[-1]}.py": recipe.ARGUMENTS for recipe in (fao, mao, mapping)},
+    "compare.py": (CompareArguments,),
+    "distances.py": (DistanceArguments,),
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,12 @@ def sentences():
 def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     bench, made = script("downstream"), []
     monkeypatch.setattr(bench, "recipe", lambda name, *words: made.append((name, list(words))))
-    bench.main(["--data", "data", "--output_dir", str(tmp_path), "--tasks", "slots", "--seeds", "3", "4"])
+    text = tmp_path / "data" / "embedded"
+    text.mkdir(parents=True)
+    for language, part in product(bench.LANGUAGES, ("train", "test")):
+        (text / f"{language}.{part}.jsonl").touch()
+    words = ["--data", str(text.parent), "--output_dir", str(tmp_path), "--tasks", "slots", "--seeds", "3", "4"]
+    bench.main(words)
     tasks = [(name, options) for name, options in made if name in RUNS]
     # Each system first with the seed whose model is kept.
     systems = [Path(options[options.index("--output_dir") + 1]).name for _, options in tasks]
@@ -66,6 +79,10 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
         settings.append({name: value for name, value in given.items() if name not in ("preset", "output_dir")})
     assert all(one == settings[0] for one in settings)
     assert [name for name, _ in made[-2:]] == ["compare.py", "distances.py"]
+    # Their options are ones that the recipes have. What is compared is named first.
+    for name, options in made:
+        if name in OTHERS:
+            parse(OTHERS[name], ["--folders", *options] if name == "compare.py" else options)
 
 
 def test_fao_step(script, tmp_path):

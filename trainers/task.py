@@ -105,7 +105,8 @@ class TaskTrainer(AlignmentTrainer):
         collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
         if args.keep_aligned:
             self._fit_head(model, train_dataset, collator)
-            self._average = AverageAtEnd(model, args.start_share)
+            if args.start_share:
+                self._average = AverageAtEnd(model, args.start_share)
         # The model is saved whole: no weight of the encoder's original checkpoint is added.
         model.name_or_path = ""
         return model, train_dataset, collator

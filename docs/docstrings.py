@@ -1,11 +1,29 @@
-"""Build hook: show mkdocstrings the package as one tree, and read docstrings as this project writes them."""
+"""Build hook: show mkdocstrings the package as one tree, and read text in brackets as this project writes it."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import griffe
+from markdown import Extension, Markdown
+from mkdocs.plugins import event_priority
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+class PlainBrackets(Extension):
+    """Leaves `[CLS] [SEP]` in a text alone, which mkdocs-autorefs reads as a link to a heading `SEP`."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Take back the pattern of autorefs: the pages link by address, docstrings by `on_page_content`."""
+        md.inlinePatterns.deregister("mkdocs-autorefs", strict=False)
+
+
+@event_priority(-100)  # after the plugins have added their extensions
+def on_config(config: Any) -> Any:
+    """Add `PlainBrackets` to the extensions."""
+    config.markdown_extensions.append(PlainBrackets())
+    return config
 
 
 def on_startup(**kwargs: object) -> None:

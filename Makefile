@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo,docs]"
 	touch $@
 

@@ -1,6 +1,7 @@
 """Rules of the house: rooms on floors, no circle, no crowded folder, no family of prefixes; examples that run."""
 
 import ast
+import configparser
 import doctest
 import importlib
 import re
@@ -93,3 +94,16 @@ def test_no_file_imports_a_room_by_its_top_level_name():
     wrong = re.compile(r"^\s*(import|from)\s+(trainers|recipes|model_cards)\b", re.MULTILINE)
     files = [*MODULES.values(), *(path for room in ("tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))]
     assert [str(path.relative_to(ROOT)) for path in files if wrong.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_every_requirement_is_pinned_for_ci():
+    """A release of another project must not turn CI red."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = setup["options.extras_require"]
+    lines = "\n".join((setup["options"]["install_requires"], extras["dev"], extras["docs"], extras["demo"]))
+    names = {line: re.match(r"[\w-]+", line)[0].lower() for line in lines.split("\n") if line}
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / ".ci" / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    assert {"torch>=2.13.0", "ruff>=0.17.6"} <= names.keys()
+    pinned = {pin.lower().replace("_", "-") for pin in pins}
+    assert [line for line, name in names.items() if name.replace("_", "-") not in pinned] == []

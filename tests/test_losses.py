@@ -8,8 +8,6 @@ from support.numeric import assert_rounding
 
 from hf_xalign.losses import entry_cosine, moco_infonce, sentence_infonce, word_distance, word_infonce
 
-pytestmark = pytest.mark.numeric
-
 DIM, T = 6, 0.07
 FLOAT64 = torch.float64
 EPS = torch.finfo(FLOAT64).eps

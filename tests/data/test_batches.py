@@ -255,7 +255,6 @@ def hidden(labels):
     return [place for place, label in found if label != -100], [label for _, label in found if label != -100]
 
 
-@pytest.mark.numeric
 def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
     vocabulary = masking_vocabulary(tokenizer)
     rng = np.random.default_rng(0)

@@ -36,7 +36,6 @@ def converted(tmp_path_factory):
     return folder / "encoder", expected
 
 
-@pytest.mark.numeric
 def test_dequantisation_is_the_definition(monkeypatch):
     monkeypatch.setattr(embedded, "_BLOCKS_AT_ONCE", 3)
     blocks = np.random.default_rng(0).integers(0, 256, (10, 18), dtype=np.uint8)

@@ -17,8 +17,6 @@ from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overl
 from hf_xalign.evaluation.transfer import Correlation, TransferRun
 from hf_xalign.evaluation.vectors import encode_words
 
-pytestmark = pytest.mark.numeric
-
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 # Additions and multiplications on the longest path through the encoder and a distance: two layers of products with 16
 # and 32 inputs, of attention over at most 64 tokens and of two norms over 16 numbers; the norms keep numbers below 8.

@@ -14,7 +14,6 @@ from hf_xalign.cli.main import main
 from hf_xalign.evaluation.probes import linear_probe, probe_encoder
 
 
-@pytest.mark.numeric
 def test_a_probe_is_the_minimum_of_its_loss():
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(60, 5)), generator.integers(0, 3, 60)

@@ -13,8 +13,6 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentence_scores import sentence_retrieval
 from hf_xalign.search import csls
 
-pytestmark = pytest.mark.numeric
-
 # Directions in the plane, so that who is nearest to whom can be seen.
 SOURCE, TARGET = on_circle(0, 40, 90, 91, 180), on_circle(92, 5, 2, 38, 179, 300)
 LINKS = [[0, 1], [1, 3], [2, 0], [4, 4]]

@@ -2,7 +2,6 @@
 
 import logging
 
-import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
 from support import nearest
@@ -19,8 +18,6 @@ from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 from hf_xalign.tables import is_count
-
-pytestmark = pytest.mark.numeric
 
 # Additions and multiplications on the longest path through the encoder: two layers of products with 16 and 32 inputs,
 # of attention over at most 64 tokens, and of two norms over 16 numbers; the norms keep numbers below 8.

@@ -3,13 +3,10 @@
 from itertools import permutations
 
 import numpy as np
-import pytest
 import scipy.stats
 from support.numeric import assert_rounding
 
 from hf_xalign.evaluation.transfer import MOST_EXACT, spearman, transfer_gap
-
-pytestmark = pytest.mark.numeric
 
 # Table 8 of the ALIGN-MLM paper: MLM, XLM, DICT-MLM, ALIGN-MLM by trans, trans o inv, trans o syn.
 ALIGNMENT = [90.0, 0.3, 57.3, 97.7, 85.6, 98.6, 95.7, 64.2, 93.7, 98.4, 95.2, 98.2]

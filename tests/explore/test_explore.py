@@ -11,6 +11,8 @@ import torch
 from datasets import Dataset, concatenate_datasets
 from support.card import make_record
 from support.families import save_base
+from support.launch import STEP
+from support.numeric import assert_rounding
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
 from hf_xalign.cli.main import main
@@ -52,7 +54,7 @@ def test_a_word_is_the_mean_of_its_occurrences_and_never_its_own_neighbour(stage
     at = [row for row, word in enumerate(words) if word == "dog"]
     own = before.words["en"]
     assert own.counts[own.rows["dog"]] == len(at) == 3
-    assert torch.allclose(own.vectors[own.rows["dog"]], found.vectors[at, 0].mean(0), atol=1e-6)
+    assert_rounding(own.vectors[own.rows["dog"]], found.vectors[at, 0].mean(0), operations=STEP)
     near = before.neighbours("dog", "en", n=1000)
     assert {code: len(entries) for code, entries in near.items()} == {
         "de": len(before.words["de"].rows),
@@ -79,7 +81,7 @@ def test_search_ranks_by_cosine_and_leaves_the_sentence_itself_out(stages):
     own = before.sentences["de"]
     query = torch.nn.functional.normalize(own.vectors[own.rows[sentence]], dim=0)
     for one in found["en"]:
-        assert one.score == pytest.approx((vectors[rows[one.text]] @ query).item(), abs=1e-5)
+        assert_rounding(one.score, vectors[rows[one.text]] @ query, STEP, scale=1, dtype=torch.float32)
     assert before.sentences["de"].counts[before.sentences["de"].rows[SENTENCES[0][0]]] == 2
     with pytest.raises(InputError, match="the sentence is empty"):
         before.search("", "de")
@@ -104,10 +106,9 @@ def test_the_plane_keeps_distances_as_far_as_two_axes_can(stages, text):
     vectors = [stages["before"].words[code].vectors for code in ("de", "en")]
     ends = [stages["before"].words[code].rows[word] for code, word in zip(("de", "en"), pairs[0])]
     unit = [torch.nn.functional.normalize(side[end], dim=0) for side, end in zip(vectors, ends)]
-    assert two.variance == pytest.approx(1)
-    assert np.linalg.norm(two.points[0, 0] - two.points[1, 0]) == pytest.approx(
-        (unit[0] - unit[1]).norm().item(), abs=1e-5
-    )
+    assert_rounding(two.variance, 1.0, STEP, dtype=torch.float32)
+    distance = np.linalg.norm(two.points[0, 0] - two.points[1, 0])
+    assert_rounding(distance, (unit[0] - unit[1]).norm(), STEP, scale=2, dtype=torch.float32)
 
 
 def test_texts_are_escaped(views):

@@ -371,7 +371,6 @@ def reference_links(source, target, method, threshold=0.001):
     return forward, backward, margin
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("method", ["subwords", "argmax", "softmax"])
 def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
     encoder.double()

@@ -72,7 +72,6 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
     return torch.stack([torch.stack(row).mean(0) for row in rows]), [len(row) for row in rows]
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("per_word", "pooling", "lowercase"), [(1, "first", True), (3, "last", False), (100, "mean", True)]
 )
@@ -89,7 +88,6 @@ def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypa
     assert (got.layers, got.pooling, got.lang, got.lowercase) == ((-1, 0, 1), pooling, "de", lowercase)
 
 
-@pytest.mark.numeric
 def test_words_that_are_cut_off_do_not_count(tmp_path):
     texts = [*random_text(30, seed=1), "the zebra", "the cat the cat the cat the cat the zwiebel"]
     for max_length in (6, 10, None):
@@ -186,7 +184,6 @@ def test_a_full_disk_and_a_broken_mark(tmp_path, monkeypatch, mark_each_batch):
         make(folder, model=model)
 
 
-@pytest.mark.numeric
 def test_an_encoder_with_a_module(tmp_path):
     plain = make(tmp_path, model=make_base().double())
     for kind in ("languages", "transformer", "houlsby"):
@@ -324,7 +321,6 @@ def test_a_word_counts_once_a_sentence_and_not_where_it_is_cut():
 # ---- Matched vectors of links and of dictionaries, and word2vec's text format ----
 
 
-@pytest.mark.numeric
 def test_linked_words_as_in_a_loop(encoder, tokenizer, aligned, monkeypatch):
     encoder = encoder.double()
     for pooling, at_a_time in (("first", 3), ("last", 100), ("mean", 3), ("mean", 100)):

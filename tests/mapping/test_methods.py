@@ -24,8 +24,6 @@ from hf_xalign.modeling.maps import unit
 from hf_xalign.search.csls import nearest_neighbours
 from hf_xalign.search.neighbourhoods import Neighbourhoods
 
-pytestmark = pytest.mark.numeric
-
 # Matrices have at most COUNT rows and SIZE columns. A product takes 2 COUNT operations on its longest path; a
 # decomposition by reflections is backward stable with a small multiple of COUNT + SIZE^2.
 COUNT, SIZE = 60, 12

@@ -45,7 +45,6 @@ def save_adapter(adapter):
     return model
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("adapter", [XALIGN, LANGUAGES, LORA], ids=["linear", "languages", "lora"])
 def test_adapter(adapter):
     made = save_adapter(adapter)

@@ -32,7 +32,6 @@ def test_sentence_vectors_against_a_loop_with_padding_on_either_side(pooling, fl
         assert_rounding(pool_sentences(hidden, mask, pooling), wanted, operations=6)
 
 
-@pytest.mark.numeric
 def test_averages_are_of_every_parameter_once_and_buffers_follow(float64, tmp_path):
     encoder, head = make_query()
     encoder.decoder = nn.Linear(16, 160)
@@ -52,7 +51,6 @@ def test_averages_are_of_every_parameter_once_and_buffers_follow(float64, tmp_pa
     assert "encoder.decoder.weight" not in load_file(tmp_path / "momentum.safetensors")
 
 
-@pytest.mark.numeric
 def test_half_precision_weights_have_averages_in_float32():
     encoder, head = make_query()
     encoder.to(torch.bfloat16).embeddings.requires_grad_(False)
@@ -105,7 +103,6 @@ def test_the_head_has_its_weights_precision_under_autocast(float64):
     assert head.float()(vectors.bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.numeric
 def test_a_random_start_is_the_seeds_and_of_length_one():
     state = torch.get_rng_state()
     queue, again, other = (KeyQueue(20, 300, start="random", seed=seed) for seed in (3, 3, 4))
@@ -139,7 +136,6 @@ def contrast(vectors):
     return sentence_infonce(source, target, temperature=TEMPERATURE).mean()
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(("dropout", "autocast"), [(0.0, False), (0.2, False), (0.2, True)])
 def test_gradients_and_random_numbers_are_those_of_the_plain_backward(dropout, autocast, float64):
     results = []

@@ -9,8 +9,6 @@ from support.tagger import BIO, enumerate_scores, is_bio
 
 from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
 
-pytestmark = pytest.mark.numeric
-
 LENGTHS = (4, 2, 1, 0, 3)
 KINDS = list(itertools.product([None, BIO], [False, True]))  # names of tags, whether transitions depend on words
 

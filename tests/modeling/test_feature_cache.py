@@ -21,7 +21,6 @@ from hf_xalign.modeling.features import cache as feature_cache
 from hf_xalign.modeling.features import plan as feature_plan
 
 
-@pytest.mark.numeric
 def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch):
     for block, pooling in ((16_384, "mean"), (3, "first"), (3, "last"), (3, "mean")):
         with subtests.test(f"{pooling} {block}"):
@@ -43,7 +42,6 @@ def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch)
                     assert_rounding(got, expected, PASS)
 
 
-@pytest.mark.numeric
 def test_linked_stores_what_some_pair_links(tmp_path):
     everything, there = cache(tmp_path / "everything", needed=ALL)
     for linked_tokens, specials in {"words": [], "cls": [0], "cls_sep": [0, 1], "all": [0, 1]}.items():
@@ -67,7 +65,6 @@ def test_linked_stores_what_some_pair_links(tmp_path):
         assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
 
 
-@pytest.mark.numeric
 def test_bfloat16_rounds(tmp_path):
     exact, _ = cache(tmp_path / "exact")
     rounded, _ = cache(tmp_path / "rounded", dtype=torch.bfloat16)
@@ -163,7 +160,6 @@ def whole(tmp_path):
     return compute(tmp_path / "whole")
 
 
-@pytest.mark.numeric
 def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size(tmp_path, monkeypatch, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
     model, batches = counting()

@@ -49,7 +49,6 @@ KINDS = (
 )
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("family", "head", "settings"),
     [
@@ -86,7 +85,6 @@ def test_every_family_head_and_module_round_trips_as_one_folder(family, head, se
     assert torch.equal(outputs(loaded), after)
 
 
-@pytest.mark.numeric
 def test_a_module_of_the_published_size_round_trips(tmp_path, float64):
     """One layer of BERT base with the sizes that a module has by default."""
     size = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1}
@@ -126,7 +124,6 @@ def test_the_module_stays_frozen_and_the_rest_as_trainable_as_it_was():
     assert trainable() == first
 
 
-@pytest.mark.numeric
 def test_maps_for_single_languages(subtests, float64):
     for family in ("bert", "deberta-v2"):
         with subtests.test(family):
@@ -187,7 +184,6 @@ def test_pushing_makes_the_repository_its_own_base(tmp_path, monkeypatch):
 MERGED = PASS + 2 * 2 * 16
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("family", "head"), [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)]
 )
@@ -214,7 +210,6 @@ def test_a_linear_map_goes_into_every_head(family, head, tmp_path, float64):
     assert all(parameter.requires_grad for parameter in merged.parameters())
 
 
-@pytest.mark.numeric
 def test_other_heads_and_maps(float64):
     choices = {name: tensor.unsqueeze(0) for name, tensor in batch().items()}
     for name, model, inputs in (
@@ -234,7 +229,6 @@ def test_other_heads_and_maps(float64):
             assert merged.head.dense.bias is None and merged.config.classifier_bias is False, name
 
 
-@pytest.mark.numeric
 def test_peft_models_of_a_task_and_of_lora(float64):
     task, encoder = make_task(), AutoModel.from_config(CONFIGS["bert"]()).eval()
     lora = LoraConfig(target_modules=["query", "dense"], init_lora_weights=False)

@@ -49,7 +49,6 @@ def close(one, other, sides=1, **about):
     assert_rounding(one, other, **{"operations": sides * LONGEST, "scale": SCALE, **about})
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("steps", STEPS, ids=" ".join)
 def test_project(steps):
     vectors, target = normal(5, 2, 4, seed=9), normal(5, 2, 6, seed=8)
@@ -76,7 +75,6 @@ def test_autocast_rounds_nothing():
     assert torch.equal(found[0], one.project(vectors)) and torch.equal(found[1], one.apply(vectors))
 
 
-@pytest.mark.numeric
 def test_apply_leads_to_the_targets_own_space():
     vectors, own = normal(5, 2, 4, seed=9), normal(5, 2, 4, seed=10)
     for source, steps in (((), ("centre",)), (("unit", "centre"), ("centre", "centre")), (("centre",), ())):
@@ -88,7 +86,6 @@ def test_apply_leads_to_the_targets_own_space():
     close(LanguageMap(target, target, layers=(0, 1)).apply(own), target.normalize(own), sides=2)
 
 
-@pytest.mark.numeric
 def test_inverse_and_affine():
     about = {"layers": (0, 1), "source_lang": "de", "target_lang": "en", "method": "some"}
     vectors = normal(5, 2, 4, seed=9)
@@ -106,7 +103,6 @@ def test_inverse_and_affine():
                 close(torch.einsum("loi,nli->nlo", weight, vectors) + offset, two.apply(vectors), sides=2)
 
 
-@pytest.mark.numeric
 def test_affine_keeps_float32_accurate():
     # W m_s and m_t are long and near each other: in float32 their difference would be rounding alone.
     weight = conditioned(1, 4, 4, condition=1).float()
@@ -117,7 +113,6 @@ def test_affine_keeps_float32_accurate():
     assert_rounding(found, wanted, operations=1)
 
 
-@pytest.mark.numeric
 def test_of_some_layers():
     one = LanguageMap(
         side(("centre", "unit", "centre"), layers=3), side(("centre",), layers=3, seed=7), layers=(-3, -2, -1)
@@ -174,7 +169,6 @@ def test_checked_vectors_get_three_dimensions():
         assert check_vectors(largest, "some") is largest
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("steps", STEPS, ids=" ".join)
 def test_linear(steps):
     """Each length is the mean length, and both languages are equally long where they are compared."""

@@ -13,8 +13,6 @@ from hf_xalign.modeling import mlm_head as module
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.mlm_head import mlm_head, tied_cross_entropy
 
-pytestmark = pytest.mark.numeric
-
 # In float32: a logit sums 16 products, a softmax 160 logits, and the loss up to 60 tokens.
 LOSS = 2 * 16 + 3 * 160 + 60
 

@@ -12,8 +12,6 @@ from support.numeric import assert_rounding
 from hf_xalign.data.batches.token_index import word_token_index
 from hf_xalign.modeling.pooling import pool_spans, pool_words
 
-pytestmark = pytest.mark.numeric
-
 POOLINGS = ("first", "last", "mean")
 DIM = 3
 

@@ -42,7 +42,6 @@ def test_the_encoder_is_taken_over_bitwise():
     assert not {name for name, _ in rotated.named_parameters() if not name.startswith("unmapped.")}
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("family", CONFIGS)
 def test_the_chosen_layers_come_out_mapped_and_no_other(family):
     raw = run(make_base(family).double())
@@ -65,7 +64,6 @@ def test_the_chosen_layers_come_out_mapped_and_no_other(family):
             assert torch.equal(run(rotated, language=language, output_hidden_states=False)[0], found.last_hidden_state)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("family", CONFIGS)
 def test_ways_to_ask_for_output(family):
     rotated = make_rotated(family, (1, -1), **WIDE)
@@ -83,7 +81,6 @@ def test_ways_to_ask_for_output(family):
     assert torch.equal(run(rotated, **TEXT).hidden_states[1], whole.hidden_states[1])
 
 
-@pytest.mark.numeric
 def test_a_language_for_each_row():
     rotated = make_rotated("bert", (1, 2), **WIDE)
     alone = {language: run(rotated, language=language) for language in (*LANGUAGES, "de")}
@@ -107,7 +104,6 @@ def test_said_once_or_for_a_block():
         assert torch.equal(run(lora)[0], run(make_base())[0])
 
 
-@pytest.mark.numeric
 def test_gradients_pass_the_maps_and_leave_them():
     gradients = []
     for checkpointing in (False, True):
@@ -127,7 +123,6 @@ def test_gradients_pass_the_maps_and_leave_them():
         assert_rounding(checkpointed, plain, 3 * (ENCODER + MAP) + 3 * 9, scale=plain.abs().max().item() + 1)
 
 
-@pytest.mark.numeric
 def test_precision():
     for dtype in (torch.bfloat16, torch.float64):
         wide, base = torch.promote_types(dtype, torch.float32), make_base().to(dtype)
@@ -147,7 +142,6 @@ def test_precision():
     assert_rounding(found, by_hand(maps["en"], -1, raw), MAP)
 
 
-@pytest.mark.numeric
 def test_evaluation_in_languages():
     tokenizer, one = make_tokenizer(), make_map(3, (1, -1), **WIDE)
     rotated = RotatedModel.from_maps(make_base().double(), {"de": one}, pivot="en")
@@ -179,7 +173,6 @@ def test_round_trip(family, tmp_path):
     assert config["languages"] == ["en", "to"] and str(tmp_path) not in json.dumps(config)
 
 
-@pytest.mark.numeric
 def test_what_loading_may_say(tmp_path):
     rotated = make_rotated("xlm-roberta")
     rotated.save_pretrained(tmp_path)

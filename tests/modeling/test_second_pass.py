@@ -1,6 +1,5 @@
 """Two batches in one forward."""
 
-import pytest
 import torch
 from support.continual import make_model
 from support.families import CONFIGS, PASS
@@ -15,7 +14,6 @@ def inputs(rows, width, seed=0):
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-@pytest.mark.numeric
 def test_both_are_as_they_would_be_alone(subtests, float64):
     for family in CONFIGS:
         with subtests.test(family):

@@ -56,7 +56,6 @@ def ours(model, tokenizer, pooling="mean"):
     return vectors / vectors.norm(dim=1, keepdim=True)
 
 
-@pytest.mark.numeric
 def test_published_checkpoints(subtests, tmp_path):
     for family in CONFIGS:
         with subtests.test(family):
@@ -78,7 +77,6 @@ def test_published_checkpoints(subtests, tmp_path):
             assert read(folder / "out" / "sentence_bert_config.json")["max_seq_length"] == limit
 
 
-@pytest.mark.numeric
 def test_the_last_token_of_a_decoder(tmp_path):
     save_base("qwen3", tmp_path / "base")
     model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
@@ -86,7 +84,6 @@ def test_the_last_token_of_a_decoder(tmp_path):
     assert_rounding(vectors_by_hand(tmp_path / "out"), ours(model, tokenizer, "last"), POOLED)
 
 
-@pytest.mark.numeric
 def test_merged_lora_and_a_trained_head_beside(tmp_path):
     merged = merge(get_peft_model(make_base(), LoraConfig(target_modules=["query"], init_lora_weights=False)))
     merged.alignment_head = torch.nn.Linear(16, 3)
@@ -95,7 +92,6 @@ def test_merged_lora_and_a_trained_head_beside(tmp_path):
     assert_rounding(vectors_by_hand(tmp_path / "out"), ours(merged, make_tokenizer()), POOLED)
 
 
-@pytest.mark.numeric
 def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):
     tokenizer, folder = make_tokenizer(), tmp_path / "out"
     save_sentence_transformer(make_encoder(0), tokenizer, folder)

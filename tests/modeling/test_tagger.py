@@ -41,7 +41,6 @@ def reference(tagger, row):
     return vectors, tagger.classifier(tagger.lstm(vectors.unsqueeze(0))[0])[0]
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(("pooling", "layer_mix"), [("first", "sum"), ("last", "concat"), ("mean", "sum")])
 def test_emissions_of_each_sentence(pooling, layer_mix, float64):
     tagger = make_tagger(pooling=pooling, layer_mix=layer_mix, layers=(-1, -2, 0))
@@ -58,7 +57,6 @@ def test_emissions_of_each_sentence(pooling, layer_mix, float64):
         assert not logits[row, count:].any() and not vectors[row, count:].any()
 
 
-@pytest.mark.numeric
 def test_what_follows_what_depends_on_the_second_word(float64):
     tagger = make_tagger()
     words, emissions = reference(tagger, 0)
@@ -76,7 +74,6 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     assert shared.pairs is None and "pairs.weight" not in shared.state_dict()
 
 
-@pytest.mark.numeric
 def test_padding_changes_nothing(float64):
     tagger = make_tagger()
     wider = {
@@ -209,7 +206,6 @@ def test_all_but_the_encoder_is_in_float32_under_autocast():
     assert_rounding(whole.logits, expected.logits, operations=2 * 3, dtype=torch.bfloat16)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("family", "settings"),
     [("bert", {}), ("xlm-roberta", {"transitions": "shared", "bio": True, "layer_mix": "concat"}), ("modernbert", {})],
@@ -254,7 +250,6 @@ def test_on_a_mapped_encoder(tmp_path):
     assert torch.equal(loaded(**INPUTS, language="en").logits, english)
 
 
-@pytest.mark.numeric
 def test_with_a_module_of_mao(tmp_path, float64):
     adapt(make_base(), "pfeiffer transformer", "random").save_pretrained(tmp_path / "adapter")
     tagger = make_tagger()

@@ -13,8 +13,6 @@ from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.rotated import map_adapter
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation
 
-pytestmark = pytest.mark.numeric
-
 MASK = SPANS[..., 1] > SPANS[..., 0]
 
 

@@ -27,7 +27,6 @@ FEW = [pair for pair in EVERY if pair[0] == "bert" or pair[1] == "pfeiffer trans
 TIERS = [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in EVERY if pair not in FEW)]
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize(("family", "kind"), TIERS)
 def test_start_off_and_gradients(family, kind, float64):
     """Modules begin as the identity and can be switched off, and have a gradient, they alone."""
@@ -51,7 +50,6 @@ def test_start_off_and_gradients(family, kind, float64):
     assert has_gradient == trainable == {name for name, _ in model.named_parameters() if "xalign_" in name}
 
 
-@pytest.mark.numeric
 def test_what_comes_after_the_layers_sees_aligned_states(subtests):
     # GTE's and Jina's layers are a mere list, without a norm after it: there is no place for a module.
     for family in (CONFIGS | NEWER).keys() - {"gte", "jina-v3"}:
@@ -93,7 +91,6 @@ def layer_by_hand(flow, layer, hidden, mask):
     return output.LayerNorm(h + bottleneck(h) + a)
 
 
-@pytest.mark.numeric
 def test_flow_in_a_layer(subtests, float64):
     for flow in ("pfeiffer", "houlsby", "adapterhub"):
         with subtests.test(flow):
@@ -109,7 +106,6 @@ def test_flow_in_a_layer(subtests, float64):
             assert_rounding(states(model), hidden, 2 * PASS)
 
 
-@pytest.mark.numeric
 def test_two_active_adapters_add_up_in_adapterhubs_flow(float64):
     model = adapt(make_base("bert"), "adapterhub linear", "random", top=None)
     model.add_adapter("second", make_config("adapterhub linear", "random", top=None))
@@ -152,7 +148,6 @@ def test_loading_in_all_ways(tmp_path):
             assert torch.equal(states(loaded), states(model)), (kind, way)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("name", ["shared", "down"])  # names of parts of modules
 def test_two_adapters_on_one_encoder(tmp_path, name, float64):
     first = save_pair(tmp_path / "one", kind="pfeiffer transformer")

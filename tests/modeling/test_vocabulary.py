@@ -23,7 +23,6 @@ def linked():
     return Dataset.from_dict({**columns, "source_lang": ["bn"] * len(WORDS), "target_lang": ["en"] * len(WORDS)})
 
 
-@pytest.mark.numeric
 def test_embeddings_against_a_loop_and_other_text_as_before():
     model, old = make_encoder(), make_tokenizer()
     new = add_pieces(old, [" ".join(words) for words, _, _ in WORDS] * 3, 60)

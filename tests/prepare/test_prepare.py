@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet
 import pytest
+import torch
+from support.numeric import assert_rounding
 
 from hf_xalign import executors
 from hf_xalign.cli.main import main
@@ -163,7 +165,6 @@ def test_margin_is_the_ratio_to_the_neighbours(tmp_path, monkeypatch):
     vectors[1] += vectors[0]
     pairs = sentences(20)
     place = {text: vector for side in (0, 1) for text, vector in zip(list(zip(*pairs))[side], vectors[side])}
-    torch = pytest.importorskip("torch")
     monkeypatch.setattr(
         "hf_xalign.evaluation.vectors.encode_sentences",
         lambda model, tokenizer, texts, **options: torch.tensor(np.stack([place[text] for text in texts]))[:, None],
@@ -177,8 +178,10 @@ def test_margin_is_the_ratio_to_the_neighbours(tmp_path, monkeypatch):
         wanted[pair] = 8 * cosine[row, row] / sum(around)
     [table] = shards(tmp_path / "out")
     found = dict(zip(zip(table["source"].to_pylist(), table["target"].to_pylist()), table["margin"].to_pylist()))
-    assert found == pytest.approx({pair: margin for pair, margin in wanted.items() if margin >= 1}, rel=1e-5)
-    assert 0 < len(found) < 20
+    wanted = {pair: margin for pair, margin in wanted.items() if margin >= 1}
+    assert found.keys() == wanted.keys() and 0 < len(found) < 20
+    # Two norms and a product over 8 dimensions, a mean over 8 neighbours.
+    assert_rounding(list(found.values()), [wanted[pair] for pair in found], 4 * 8 + 10, dtype=torch.float32)
 
 
 CALL = (

@@ -19,7 +19,6 @@ from hf_xalign.search import csls, ranking
 from hf_xalign.search.csls import nearest_neighbours
 from hf_xalign.search.ranking import nearest
 
-pytestmark = pytest.mark.numeric
 NONE = csls.NO_KEY
 SIMILARITIES = ("csls", "cosine")
 NEIGHBOURS = st.sampled_from((1, 2, 3, 8, 100))

@@ -21,7 +21,6 @@ def folders(tmp_path_factory):
     return write_three(tmp_path_factory.mktemp("systems"))
 
 
-@pytest.mark.numeric
 def test_figures_are_those_of_the_tests(folders):
     found = compare(folders, permutations=500, resamples=300, confidence=0.9, quiet=True)
     assert found.test == "permutation test" and found.languages == ["de", "hi"]

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from scipy import stats
 from support.numeric import assert_rounding
 
@@ -11,8 +10,6 @@ from hf_xalign.statistics import significance
 from hf_xalign.statistics.bootstrap import interval, score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import holm, is_mean, paired_t_test, permutation_test, resampled_differences
-
-pytestmark = pytest.mark.numeric
 
 
 def right_or_wrong(right):

@@ -137,7 +137,6 @@ def test_batches_are_padded_at_the_end(training):
         assert batch["opens"][1, :short].tolist() == some[1]["opens"]
 
 
-@pytest.mark.numeric
 def test_loss_is_the_sum_of_each_windows_own():
     """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
     torch.manual_seed(0)

@@ -146,7 +146,6 @@ def test_weights_of_a_new_head_and_of_a_saved_one(bases, tmp_path):
     assert torch.equal(head(6, str(tmp_path)), head(5))
 
 
-@pytest.mark.numeric
 @torch.no_grad()
 def test_module_with_a_map_for_each_language(bases):
     """Each row of a batch goes through its own language's map, as the encoder's vectors show."""
@@ -165,7 +164,6 @@ def test_module_with_a_map_for_each_language(bases):
         assert_rounding(logits[row], model.classifier(mapped), MAPPED)
 
 
-@pytest.mark.numeric
 @torch.no_grad()
 def test_mapped_encoder_is_an_align_matrix(bases, tmp_path):
     weight = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -214,7 +212,6 @@ def test_a_batch_holds_the_words_that_have_a_token(bases):
     assert batch["labels"].flatten()[batch["label_positions"]].min() >= 0
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("kind", ["raw", "mapped", "languages", "linear"])
 def test_kept_vectors_are_those_of_the_encoder(bases, kind):
     """Text of two languages; a sentence's vectors are its own, whatever it shares a pass with."""

@@ -4,7 +4,6 @@ import itertools
 import unicodedata
 
 import numpy as np
-import pytest
 import torch
 from datasets import Dataset
 from support.labelled import LABELS
@@ -17,7 +16,6 @@ from hf_xalign.tasks.qa.normalization import answer_tokens
 from hf_xalign.tasks.qa.scores import by_language, score_answers
 from hf_xalign.tasks.scoring import Span, count_spans, count_words, find_spans
 
-pytestmark = pytest.mark.numeric
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5
 

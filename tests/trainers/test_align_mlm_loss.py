@@ -47,7 +47,6 @@ def float64():
         yield
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_loss_and_gradient(objective, tmp_path, float64):
     trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
@@ -80,7 +79,6 @@ def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
     assert {tuple(entry) for entry in ids.tolist()} == set(drawn)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
     """Compare with one row at a time, whose labels are the text's own tokens also for `dict_mlm`."""

@@ -12,8 +12,6 @@ from support.tiny import make_encoder, make_links
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
 
-numeric = pytest.mark.numeric
-
 
 def gradients(trainer, loss):
     trainer.model.zero_grad()
@@ -85,7 +83,6 @@ FORMS = {
 }
 
 
-@numeric
 def test_loss_and_gradient_against_two_passes(subtests, tmp_path, monkeypatch):
     for name, (task, given) in FORMS.items():
         with subtests.test(name), exact(), monkeypatch.context() as patch:
@@ -113,7 +110,6 @@ def assert_loss_and_gradient(trainer, task):
     same_tensors({**due, **wanted}, {"loss": loss, **trainer._term_sums, **found}, STEP)
 
 
-@numeric
 def test_pairs_can_go_without_dropout(tmp_path):
     """The alignment's terms are then those of the model in evaluation; the task's is as it would be with dropout."""
     with exact():
@@ -136,7 +132,6 @@ def test_pairs_can_go_without_dropout(tmp_path):
     assert torch.equal(terms[False]["task"], terms[True]["task"])
 
 
-@numeric
 @pytest.mark.parametrize(("task", "dropout"), [(TOKENS, 0.2), (TEXTS, 0.0)], ids=["tokens", "texts"])
 def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
     """The pairs go through the model all the same, and move neither gradient nor order nor the task's dropout."""
@@ -153,7 +148,6 @@ def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
     same_tensors(outcome(plain)[1], outcome(paired)[1], 4 * STEP)
 
 
-@numeric
 def test_cached_reference_vectors_are_those_of_the_copy(tmp_path):
     pairs = pairs_of_two_languages(24, lambda k: k < 4)
     settings = {**STEADY, "alpha": 0.3, "max_steps": 3, "layers": [1, -1], "pairs": pairs}
@@ -202,7 +196,6 @@ def test_a_wrapper_that_leaves_the_pairs_out_is_refused(tmp_path, monkeypatch):
         trainer.compute_loss(trainer.model, batch)
 
 
-@numeric
 def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
     """Recomputed states give the same gradients, dropout and all."""
 

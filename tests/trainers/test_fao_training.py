@@ -128,7 +128,6 @@ def test_saved_weights_follow_the_umask(tmp_path):
     assert {file.stat().st_mode & 0o777 for file in files} == {0o640}
 
 
-@pytest.mark.numeric
 def test_terms_are_means_over_steps(tmp_path):
     rows, (row,) = (
         numbers(trainer)[:, 1:]
@@ -152,7 +151,6 @@ def test_training_again_and_resuming_from_a_checkpoint_by_its_path(tmp_path):
     assert trainer.state.global_step == 6 and trainer.state.log_history[-2]["step"] > 4
 
 
-@pytest.mark.numeric
 def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
     model = fao.lora(dropout=0.3).double()
     trainer = make(tmp_path, model, pairs=8)

@@ -84,7 +84,6 @@ MORE_ACCUMULATED = {
 assert list(ACCUMULATED) == list(TRAINERS)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("name", [*ACCUMULATED, *slow(MORE_ACCUMULATED)])
 def test_accumulation_changes_nothing(name, tmp_path):
     """Micro-batches have other numbers of words, so a mean of means would differ."""
@@ -97,7 +96,6 @@ def test_accumulation_changes_nothing(name, tmp_path):
             same(whole, found, OPERATIONS, MAGNIFIED)
 
 
-@pytest.mark.numeric
 def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
     def run(name, batch, accumulation, **settings):
         settings = {"trainer": "ppa", "contrast": "in_batch", "max_steps": 1, **settings}
@@ -113,7 +111,6 @@ def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
     assert_rounding(parts[0][:, 3], whole[0][:, 3], STEP)
 
 
-@pytest.mark.numeric
 def test_languages_by_ucb_whether_divided_or_resumed(tmp_path, monkeypatch):
     """Seven steps an epoch, so windows of three, three and one; the checkpoint of step 8 lies within a window."""
     monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 3)

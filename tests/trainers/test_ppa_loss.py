@@ -113,7 +113,6 @@ def reference(trainer):
     return logged, model, key_model, slots, pointer
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("form", FORMS)
 def test_five_steps_are_those_of_the_loops(form, tmp_path):
     settings = {**STEADY, "num_train_epochs": 3, "max_steps": STEPS, **FORMS[form]}
@@ -139,7 +138,6 @@ def test_five_steps_are_those_of_the_loops(form, tmp_path):
         assert_rounding(weight, averages[name], STEPS * STEP, 1 / T)
 
 
-@pytest.mark.numeric
 @pytest.mark.parametrize("scale", [1.0, 2.0**12])
 def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_path):
     """Words and sentences of all chunks with one graph draw the same dropout as a chunk at a time, forward twice."""

@@ -86,7 +86,6 @@ def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
         assert torch.equal(*(trainer._sentences(trainer.model.train(), *text) for _ in "ab")) == (not dropout)
 
 
-@pytest.mark.numeric
 def test_bfloat16_is_near_float32(tmp_path):
     for settings in ({}, {"contrast": "in_batch", "chunk_size": 2}):
         settings = {**STEADY, **settings, "queue_start": "random", "overwrite_output_dir": True}

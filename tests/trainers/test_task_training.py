@@ -75,7 +75,6 @@ def slow_loss(model, task, part):
     return torch.stack(losses).mean()
 
 
-@pytest.mark.numeric
 def test_loss_and_gradient_against_a_loop(tmp_path):
     for task in (TOKENS, TEXTS):
         with exact():
@@ -94,7 +93,6 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
         same_tensors(*results, STEP)
 
 
-@pytest.mark.numeric
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
     """Code-switched examples next to plain ones: whole groups in a batch, and the loss of the flat batch."""
     for task in (TEXTS, QUESTIONS):
@@ -190,8 +188,7 @@ def test_keep_aligned_starts_from_a_fitted_head_and_ends_with_a_mean(task, tmp_p
     options = {**SETTINGS, "keep_aligned": True, "start_share": 0.25, "save_strategy": "steps", "save_steps": 2}
     with exact():
         before, task_rows = make_model(task).eval(), examples(task, 24).rows
-        # One batch, so that the head is fitted on the rows in their order: L-BFGS would amplify other rounding.
-        fitted = make_task(tmp_path, make_model(task), task, **options, per_device_eval_batch_size=24)
+        fitted = make_task(tmp_path, make_model(task), task, **options)
         start = tensors(fitted.model)
         moved = {name for name, tensor in tensors(before).items() if not torch.equal(tensor, start[name])}
         assert moved == {"classifier.weight", "classifier.bias"}
@@ -203,9 +200,16 @@ def test_keep_aligned_starts_from_a_fitted_head_and_ends_with_a_mean(task, tmp_p
                 states = before(**make_tokenizer()(text, return_tensors="pt")).logits
             vectors.append(states[0, first_subwords(row["tokens"])] if task is TOKENS else states)
             labels += [task.labels.ids[name] for name in (row["labels"] if task is TOKENS else [row["label"]])]
-        weight, bias = fit_softmax(torch.cat(vectors), torch.tensor(labels), len(task.labels.names))
-    torch.testing.assert_close(start["classifier.weight"], weight, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(start["classifier.bias"], bias, rtol=1e-6, atol=1e-6)
+        vectors, labels = torch.cat(vectors), torch.tensor(labels)
+        weight, bias = fit_softmax(vectors, labels, len(task.labels.names))
+
+        def loss(weight, bias):
+            penalty = 1e-4 * (weight * (vectors.std(0) + 1e-6)).square().sum()
+            return (torch.nn.functional.cross_entropy(vectors @ weight.T + bias, labels) + penalty).item()
+
+        # L-BFGS amplifies rounding in the weights, but not in what they achieve.
+        none, best = loss(torch.zeros_like(weight), torch.zeros_like(bias)), loss(weight, bias)
+        assert abs(loss(start["classifier.weight"], start["classifier.bias"]) - best) < 1e-3 * (none - best)
 
     ends = []
     trainer = make_task(tmp_path, make_model(task), task, callbacks=[AtEnd(ends)], **options)

@@ -10,7 +10,6 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.trainers import FAOConfig, MAOConfig, MAOTrainer
 
-pytestmark = pytest.mark.numeric
 # Cached word vectors are float32: each of the 16 numbers of both words of a difference is rounded once.
 ROUNDED = 2 * 16
 

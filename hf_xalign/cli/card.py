@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the card."""
+    from hf_xalign.data.sources import check_models
     from hf_xalign.model_cards import write_card
     from hf_xalign.record import read_record
 
+    check_models([args.folder])
     print(f"saved: {write_card(args.folder, read_record(args.folder), repo_id=args.repo_id)}")

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean", help="sentence vector")
     parser.add_argument("--onnx", action="store_true", help="write ONNX (extra onnx)")
     parser.add_argument("--int8", action="store_true", help="with --onnx: also write a model in 8 bits")
+    parser.add_argument("--allow_nonfinite", action="store_true", help="write weights that are NaN or infinite too")
     parser.add_argument("--lang", metavar="LANG", help="with --onnx: language of a model with one map for each")
 
 
@@ -40,9 +41,10 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
+    options = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
     if args.onnx:
-        folder = export_onnx(model, tokenizer, args.output, pooling=args.pooling, lang=args.lang, int8=args.int8)
+        folder = export_onnx(model, tokenizer, args.output, lang=args.lang, int8=args.int8, **options)
     else:
         encoder = merge(model) if isinstance(model, PeftModel) else model
-        folder = save_sentence_transformer(encoder, tokenizer, args.output, pooling=args.pooling)
+        folder = save_sentence_transformer(encoder, tokenizer, args.output, **options)
     print(f"saved: {folder}")

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import check_model_folder
 from hf_xalign.record import FILE_SUFFIXES
 
 _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # no Hub id; the recipes write to runs/
@@ -68,9 +69,11 @@ def check_files(items: Iterable[str]) -> None:
 
 
 def check_models(names: Iterable[str | None]) -> None:
-    """Refuse names that are paths but no folders, for which the Hub would be asked in vain."""
+    """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model."""
     for name in filter(None, names):
         path = Path(name).expanduser()
+        if path.is_dir():
+            check_model_folder(path)
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
             hint = nearby(path, "name a run's folder, a Hub model as owner/name, or embedded")
             raise InputError(f"{name}: no such folder{hint}")

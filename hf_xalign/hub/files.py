@@ -19,7 +19,9 @@ from safetensors import SafetensorError, safe_open
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
+from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
+from hf_xalign.pretrained import check_model_folder, is_inside
 from hf_xalign.record import FILENAME, hub_id, read_record
 
 CARD = "README.md"
@@ -48,13 +50,21 @@ def decides_model(path: str) -> bool:
     return bool(re.fullmatch(_MODEL, path))
 
 
-def list_files(folder: str | os.PathLike) -> dict[str, Path]:
-    """List the files of a folder that may be pushed, sorted by their relative path with `/`."""
+def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> dict[str, Path]:
+    """List the files of a folder that may be pushed, sorted by their relative path with `/`.
+
+    Raises:
+        InputError: the folder holds no whole model, or a link that leaves it; or, without `allow_nonfinite`, weights
+            that are NaN or infinite.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder. Pass the folder that the model was saved to.")
+    check_model_folder(folder)
     names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     files = {name: path for name, path in names.items() if re.fullmatch(f"{_MODEL}|{_OTHER}", name)}
+    if outside := next((path for path in files.values() if not is_inside(path, folder)), None):
+        raise InputError(f"{outside} is a link that leaves the folder. Remove it, or put the file in its place.")
     weights = [name for name in files if _WEIGHTS.fullmatch(name)]
     if not weights:
         raise InputError(
@@ -68,8 +78,9 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
             raise InputError(f"{folder}/{gone[0]} is missing, but {index.name} lists it")
     for name in weights:
         try:
-            with safe_open(files[name], "pt"):
-                pass
+            with safe_open(files[name], "pt") as tensors:
+                found = ((key, tensors.get_tensor(key)) for key in tensors.keys())  # noqa: SIM118 (no mapping)
+                check_finite(found, f"{folder}/{name}", allow_nonfinite)
         except (OSError, SafetensorError) as error:
             raise InputError(
                 f"{folder}/{name} is not a valid safetensors file ({error}). Save the model again."
@@ -84,9 +95,9 @@ class Contents:
     its Hub id. The folder itself is not changed. Arguments and errors are those of [`hf_xalign.hub.push`].
     """
 
-    def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None):
+    def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None, allow_nonfinite: bool = False):
         self.folder = Path(folder)
-        self.files = list_files(folder)
+        self.files = list_files(folder, allow_nonfinite=allow_nonfinite)
         if base_model is not None and hub_id(base_model) is None:
             raise InputError(f"base_model={base_model}: give an id on the Hub (owner/name), not a path")
         self._base = base_model

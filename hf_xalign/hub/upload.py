@@ -35,6 +35,7 @@ def push(
     base_model: str | None = None,
     message: str = "Upload model",
     path_in_repo: str = "",
+    allow_nonfinite: bool = False,
     token: str | bool | None = None,
 ) -> CommitInfo:
     """Upload a model's folder in one commit. A missing repository or branch is created.
@@ -52,16 +53,18 @@ def push(
         base_model: Hub id of the base model, when the folder names it by a local path.
         message: commit message.
         path_in_repo: folder inside the repository, for checkpoints.
+        allow_nonfinite: upload weights that are NaN or infinite too.
         token: Hub token; by default the one that you logged in with (`hf auth login`, or HF_TOKEN).
 
     Raises:
-        InputError: the folder has no complete model, its base model is not on the Hub, or it contains a token (checked
-            before anything is sent); `private` was given for an existing public repository; or the connection broke.
+        InputError: the folder has no complete model, its base model is not on the Hub, or it contains a token, a link
+            that leaves it or weights that are not finite (checked before anything is sent); `private` was given for an
+            existing public repository; or the connection broke.
         HfHubHTTPError, RuntimeError: the Hub refused a request, or failed five times. Nothing was committed, unless
             only the answer to the commit was lost. Push again in both cases.
     """
     check_repo_id(repo_id)
-    contents = Contents(folder, base_model=base_model)
+    contents = Contents(folder, base_model=base_model, allow_nonfinite=allow_nonfinite)
     api = _api(token)
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     if revision not in (None, "main"):

@@ -32,7 +32,7 @@ from hf_xalign.distributed import shard_like, unsharded_class
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError
-from hf_xalign.pretrained import from_pretrained
+from hf_xalign.pretrained import from_pretrained, plain_errors
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
     revision = revision or "main"
     try:
         config = from_pretrained(AutoConfig, name, revision=revision, **hub_options(kwargs))
+    except InputError:
+        raise
     except (OSError, ValueError, TransportError) as error:
         if not Path(name).is_dir():
             raise nowhere(name) from error
@@ -73,7 +75,7 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
     else:  # of a class of this library (the tagger), the Auto class
         auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
         model_class = getattr(transformers, task, None) or getattr(transformers, auto)
-    with safetensors_alone(name):
+    with safetensors_alone(name), plain_errors(name, ValueError):
         model, found = from_pretrained(model_class, name, **options)
     if task is None and reads_forward(model):
         logger.warning(

@@ -139,4 +139,5 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
             f"{name} is an adapter, and its base_model_name_or_path, {base}, cannot be loaded: {error}. Where the "
             "encoder is elsewhere now, PeftModel.from_pretrained(encoder, adapter) puts the adapter on it"
         ) from error
-    return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))
+    with pretrained.plain_errors(name, ValueError):
+        return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))

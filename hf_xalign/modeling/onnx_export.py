@@ -22,6 +22,7 @@ from hf_xalign.modeling.checkpoint import WrappedConfig
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.sentence_export import write_settings
+from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 
 MODEL, INT8 = "onnx/model.onnx", "onnx/model_quantized.onnx"
@@ -45,6 +46,7 @@ def export_onnx(
     pooling: SentencePooling = "mean",
     lang: str | None = None,
     int8: bool = False,
+    allow_nonfinite: bool = False,
 ) -> Path:
     """Write an encoder as ONNX for any number of sentences and tokens; return the folder.
 
@@ -58,15 +60,18 @@ def export_onnx(
         pooling: how sentence-transformers pools tokens: `mean`, `cls` or `last`.
         lang: language whose map or embedding is in the graph, for a model with one for each.
         int8: also write `onnx/model_quantized.onnx`, with weights in 8 bits and activations quantised as it runs.
+        allow_nonfinite: write weights that are NaN or infinite too.
 
     Raises:
-        InputError: the extra `onnx` is missing, `folder` exists, or torch.onnx cannot export the model.
+        InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx cannot export
+            the model.
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')
     folder = Path(folder)
     if folder.exists():
         raise InputError(f"{folder} exists. Name another folder.")
+    check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
     encoder = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
     tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")

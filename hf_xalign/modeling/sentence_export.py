@@ -13,10 +13,11 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
+from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign._version import __version__
@@ -26,6 +27,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware
+from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.tuner import find_top
 
 _CONFIG = "config_sentence_transformers.json"
@@ -38,6 +40,7 @@ def save_sentence_transformer(
     folder: str | os.PathLike[str],
     *,
     pooling: SentencePooling = "mean",
+    allow_nonfinite: bool = False,
 ) -> Path:
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
@@ -51,15 +54,18 @@ def save_sentence_transformer(
         tokenizer: tokenizer of the encoder.
         folder: folder to write.
         pooling: `mean` over all tokens, special ones too, `cls` for the first token, or `last` for the last one.
+        allow_nonfinite: write weights that are NaN or infinite too.
 
     Raises:
-        InputError: transformers alone cannot load the model, `pooling` is unknown, or `folder` holds other files.
+        InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` holds other files, or a
+            weight is not finite.
     """
     folder = Path(folder)
     _check_plain(model)
     if pooling not in SENTENCE_POOLINGS:
         raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
     _check_free(folder)
+    check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     old = made.with_name(f"{made.name}-old")
     try:

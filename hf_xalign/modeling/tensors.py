@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -12,6 +12,16 @@ from torch import Tensor
 
 from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]], where: str, allow: bool = False) -> None:
+    """Refuse weights of which one is NaN or infinite, unless `allow`."""
+    for name, tensor in () if allow else tensors:
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(
+                f"{where}: {name} holds NaN or infinite numbers, so the model computes none. Take an earlier "
+                "checkpoint, or say --allow_nonfinite (allow_nonfinite=True in Python)"
+            )
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:

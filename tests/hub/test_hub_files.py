@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ WEIGHTS = {"w": torch.zeros(2)}
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     save_file(WEIGHTS, tmp_path / "model.safetensors")
     return tmp_path
 
@@ -43,7 +44,7 @@ def test_only_what_is_on_the_list(folder):
     }  # fmt: skip
     for name in (wanted | stray) - {"model.safetensors"}:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"x")
+        (folder / name).write_text('{"model_type": "bert"}')
     save_file(WEIGHTS, folder / "maps" / "de-en.safetensors")
     assert set(list_files(folder)) == wanted
 
@@ -92,7 +93,7 @@ def test_cards_and_records_name_what_others_can_find(folder):
 def push(weights, files, folder, repo_id="me/model", **options):
     """Push a folder with weights and other files, by name to their text or JSON."""
     save_file(WEIGHTS, folder / weights)
-    for name, content in files.items():
+    for name, content in ({"config.json": {"model_type": "bert"}} | files).items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return hub.push(folder, repo_id, **options)
 
@@ -104,6 +105,15 @@ def push_run(base, folder):
 
 def pickled(name, folder):
     torch.save(WEIGHTS, folder / name)
+    return hub.push(folder, "me/model")
+
+
+def leave(weights, folder):
+    """Push weights and, for whole ones, a card that is a link to a file elsewhere."""
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    save_file({"w": weights}, folder / "model.safetensors")
+    if weights.isfinite().all():
+        (folder / "README.md").symlink_to(Path(__file__))
     return hub.push(folder, "me/model")
 
 
@@ -120,7 +130,10 @@ def test_folders(tmp_path):
     token = {"training_args.json": {"hub_token": "hf_" + "a" * 34}}
     table = {
         "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
-        "pickle of another name": (partial(pickled, "model.safetensors"), r"model\.safetensors is not a valid safet"),
+        "pickle of another name": (
+            partial(pickled, "model.safetensors"),
+            "model.safetensors is no whole safetensors file",
+        ),
         "pickle": (partial(pickled, "pytorch_model.bin"), "holds no model: .*pickled weights"),
         "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
         "name": (partial(whole, {}, repo_id="a/b/c"), "repo_id=a/b/c"),
@@ -128,6 +141,11 @@ def test_folders(tmp_path):
         "card": (
             partial(whole, {"README.md": "---\nbase_model: /home/me/base\n---\n"}),
             r"README\.md: base_model is /home/me/base",
+        ),
+        "link": (partial(leave, torch.zeros(2)), r"README\.md is a link that leaves the folder"),
+        "weights of NaN": (
+            partial(leave, torch.tensor([0.0, torch.nan])),
+            "model.safetensors: w holds NaN or infinite",
         ),
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),

@@ -162,6 +162,7 @@ class GridTask:
 
         from hf_xalign.data.derived.rows import tree_columns
         from hf_xalign.data.derived.treebank import load_treebank
+        from hf_xalign.data.readers import is_conllu
         from hf_xalign.tasks.examples import read_examples, read_records
 
         split = self.options.get(*(("train_split", "train") if part == "train" else ("eval_split", "test")))
@@ -177,7 +178,7 @@ class GridTask:
         ).rows
         if not trees:
             return rows
-        if source.endswith(".conllu"):
+        if Path(source).is_file() and is_conllu(source):
             return concatenate_datasets([rows, load_treebank(source).remove_columns("tokens")], axis=1)
         wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
         found = dict(read_records(source, split=split, revision=revision)[1])
@@ -194,11 +195,11 @@ class GridTask:
     def derive(self, rows: Dataset, language: DerivedLanguage) -> Dataset:
         """Return labelled text in a derived language; characters that its alphabet lacks stay."""
         from hf_xalign.data.derived.rows import derive
-        from hf_xalign.tasks.labels import mark_spans
+        from hf_xalign.data.span_labels import span_parts
 
         moved: dict[str, Any] = {}
         if "labels" in rows.column_names:
-            spans = mark_spans({label for labels in rows["labels"] for label in labels})
+            spans = span_parts(label for labels in rows["labels"] for label in labels)
             moved = {"spans" if spans else "labels": "labels"}
         try:
             return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)

@@ -12,7 +12,7 @@ from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import load_hub
-from hf_xalign.data.readers import check_expansion, file_format, read_jsonl, read_lines
+from hf_xalign.data.readers import check_expansion, file_format, is_conllu, read_jsonl, read_lines
 from hf_xalign.data.sources import HUB_ID, nearby
 from hf_xalign.errors import InputError, find_disk_full
 
@@ -77,6 +77,8 @@ def _read(path: Path) -> Dataset:
         raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty; it should have one sentence a line")
+    if is_conllu(path):
+        raise InputError(f"{path}: CoNLL-U, not one sentence a line. Write the text of its sentences to a file.")
     # Arrow crashes the process on some damaged rows, and takes a line of any length into memory: read the file first.
     if kind != "parquet":
         deque(read_jsonl(path) if kind == "json" else read_lines(path), maxlen=0)

@@ -10,9 +10,11 @@ import csv
 import gzip
 import itertools
 import json
+import logging
+import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,11 +28,15 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
+from hf_xalign.data.span_labels import span_parts
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
+logger = logging.getLogger(__name__)
+
 Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
+_Line = tuple[int, str, list[str]]  # number, text and columns
 
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
 # Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
@@ -39,6 +45,11 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _DOCUMENT = "-DOCSTART-"
+_NUMBER = re.compile(r"\d+([-.]\d+)?")
+_HEAD = re.compile(r"\d+|_")
+_FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
+_KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
+WITHHELD = "its words are withheld (all are _). Merge the text by the treebank's own script, or take another treebank."
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
 _CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements of a segment that hold a format's markup, not text
 
@@ -181,41 +192,132 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             yield row, dict(zip(header, cells, strict=True))
 
 
-def read_conll(path: str | Path, *, universal: bool) -> Iterator[tuple[int, dict[str, list[str]]]]:
+def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
     """Yield the sentences of a file with one word a line and a blank line after each sentence.
 
-    CoNLL-U's (`universal`) comments, multi-word tokens (`3-4`) and empty nodes (`5.1`) are skipped. With the line of
-    the first word come the columns by CoNLL-U's names (`tokens` is FORM). CoNLL has `tokens` (the first column),
-    `labels` (the last), and every column by its number, `1`, `2`, and so on.
+    With the line of the first word comes every column by its number, `1`, `2`, and so on. CoNLL-U, known by its ten
+    columns and the number of each word, has them by its names too (`tokens` is FORM); multi-word tokens (`3-4`) and
+    empty nodes (`5.1`) are skipped. Other files have `tokens` (the first column, unless it numbers the words) and
+    `labels` (the last). A line with a tab is split at tabs alone. Comments are skipped.
     """
+    yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
+
+
+def is_conllu(path: str | Path) -> bool:
+    """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
+    if (kind := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
+        return kind == ".conllu"
+    cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), [])
+    return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
+
+
+def is_withheld(words: Sequence[str]) -> bool:
+    """Return whether at least half of a sentence's words are underscores, in place of text that may not be copied."""
+    return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
+
+
+def _cells(line: str) -> list[str]:
+    """Split a line at its tabs; one without tabs at its blanks. Other white space belongs to words."""
+    if "\t" not in line:
+        return [cell for cell in line.split(" ") if cell]
+    return [cell.strip(" ") for cell in line.rstrip("\t ").split("\t")]
+
+
+def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
     rows: list[list[str]] = []
     first = 0
     for number, line in itertools.chain(read_lines(path), [(0, "")]):
+        if line.startswith("#"):
+            continue
         if not line.strip():
             if rows:
-                columns = [list(column) for column in zip(*rows, strict=True)]
-                names = _CONLLU if universal else tuple(map(str, range(1, len(columns) + 1)))
-                ends = {} if universal else {"tokens": columns[0], "labels": columns[-1]}
-                yield first, ends | dict(zip(names, columns, strict=True))
+                yield first, _columns(rows) | dict(zip(_CONLLU, map(list, zip(*rows, strict=True)), strict=True))
             rows = []
             continue
-        if universal and line.startswith("#"):
-            continue
-        cells = line.split("\t") if universal else line.split()
-        if universal and len(cells) != len(_CONLLU):
+        cells = _cells(line)
+        if len(cells) != len(_CONLLU):
             raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
-        if cells[0] == _DOCUMENT or (universal and not cells[0].isdecimal()):
+        if not cells[0].isdecimal():
             continue
-        if universal and rows and cells[0] == "1":
+        if rows and cells[0] == "1":
             raise InputError(f"{path}, line {number}: a word 1 within a sentence. End each sentence by a blank line.")
-        if rows and len(cells) != len(rows[0]):
-            raise InputError(
-                f"{path}, line {number}: {len(cells)} columns, and the sentence's first word has {len(rows[0])}"
-            )
-        if len(cells) < 2:
-            raise InputError(f"{path}, line {number}: one column, so a word without a label")
         first = first if rows else number
         rows.append(cells)
+
+
+def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first column has the numbers of the words, from 0 or 1 in each sentence."""
+    if not all(_NUMBER.fullmatch(cell) for cells in sentences for cell in cells):
+        return False
+    counts = [[cell for cell in cells if cell.isdecimal()] for cells in sentences]
+    rising = all(own in ([str(n + start) for n in range(len(own))] for start in (0, 1)) for own in counts)
+    return rising and any(len(own) > 1 for own in counts)
+
+
+def _columns(rows: list[list[str]]) -> dict[str, list[str]]:
+    return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
+
+
+def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
+    sentences: list[list[tuple[int, str, list[str]]]] = [[]]
+    for number, line in read_lines(path):
+        if not line.strip():
+            sentences.append([])
+        elif (cells := _cells(line))[0] != _DOCUMENT:
+            sentences[-1].append((number, line, cells))
+    is_word = _word_test(path, [row for rows in sentences for row in rows])
+    comments = [row for rows in sentences for row in rows if not is_word(row, rows)]
+    sentences = [[row for row in rows if is_word(row, rows)] for rows in sentences]
+    if comments:
+        number, line, _ = comments[0]
+        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
+    numbered = _are_numbers([[cells[0] for _, _, cells in rows] for rows in sentences])
+    for rows in filter(None, sentences):
+        first, _, start = rows[0]
+        for number, _, cells in rows:
+            if len(cells) != len(start):
+                raise InputError(
+                    f"{path}, line {number}: {len(cells)} columns, but line {first}, the sentence's first word, has "
+                    f"{len(start)}. Give every word the same columns."
+                )
+            if len(cells) < 2:
+                raise InputError(f"{path}, line {number}: one column, so a word without a label")
+            if not cells[0]:
+                raise InputError(f"{path}, line {number}: the first column is empty, so a label without a word")
+        columns = _columns([cells for _, _, cells in rows])
+        yield first, ({} if numbered else {"tokens": columns["1"]}) | {"labels": columns[str(len(start))]} | columns
+
+
+def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Sequence[_Line]], bool]:
+    """Return a test of a line in its sentence: is it a word, or a comment?
+
+    A line that begins with `#` is a word if it has the columns and a label of other words.
+    """
+    words = [line for line in lines if not line[1].startswith("#")]
+    labels = {cells[-1] for _, _, cells in words}
+    spans = bool(span_parts(labels))
+
+    def test(line: _Line, sentence: Sequence[_Line]) -> bool:
+        number, text, cells = line
+        if not text.startswith("#"):
+            return True
+        others = [other for other in sentence if not other[1].startswith("#")] or words
+        if _KEY.match(text) or len(cells) not in {len(own) for _, _, own in others}:
+            return False
+        if cells[-1] in labels or (spans and span_parts({*labels, cells[-1]})):
+            return True
+        if spans or " " in cells[0]:
+            return False
+        if all("\t" in own for _, own, _ in (line, *others)):
+            return True
+        if number < min(other[0] for other in others) or others is words:
+            return False
+        raise InputError(
+            f"{path}, line {number}: {text!r} is a comment or a word, as no other word has the label {cells[-1]!r}. "
+            "Remove the line, or separate all columns by tabs."
+        )
+
+    return test
 
 
 @dataclass(frozen=True)

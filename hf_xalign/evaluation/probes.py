@@ -16,6 +16,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, word_labels
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
@@ -24,7 +25,6 @@ from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.statistics.examples import ExampleScores
 
-_NO_SPAN = "O"
 Labelled = tuple[Tensor, Sequence[str]]
 """Vectors, float (n, dim), and the label of each."""
 
@@ -75,7 +75,7 @@ def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -
     """Count right labels by example, of which each has so many: for the accuracy, and for the F1 of each label."""
     example = np.repeat(np.arange(len(sizes)), sizes)
     right = np.array([one == other for one, other in zip(found, gold, strict=True)], dtype=bool)
-    names = sorted(set(gold) - {_NO_SPAN})
+    names = sorted(set(gold) - {OUTSIDE})
     place = {name: k for k, name in enumerate(names)}
     tables = []
     for labels, counted in ((gold, right), (found, True), (gold, True)):
@@ -108,7 +108,8 @@ def probe_encoder(
         model: the encoder, which is not changed.
         tokenizer: its fast tokenizer.
         train: language and rows to learn from, with the columns `tokens` and `labels` (a list of str each), or
-            `text_a` and `label` (str), as [`~hf_xalign.tasks.examples.read_examples`] returns them.
+            `text_a` and `label` (str), as [`~hf_xalign.tasks.examples.read_examples`] returns them. Words labelled `_`
+            are left out.
         tests: rows to test on, by language.
         layer: layer of the vectors: the mean of a word's subwords, or of a text's tokens.
         batch_size: sentences per forward pass.
@@ -139,11 +140,12 @@ def probe_encoder(
                 found = encode_pooled_sentences(model, tokenizer, texts, (layer,), ("mean",), **options)
                 return (found["mean"][:, 0], rows["label"][:]), [1] * len(rows)
             words = extract_word_vectors(model, tokenizer, rows["tokens"][:], layers=(layer,), **options)
+        labels = list(chain.from_iterable(word_labels(rows, language, lambda row: f"{language}, row {row + 1}")))
         # Words that the tokenizer drops or cuts off have no vector.
-        labels = chain.from_iterable(rows["labels"][:])
-        kept = [label for label, there in zip(labels, words.present.tolist(), strict=True) if there]
-        sizes = torch.tensor_split(words.present, words.offsets[1:-1])
-        return (words.vectors[words.present, 0], kept), [int(part.sum()) for part in sizes]
+        used = words.present & torch.tensor([label != UNLABELLED for label in labels])
+        kept = [label for label, there in zip(labels, used.tolist(), strict=True) if there]
+        sizes = torch.tensor_split(used, words.offsets[1:-1])
+        return (words.vectors[used, 0], kept), [int(part.sum()) for part in sizes]
 
     known, _ = encode(*train)
     encoded = {language: encode(language, rows) for language, rows in tests.items()}

@@ -14,7 +14,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import EncodedWords, special_frame, tokenize_words, word_tokenizer
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.tagger.crf import NO_TAG
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.labels import LabelSet
@@ -101,9 +103,10 @@ class _Classification(Task):
 class TokenTask(_Classification):
     """Label each word on its first subword: parts of speech, names, slots.
 
-    Words that truncation cuts off have no label in training, and count as wrong in every score. Encoded rows have
-    `first`, the position of each word's first subword, -1 if the word was cut off even in part; `ends` (taggers only),
-    the position after its last subword, 0 if cut off; and `word_labels`, the id of each word's label.
+    Words that truncation cuts off have no label in training, and count as wrong in every score. Words labelled `_` are
+    neither trained on nor scored. Encoded rows have `first`, the position of each word's first subword, -1 if the word
+    was cut off even in part; `ends` (taggers only), the position after its last subword, 0 if cut off; and
+    `word_labels`, the id of each word's label, -100 for `_`.
 
     Attributes:
         labels: the labels.
@@ -156,7 +159,10 @@ class TokenTask(_Classification):
             columns: dict[str, list] = {
                 "input_ids": encoded.input_ids,
                 "first": [np.where(span[:, 1] > 0, span[:, 0], -1) for span in encoded.spans],
-                "word_labels": [[self.labels.ids[name] for name in names] for names in batch["labels"]],
+                "word_labels": [
+                    [NO_TAG if name == UNLABELLED else self.labels.ids[name] for name in names]
+                    for names in batch["labels"]
+                ],
             }
             if self.spans:
                 columns["ends"] = [span[:, 1] for span in encoded.spans]
@@ -165,15 +171,20 @@ class TokenTask(_Classification):
         return encode
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
-        """Add the labels of the N words with a token.
+        """Add the labels of the N words with a label and a token.
 
         They are `labels` int64 (N,); `label_positions` int64 (N,), first subwords as positions in the flattened batch;
         `label_counts` int64 (B,), number of such words in each row.
         """
         batch = super().collate(rows, pad_token_id)
         first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
-        labels = [np.asarray(row["word_labels"], dtype=np.int64)[at >= 0] for row, at in zip(rows, first, strict=True)]
-        positions = [number * batch["input_ids"].shape[1] + at[at >= 0] for number, at in enumerate(first)]
+        labels = [np.asarray(row["word_labels"], dtype=np.int64) for row in rows]
+        kept = [(at >= 0) & (own >= 0) for at, own in zip(first, labels, strict=True)]
+        labels = [own[there] for own, there in zip(labels, kept, strict=True)]
+        positions = [
+            number * batch["input_ids"].shape[1] + at[there]
+            for number, (at, there) in enumerate(zip(first, kept, strict=True))
+        ]
         return {
             **batch,
             "labels": torch.from_numpy(np.concatenate(labels)),
@@ -186,7 +197,7 @@ class TokenTask(_Classification):
         return states.flatten(0, 1)[batch["label_positions"]]
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
-        """Return the label id of each word that has a token, in order."""
+        """Return the label id of each word that has a label and a token, in order."""
         return self._by_sentence(self.select(output.logits, batch).argmax(-1), batch)
 
     def _by_sentence(self, found: torch.Tensor, batch: Batch) -> list[np.ndarray]:
@@ -196,17 +207,23 @@ class TokenTask(_Classification):
         """Return `accuracy`, `token_f1`, `span_f1` for BIO labels, and the numbers of words and of words cut off."""
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
-        for first, found in zip(encoded["first"], predictions, strict=True):
+        for labels, first, found in zip(gold, encoded["first"], predictions, strict=True):
             ids = iter(found.tolist())
-            predicted.append([self.labels.names[next(ids)] if position >= 0 else None for position in first])
+            there = [position >= 0 and label != UNLABELLED for position, label in zip(first, labels, strict=True)]
+            predicted.append([self.labels.names[next(ids)] if known else None for known in there])
         scores = {"accuracy": ExampleScores.from_counts(*count_words(predicted, gold, outside=None))}
         if self.labels.mark_spans:
             # A word without a prediction cannot be part of a predicted span.
-            filled = [["O" if label is None else label for label in labels] for labels in predicted]
+            filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
         scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
-        lost = sum(label is None for labels in predicted for label in labels)
-        return TaskScores(scores, {"words": sum(map(len, gold)), "lost_words": lost})
+        words = [
+            label
+            for labels, truth in zip(predicted, gold, strict=True)
+            for label, own in zip(labels, truth, strict=True)
+            if own != UNLABELLED
+        ]
+        return TaskScores(scores, {"words": len(words), "lost_words": words.count(None)})
 
 
 def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:

@@ -17,11 +17,12 @@ from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import hub_commit, load_hub
-from hf_xalign.data.readers import file_format
+from hf_xalign.data.readers import WITHHELD, file_format, is_withheld
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
+from hf_xalign.data.span_labels import UNLABELLED, word_labels
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.labels import LabelSet, mark_spans
+from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.layouts import SUFFIXES, name_columns, read_rows
 
 logger = logging.getLogger(__name__)
@@ -36,15 +37,20 @@ _PAIR = ("text_a", "text_b")
 class Examples:
     """Labelled text of one language.
 
+    Labels of words that mark spans (BIOES, BILOU, IOB1, ...) become BIO labels; the log says so.
+
     Attributes:
         name: file or Hub dataset, for messages.
         language: language code.
         rows: `tokens` and `labels` (lists of str of one length), or `text_a`, `text_b` (pairs only) and `label` (str).
-            `line` (int) is the example's place.
+            `line` (int) is the example's place. A word labelled `_` has no label: it is neither trained on nor scored.
         unit: unit of a place: `line` of a file, `row` of a Hub dataset.
         fingerprint: hash of the content.
         revision: commit of a Hub dataset.
         group_size: consecutive examples that training keeps in one batch; 2 in code-switched text.
+
+    Raises:
+        InputError: no word has a label, or the labels of spans are of several schemes.
     """
 
     name: str
@@ -54,6 +60,26 @@ class Examples:
     fingerprint: str = ""
     revision: str | None = None
     group_size: int = 1
+
+    def __post_init__(self) -> None:
+        if "labels" not in self.rows.column_names:
+            return
+        labels = word_labels(self.rows, self.name, self.place)
+        if labels != self.rows["labels"][:]:
+            rows = self.rows.remove_columns("labels").add_column("labels", labels)
+            object.__setattr__(self, "rows", rows.select_columns(self.rows.column_names))
+        if missing := sum(own.count(UNLABELLED) for own in labels):
+            words = sum(map(len, labels))
+            if missing == words:
+                raise InputError(
+                    f"{self.name}: all words are labelled _, so none has a label. Name another label_column."
+                )
+            logger.warning(
+                "%s: %s of %s words are labelled _: they have no label, and are left out of training and scores",
+                self.name,
+                f"{missing:,}",
+                f"{words:,}",
+            )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,7 +93,7 @@ class Examples:
         """Return the labels that occur."""
         if "label" in self.rows.column_names:
             return set(self.rows.unique("label"))
-        return {name for names in self.rows["labels"] for name in names}
+        return {name for names in self.rows["labels"] for name in names} - {UNLABELLED}
 
     def check_labels(self, labels: LabelSet, source: str) -> None:
         """Check that all labels are in a label set, which comes from `source`.
@@ -98,7 +124,9 @@ def read_examples(
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
-    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too. IOB1 becomes IOB2.
+    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too.
+
+    Sentences whose words are withheld (`_`), as in some treebanks, are left out, as are texts labelled `_`.
 
     Args:
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
@@ -109,7 +137,7 @@ def read_examples(
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
             or `text` by default).
-        label_column: column of labels; by default `labels` for words (`upos` in CoNLL-U), `label` for texts.
+        label_column: column of labels; by default `labels` for words, else `upos` (CoNLL-U), and `label` for texts.
         split: split of a Hub dataset or of the text inside the package.
         max_examples: maximum number of examples; the first ones are kept.
         revision: branch, tag or commit of a Hub dataset.
@@ -131,7 +159,6 @@ def read_examples(
     if max_examples is not None and max_examples < 1:
         raise InputError(f"max_examples={max_examples}: at least 1")
     unit, records, commit = read_records(source, split=split, revision=revision)
-    default_labels = "upos" if file_format(Path(source)) == ".conllu" else "labels"
     rows: list[dict[str, Any]] = []
     others: Counter[str] = Counter()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
@@ -141,19 +168,28 @@ def read_examples(
         record, left_out = name_columns(record, language, where)
         if left_out:
             others[left_out] += 1
-        elif kind == "token":
-            rows.append({**_words(record, text_columns, label_column or default_labels, where), "line": line})
+            continue
+        if kind == "token":
+            default = "upos" if "upos" in record and "labels" not in record else "labels"
+            row = _words(record, text_columns, label_column or default, where)
+            if is_withheld(row["tokens"]):
+                others["with withheld words (_)"] += 1
+                continue
         else:
-            rows.append({**_texts(record, text_columns, label_column or "label", where), "line": line})
+            row = _texts(record, text_columns, label_column or "label", where)
+            if row["label"] == UNLABELLED:
+                others["labelled _"] += 1
+                continue
+        rows.append({**row, "line": line})
     skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
+    if not rows and [*others] == ["with withheld words (_)"]:
+        raise InputError(f"{source}: {WITHHELD}")
     if not rows:
         raise InputError(f"{source}: no examples in it{skipped and f' in {language}; there are {skipped}'}")
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
-    if kind == "token" and mark_spans({name for row in rows for name in row["labels"]}):
-        begun = sum(_begin_spans(row["labels"]) for row in rows)
-        if begun:
-            logger.info("%s: %s spans began with I-, as in IOB1, and begin with B- now", source, f"{begun:,}")
+    if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
+        logger.info("%s: %s words are _ in sentences with other words, and stay", source, f"{blank:,}")
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
         digest.update(json.dumps(row).encode())
@@ -252,15 +288,6 @@ def _get(record: dict[str, Any], column: str, where: str) -> Any:
             "label_column."
         )
     return record[column]
-
-
-def _begin_spans(labels: list[str]) -> int:
-    """Begin every span by B-, and return how many did not."""
-    begun = 0
-    for place, label in enumerate(labels):
-        if label.startswith("I-") and (not place or labels[place - 1][2:] != label[2:]):
-            labels[place], begun = f"B-{label[2:]}", begun + 1
-    return begun
 
 
 def text_of(value: Any, column: str, where: str) -> str:

@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hf_xalign.data.span_labels import OUTSIDE, bio_names, span_parts
 from hf_xalign.errors import InputError
-
-OUTSIDE = "O"
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class LabelSet:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LabelSet:
-        """Build from the labels that occur: `O` first, the rest sorted.
+        """Build from the labels that occur: `O` first, the rest sorted. Labels of spans become BIO labels.
 
         Raises:
             InputError: there are fewer than two labels.
         """
-        found = set(names)
-        if mark_spans(found):
+        found = set(bio_names(names).values())
+        if span_parts(found):
             kinds = sorted({name[2:] for name in found if name != OUTSIDE})
             ordered = [OUTSIDE, *(f"{part}-{kind}" for kind in kinds for part in "BI")]
         else:
@@ -48,7 +47,7 @@ class LabelSet:
 
     @classmethod
     def load(cls, source: str) -> LabelSet:
-        """Load from a JSON file, in its order; missing halves of BIO pairs come last.
+        """Load from a JSON file, in its order. Labels of spans become BIO labels; missing halves of pairs come last.
 
         Args:
             source: path of a list of labels, or `labels.json:bio` for the list `bio` of an object.
@@ -74,7 +73,8 @@ class LabelSet:
             raise InputError(f"labels={source}: expected a list of labels, each a string")
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is in it twice")
-        rest = sorted(set(cls.of(content).names) - set(content)) if mark_spans(set(content)) else []
+        content = list(dict.fromkeys(bio_names(content).values()))
+        rest = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
         return cls._checked([*content, *rest], f"labels={source}")
 
     @classmethod
@@ -91,7 +91,7 @@ class LabelSet:
     @cached_property
     def mark_spans(self) -> bool:
         """Return whether they are BIO labels."""
-        return mark_spans(set(self.names))
+        return bool(span_parts(self.names))
 
     def describe(self) -> str:
         """Return the labels in one line for messages."""
@@ -101,9 +101,3 @@ class LabelSet:
     def config(self) -> dict[str, Any]:
         """Return the fields of a model's config."""
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
-
-
-def mark_spans(names: set[str]) -> bool:
-    """Return whether all labels are O, B-... or I-..., and not only O."""
-    inside = names - {OUTSIDE}
-    return bool(inside) and all(len(name) > 2 and name[:2] in ("B-", "I-") for name in inside)

@@ -6,6 +6,7 @@ Each layout of `LAYOUTS` says which column has which role, so a file or Hub data
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,15 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.data.readers import Rows, file_format, read_cells, read_conll, read_json, read_jsonl, read_table
+from hf_xalign.data.readers import (
+    Rows,
+    file_format,
+    is_conllu,
+    read_cells,
+    read_conll,
+    read_json,
+    read_jsonl,
+    read_table,
+)
+from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.labels import OUTSIDE
 
 # Files with one word a line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
-_BIO = re.compile(r"O|[BI]-.+")
 _PREFIX = re.compile(r"[a-z][a-z-]*:")
 
 
@@ -121,15 +130,15 @@ def read_rows(path: Path) -> Rows:
             return read_jsonl(path)
         case ".json":
             return read_json(path)
-        case ".conllu":
-            return read_conll(path, universal=True)
         case ".tsv" | ".csv":
-            first = next((cells for _, cells in read_cells(path) if cells), [])
-            if len(first) == len(_FACEBOOK) and first[-1].startswith("{"):
+            rows = [cells for _, cells in itertools.islice(read_cells(path), 20) if cells]
+            if rows and len(rows[0]) == len(_FACEBOOK) and rows[0][-1].startswith("{"):
                 return read_table(path, _FACEBOOK)
-            if kind == ".csv" or len(first) < 2 or not _BIO.fullmatch(first[-1]):
+            # Words and their labels have no header.
+            labels = {cells[-1] for cells in [cells for cells in rows if not cells[0].startswith("#")][:2]}
+            if kind == ".csv" or not (is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)):
                 return read_table(path)
-    if kind in (".tsv", *WORD_LINES):
+    if kind in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
         f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not {kind!r}"
@@ -139,8 +148,8 @@ def read_rows(path: Path) -> Rows:
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield sentences without the language before each word, `en:word`, that WikiANN has from its first word on."""
     prefix: str | None = None
-    for line, record in read_conll(path, universal=False):
-        words = record["tokens"]
+    for line, record in read_conll(path):
+        words = record.get("tokens", [""])
         if prefix is None:
             prefix = match[0] if (match := _PREFIX.match(words[0])) else ""
         if prefix and all(word.startswith(prefix) for word in words):

@@ -7,18 +7,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
 from hf_xalign.errors import InputError
-from hf_xalign.tasks.labels import OUTSIDE
 
 Metric = Literal["accuracy", "token_f1", "span_f1"]
-
-
-class Span(NamedTuple):
-    """Words `[start, end)` of one `kind`."""
-
-    start: int
-    end: int
-    kind: str
 
 
 class Counts(NamedTuple):
@@ -38,34 +30,17 @@ class Counts(NamedTuple):
         }
 
 
-def find_spans(labels: Sequence[str]) -> list[Span]:
-    """Return the spans that BIO labels mark, as in CoNLL's `conlleval` and seqeval's default mode.
+def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], kind: str | None = None) -> Counts:
+    """Count the spans of each sentence, of one kind or all; a span is right if its start, end and kind are.
 
-    A span begins at `B-x`, and at an `I-x` that does not continue a span of its kind.
+    Each side can be in a scheme of its own (BIO, BIOES, ...).
     """
-    spans: list[Span] = []
-    start, kind = 0, ""
-    for place, label in enumerate([*labels, OUTSIDE]):
-        part, _, own = label.partition("-")
-        if kind and (part != "I" or own != kind):
-            spans.append(Span(start, place, kind))
-            kind = ""
-        if part in ("B", "I") and not kind:
-            start, kind = place, own
-    return spans
-
-
-def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Counts:
-    """Count the spans of each sentence; a span is right if its start, end and kind are."""
     _check_same(predicted, gold)
-    rows = []
-    for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
-        for label in (*ours, *theirs):
-            if label != OUTSIDE and label[:2] not in ("B-", "I-"):
-                raise InputError(f"sentence {number}: label {label!r} is not O, B-... or I-...")
-        found, there = set(find_spans(ours)), set(find_spans(theirs))
-        rows.append((len(found & there), len(found), len(there)))
-    return _counts(rows)
+    sides = [
+        [{span for span in spans if kind in (None, span.kind)} for spans in read_spans(side)]
+        for side in (predicted, gold)
+    ]
+    return _counts([(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in zip(*sides, strict=True)])
 
 
 def count_words(
@@ -73,18 +48,20 @@ def count_words(
 ) -> Counts:
     """Count the words of each sentence; a word is right if its label is.
 
-    A predicted label is None for a word without a prediction. `outside` is the label of words that are not items
-    (CONTINUAL's token-level micro F1 of NER). With None every word is an item, so F1 is accuracy.
+    A predicted label is None for a word without a prediction; words with the reference label `_` are left out.
+    `outside` is the label of words that are not items (CONTINUAL's token-level micro F1 of NER). With None every word
+    is an item, so F1 is accuracy.
     """
     _check_same(predicted, gold)
     rows = []
     for ours, theirs in zip(predicted, gold, strict=True):
-        right = sum(one == other != outside for one, other in zip(ours, theirs, strict=True))
+        pairs = [(one, other) for one, other in zip(ours, theirs, strict=True) if other != UNLABELLED]
+        right = sum(one == other != outside for one, other in pairs)
         if outside is None:
-            rows.append((right, len(theirs), len(theirs)))
+            rows.append((right, len(pairs), len(pairs)))
         else:
-            found = sum(label not in (None, outside) for label in ours)
-            rows.append((right, found, sum(label != outside for label in theirs)))
+            found = sum(one not in (None, outside) for one, _ in pairs)
+            rows.append((right, found, sum(other != outside for _, other in pairs)))
     return _counts(rows)
 
 

@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset, Features, List, Value
 from transformers import PreTrainedModel
 
+from hf_xalign.data.span_labels import UNLABELLED
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.rotated import RotatedModel
@@ -36,7 +37,7 @@ class TaggingTask(TokenTask):
     number, 1.5 KB a word with 384 dimensions.
 
     Attributes:
-        bio: allow `I-X` only after `B-X` or `I-X`, in training and in predictions.
+        bio: allow `I-X` only after `B-X` or `I-X`.
         keep_vectors: cache the vectors of the training text; otherwise each epoch runs the encoder again.
     """
 
@@ -45,9 +46,16 @@ class TaggingTask(TokenTask):
     keep_vectors: bool = True
 
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
-        """Encode sentences; raises InputError too if `bio` forbids a training label in its place."""
-        if training and self.bio:
-            _check_bio(examples)
+        """Encode sentences.
+
+        Raises:
+            InputError: a label is unknown, or a word of the training text has none.
+        """
+        if training and any(UNLABELLED in names for names in examples.rows["labels"]):
+            raise InputError(
+                f"{examples.name}: words labelled _ have no label, but a tagger learns whole sentences. Remove the "
+                "sentences with such words, or leave out head=tagger."
+            )
         return super().encode(examples, *inputs, training=training, **options)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
@@ -56,6 +64,7 @@ class TaggingTask(TokenTask):
         The batch holds the encoder's inputs and `word_spans` int64 (B, W, 2); or, for rows with `vectors`,
         `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W). `labels` int64 (B, W) are -100 for padding,
         `label_positions` int64 (N,) are positions of words in the flattened labels, and `label_counts` is int64 (B,).
+        Words labelled `_` have the label -100 too, and no position.
         """
         starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
         # Words are cut off only at the end of a sentence.
@@ -70,8 +79,8 @@ class TaggingTask(TokenTask):
             spans[number, :count, 1] = torch.as_tensor(row["ends"][:count])
         batch = {
             "labels": labels,
-            "label_positions": mask.flatten().nonzero()[:, 0],
-            "label_counts": torch.tensor(counts),
+            "label_positions": (labels >= 0).flatten().nonzero()[:, 0],
+            "label_counts": (labels >= 0).sum(1),
         }
         if "vectors" not in rows[0]:
             return {**Task.collate(self, rows, pad_token_id), "word_spans": spans, **batch}
@@ -169,13 +178,3 @@ def load_tagger(
             encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
-
-
-def _check_bio(examples: Examples) -> None:
-    for row, names in enumerate(examples.rows["labels"]):
-        for word, (before, name) in enumerate(zip(["O", *names], names)):
-            if name.startswith("I-") and before not in (name, f"B-{name[2:]}"):
-                raise InputError(
-                    f"{examples.place(row)}: word {word + 1} is {name} after {before}, but BIO labels allow it only "
-                    f"after B-{name[2:]} or {name}. Correct the label, or set tagger_bio=false."
-                )

@@ -88,7 +88,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
         if self.target_lang in named["dictionary"]:
             raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")
-        if "syntax" in self.derive and not self.corpus[0].endswith(".conllu"):
+        if "syntax" in self.derive and not self.corpus[0].removesuffix(".gz").endswith(".conllu"):
             raise InputError(f"corpus {self.corpus[0]}: derive syntax needs trees, from a file that ends in .conllu")
         if args.objective == "xlm" and not self.derive and not self.parallel:
             raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")

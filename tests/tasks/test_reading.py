@@ -293,7 +293,7 @@ def test_labelled_text(tmp_path):
     check(
         [
             *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
-            ("line 2: 1 columns, and the sentence's first word has 2", load, token, "a.conll", "a O\nb\n"),
+            ("line 2: 1 columns, but line 1, the sentence's first word, has 2", load, token, "a.conll", "a O\nb\n"),
             ("line 1: one column", load, token, "a.conll", "a\nb\n"),
             ("no examples in it", load, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),

@@ -15,6 +15,7 @@ from hf_xalign.data.code_switching.examples import is_text
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -103,24 +104,18 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
     Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
     B I I). A span that is torn apart becomes several. An I without a B of its type before it begins a span (IOB1).
     """
-    span_of: list[int | None] = []
-    number = -1
-    before = "O"
     for label in labels:
-        if label != "O" and label[:2] not in ("B-", "I-"):
-            raise InputError(f"the label {label!r} is not BIO. Convert the labels, or move them unchanged by labels=.")
-        if label == "O":
-            span_of.append(None)
-        else:
-            number += label[0] == "B" or before[2:] != label[2:]
-            span_of.append(number)
-        before = label
+        if label not in (OUTSIDE, UNLABELLED) and label[:2] not in ("B-", "I-"):
+            raise InputError(
+                f"the label {label!r} is not BIO. Read the text by read_examples, which converts other schemes, or "
+                "move the labels unchanged by labels=."
+            )
+    span_of = {word: span for span in find_spans(labels) for word in range(span.start, span.end)}
     moved = []
-    last: int | None = None
+    last = None
     for index in order:
-        span = span_of[index]
-        prefix = "I-" if span == last else "B-"
-        moved.append("O" if span is None else prefix + labels[index][2:])
+        span = span_of.get(index)
+        moved.append(labels[index] if span is None else f"{'I' if span == last else 'B'}-{span.kind}")
         last = span
     return moved
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
-from hf_xalign.data.readers import read_conll
+from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 TREE_COLUMNS = ("upos", "heads", "deprels")
 
@@ -45,8 +48,21 @@ class Tree(NamedTuple):
 
 
 def read_trees(path: str | Path) -> Iterator[Tree]:
-    """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped."""
-    for start, columns in read_conll(path, universal=True):
+    """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
+
+    Sentences whose words are withheld (`_`) are left out, and counted in the log.
+
+    Raises:
+        InputError: the words of all sentences are withheld, or a line is malformed; the message names it.
+    """
+    if not is_conllu(path):
+        raise InputError(f"{path}: no trees in it, which need the ten columns of CoNLL-U")
+    count = withheld = 0
+    for start, columns in read_conll(path):
+        count += 1
+        if is_withheld(columns["tokens"]):
+            withheld += 1
+            continue
         where = f"{path}, line {start}"
         ids, heads = columns["id"], columns["head"]
         if ids != [str(number) for number in range(1, len(ids) + 1)]:
@@ -62,6 +78,12 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
         yield tree
+    if withheld and withheld == count:
+        raise InputError(f"{path}: {WITHHELD}")
+    if withheld:
+        logger.info(
+            "%s: left out %s of %s sentences, whose words are withheld (_)", path, f"{withheld:,}", f"{count:,}"
+        )
 
 
 def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:

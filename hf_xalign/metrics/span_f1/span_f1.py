@@ -1,14 +1,15 @@
-"""`evaluate` module: F1 of the spans that BIO labels mark."""
+"""`evaluate` module: F1 of the spans that labels mark."""
 
 from datasets import Features, Sequence
 
+from hf_xalign.data.span_labels import read_spans
 from hf_xalign.metrics import base
-from hf_xalign.tasks.scoring import count_spans, find_spans
+from hf_xalign.tasks.scoring import count_spans
 
 
 class SpanF1(base.Module):
-    """Span F1 compares the spans that BIO labels mark: names, slots. A span is right when its first word, its last
-    word and its kind are. Micro-averaged over all spans; higher is better.
+    """Span F1 compares the spans that labels mark, in BIO or another scheme: names, slots. A span is right when its
+    first word, its last word and its kind are. Micro-averaged over all spans; higher is better.
 
     Examples:
         >>> from hf_xalign import metrics
@@ -23,16 +24,12 @@ class SpanF1(base.Module):
     columns = Features({"predictions": Sequence(base.TEXT), "references": Sequence(base.TEXT)})
 
     def _compute(self, predictions, references):
-        counts = count_spans(predictions, references)
-        kinds = {span.kind for labels in (*predictions, *references) for span in find_spans(labels)}
-        scores = {}
-        for kind in sorted(kinds):
-            own = [
-                [[label if label[2:] == kind else "O" for label in labels] for labels in side]
-                for side in (predictions, references)
-            ]
-            scores[kind] = _summary(count_spans(*own))
-        return {**_summary(counts), "kinds": scores}
+        sides = predictions, references
+        kinds = sorted({span.kind for side in sides for spans in read_spans(side) for span in spans})
+        return {
+            **_summary(count_spans(*sides)),
+            "kinds": {kind: _summary(count_spans(*sides, kind)) for kind in kinds},
+        }
 
 
 def _summary(counts):

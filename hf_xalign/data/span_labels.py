@@ -1,0 +1,217 @@
+"""Labels that mark spans of words, such as names: every scheme is read as BIO (IOB2)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+logger = logging.getLogger(__name__)
+
+OUTSIDE = "O"
+UNLABELLED = "_"  # a word without a label, as in CoNLL-U
+
+# Parts of a span in each scheme. Labels that mix the parts of two schemes are refused.
+_SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
+_PARTS = frozenset("BIESLUMW")
+_CONTINUING, _ENDING, _SINGLE = frozenset("IMEL"), frozenset("ELSUW"), frozenset("SUW")
+# B-PER or B_PER, PER-B, or B alone.
+_FORMS = [
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"(?P<part>[BIESLUMW])[-_](?P<kind>.+)",
+        r"(?P<kind>.+)[-_](?P<part>[BIESLUMW])",
+        r"(?P<part>[BIESLUMW])(?P<kind>)",
+    )
+]
+_USUAL = re.compile(r"[BIESLUMW]-.+")
+_NO_KIND = "SPAN"
+
+
+class Span(NamedTuple):
+    """Words `[start, end)` of one `kind`."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def find_spans(labels: Sequence[str]) -> list[Span]:
+    """Return the spans that labels `PART-kind` mark, in any scheme.
+
+    As in CoNLL's `conlleval` and seqeval's default mode, a span also begins at a label that continues no span of its
+    kind.
+    """
+    spans: list[Span] = []
+    start, kind = 0, ""
+    for place, label in enumerate([*labels, OUTSIDE]):
+        part, _, own = label.partition("-")
+        if kind and (part not in _CONTINUING or own != kind):
+            spans.append(Span(start, place, kind))
+            kind = ""
+        if part in _PARTS and not kind:
+            start, kind = place, own
+        if kind and part in _ENDING:
+            spans.append(Span(start, place + 1, kind))
+            kind = ""
+    return spans
+
+
+def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]:
+    """Return each label as `PART-kind` or `O`, if the labels mark spans; else an empty dictionary.
+
+    They do if all have a part of a span in one form, unless they may as well be parts of speech (`S_noun`, `M`). With
+    `certain` the form is enough. `_` stands for `O` if there is no other label for it.
+    """
+    names = set(names)
+    outside = names & {OUTSIDE, "o"} or names & {UNLABELLED}
+    inside = names - outside - {UNLABELLED}
+    for form in _FORMS:
+        matches = {name: form.fullmatch(name) for name in inside}
+        if not inside or not all(matches.values()):
+            continue
+        found = {
+            name: f"{match['part'].upper()}-{match['kind'] or _NO_KIND}" for name, match in matches.items() if match
+        }
+        parts, kinds = ({label[at] for label in found.values()} for at in (slice(1), slice(2, None)))
+        if form is _FORMS[2]:
+            likely = "B" in parts and bool(parts & _CONTINUING)
+        else:
+            usual = parts <= {"B", "I"} and all(map(_USUAL.fullmatch, inside))
+            likely = usual or len(kinds) < len(inside) or bool(outside - {UNLABELLED})
+        return {**found, **dict.fromkeys(outside, OUTSIDE)} if certain or likely else {}
+    return {}
+
+
+def bio_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the BIO label of each label; plain labels stay, and `_` is left out.
+
+    Example:
+        >>> bio_names(["O", "B-city", "E-city", "S-city"])
+        {'O': 'O', 'B-city': 'B-city', 'E-city': 'I-city', 'S-city': 'B-city'}
+        >>> bio_names(["NOUN", "VERB", "_"])
+        {'NOUN': 'NOUN', 'VERB': 'VERB'}
+    """
+    names = list(names)
+    parts = span_parts(names)
+    if not parts:
+        return {name: name for name in names if name != UNLABELLED}
+    return {
+        name: own if (own := parts[name]) == OUTSIDE else f"{'I' if own[0] in _CONTINUING else 'B'}{own[1:]}"
+        for name in names
+        if name in parts
+    }
+
+
+def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
+    """Return the spans of each sentence, whose labels are all of spans.
+
+    Raises:
+        InputError: a label marks no span.
+    """
+    parts = {OUTSIDE: OUTSIDE, UNLABELLED: OUTSIDE, **span_parts(chain.from_iterable(sentences), certain=True)}
+    for number, labels in enumerate(sentences):
+        for label in labels:
+            if label not in parts and not _FORMS[0].fullmatch(label):
+                raise InputError(f"sentence {number}: label {label!r} is not O, B-... or I-..., nor of another scheme")
+    return [find_spans([parts[label] for label in labels]) for labels in sentences]
+
+
+def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[list[str]]:
+    """Return the column `labels` of a dataset, with the names of classes, and spans as BIO labels.
+
+    What is converted is logged once.
+
+    Args:
+        rows: sentences; `labels` holds one str or class a word.
+        name: name of the text, for messages.
+        place: returns the place of a row (from 0), for messages.
+
+    Raises:
+        InputError: labels of spans are mixed with others, or their schemes are mixed; the message names the place.
+    """
+    sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
+    if hasattr(label, "int2str"):
+        sentences = [label.int2str(own) for own in sentences]
+    names = set(chain.from_iterable(sentences))
+    parts = span_parts(names)
+    if not parts:
+        _refuse_plain(sentences, names, place)
+        return sentences
+    marks = [[parts.get(label, UNLABELLED) for label in labels] for labels in sentences]
+    spans = list(map(find_spans, marks))
+    scheme = _check_scheme(sentences, marks, spans, place)
+    found = []
+    for own, there in zip(marks, spans, strict=True):
+        labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in own]
+        for start, end, kind in there:
+            labels[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
+        found.append(labels)
+    if found != sentences:
+        count = sum(map(len, spans))
+        begun = sum(own[start][0] == "I" for own, there in zip(marks, spans, strict=True) for start, _, _ in there)
+        if scheme == "BIO" and begun:
+            logger.info("%s: %s of %s spans began with I-, as in IOB1, and begin with B- now", name, begun, count)
+        else:
+            old, new = next(pair for pair in zip(chain(*sentences), chain(*found), strict=True) if pair[0] != pair[1])
+            logger.info("%s: %s spans labelled in %s are read as BIO: %r becomes %r", name, count, scheme, old, new)
+    return found
+
+
+def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Callable[[int], str]) -> None:
+    """Refuse plain labels among labels of spans."""
+    usual = sorted(filter(_USUAL.fullmatch, names))
+    plain = names - {*usual, OUTSIDE, UNLABELLED}
+    halves = {name[2:] for name in usual if name[0] == "B"} & {name[2:] for name in usual if name[0] != "B"}
+    if plain and usual and (OUTSIDE in names or halves):
+        row, word, label = next(
+            (row, word, label)
+            for row, labels in enumerate(sentences)
+            for word, label in enumerate(labels, 1)
+            if label in plain
+        )
+        raise InputError(
+            f"{place(row)}, word {word}: label {label!r} marks no span, but others do, such as {usual[0]!r}. Correct "
+            "the label, or write all of them in one scheme, such as BIO."
+        )
+
+
+def _check_scheme(
+    sentences: Sequence[Sequence[str]],
+    marks: Sequence[Sequence[str]],
+    spans: Sequence[Sequence[Span]],
+    place: Callable[[int], str],
+) -> str:
+    """Return the scheme of labels, or refuse a mixture of schemes."""
+    seen: dict[str, str] = {}
+    for row, (labels, own) in enumerate(zip(sentences, marks, strict=True)):
+        for word, (label, mark) in enumerate(zip(labels, own, strict=True), 1):
+            if mark[0] in _PARTS and mark[0] not in seen:
+                seen[mark[0]] = label
+                scheme = next((name for name, parts in _SCHEMES.items() if seen.keys() <= set(parts)), None)
+                if scheme is None:
+                    raise InputError(
+                        f"{place(row)}, word {word}: label {label!r} is of another scheme than those before it "
+                        f"({', '.join(seen.values())}). Write all labels in one scheme, such as BIO."
+                    )
+    parts = seen.keys()
+    singles, ends = parts & _SINGLE, parts & _ENDING & _CONTINUING
+    if "B" in parts and (singles or ends):
+        for row, (own, there) in enumerate(zip(marks, spans, strict=True)):
+            for start, end, _ in there:
+                first, last = own[start][0], own[end - 1][0]
+                one = end - start == 1
+                if first not in (singles or "B") if one else first != "B" or (ends and last not in ends):
+                    raise InputError(
+                        f"{place(row)}, words {start + 1} to {end}: {' '.join(sentences[row][start:end])} is no whole "
+                        f"span in {scheme}, the scheme of the other labels. Correct it, or write all labels in one "
+                        "scheme, such as BIO."
+                    )
+    return scheme or "BIO"

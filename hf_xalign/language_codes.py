@@ -107,8 +107,8 @@ def same_language(code: str, other: str) -> bool:
 def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | None:
     """Return the code that comes closest to the one asked for, and whether it means the same; None if none will do.
 
-    The code itself comes first, then one with the same meaning, then the same language in the same script, which is the
-    likely one where a code has none. Another script of the language never will do.
+    The code itself comes first, then one with the same meaning, then the same language in the same script: the likely
+    one where a code has none. Another script of the language never will do.
 
     Example:
         >>> closest_language("zh-Hans", ("en", "zh-TW", "zh_CN")), closest_language("sr-Latn", ("sr", "en"))
@@ -132,7 +132,7 @@ def _variants(code: str) -> list[str]:
 
 @cache
 def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a locale's names of languages, and of the scripts and regions that follow them, in lower case, by name."""
+    """Return codes by a locale's names in lower case: of languages, and of the scripts and regions after them."""
     try:
         known = Locale.parse(locale, sep="_")
     except (UnknownLocaleError, ValueError):

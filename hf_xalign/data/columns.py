@@ -32,12 +32,24 @@ _SIDES: tuple[tuple[set[str], set[str]], ...] = (
 )
 _DIRECTED = _SIDES[0][0] | _SIDES[0][1]
 # Words that may stand next to a language or a side, and alone name a column of text.
-_TEXT = set("text texts sentence sentences sent segment seg string strings word words term utterance".split())
+_TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
 # Usual names of columns that hold no side.
-_OTHER = set(
-    "id key lang language score label url title body domain split index idx name context query question answer premise "
-    "hypothesis negative category instruction prompt response".split()
-)
+_OTHER = {
+    "id",
+    "idx",
+    "index",
+    "key",
+    "name",
+    "title",
+    "body",
+    "context",
+    "url",
+    "domain",
+    "lang",
+    "language",
+    "split",
+}
+_OTHER |= {"label", "category", "score", "query", "question", "answer", "premise", "hypothesis", "negative", "prompt"}
 _DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
 _PARTS = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 _BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
@@ -70,15 +82,29 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
         return _Meaning(side=core)
     if words and not core:
         return _Meaning(side="")
-    speakers = [code for code in asked if code is not None]
     rest = [part for part, word in zip(parts, words, strict=True) if word not in _TEXT | _DIRECTED]
-    if len(rest) == len(parts) and (code := find_language(name, *speakers)):
+    if len(rest) == len(parts) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in _DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])
     for left in (rest[excluded:], [part for part in rest[excluded:] if not part.isdecimal()]):
-        if code := find_language(" ".join(left), *speakers) or find_language("-".join(left)):
+        code, joined = _language(" ".join(left), asked), "-".join(left)
+        if code is None and joined in name.replace("_", "-"):  # `pt-BR`, but not `is OK`
+            code = _language(joined, asked)
+        if code:
             return _Meaning(excluded=code) if excluded else _Meaning(code, indirect=True)
     return _Meaning()
+
+
+def _language(text: str, asked: tuple[str | None, str]) -> str | None:
+    """Return the language that a text names; codes that were not asked for only count if they have a name."""
+    code = find_language(text, *filter(None, asked))
+    if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
+        return None
+    return code
+
+
+def _is_asked(code: str, asked: tuple[str | None, str]) -> bool:
+    return any(lang is not None and closest_language(lang, (code,)) for lang in asked)
 
 
 def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, other: str | None) -> list[str]:
@@ -146,20 +172,18 @@ def looks_like_header(
     for cell, meaning in zip(cells, meanings, strict=True):
         if code := meaning.language:
             is_code = len(cell.strip()) < 4 and cell.isascii()
-            wanted = any(lang and closest_language(lang, (code,)) for lang in asked)
-            common = wanted or parse_language(code).language in Locale("en").languages
-            if not is_code or (_BARE_CODE.fullmatch(cell.strip()) and common):
-                named.append((code, wanted))
+            if not is_code or _BARE_CODE.fullmatch(cell.strip()):
+                named.append(code)
                 bare.append(is_code)
     if named and all(bare) and all(len(cell.split()) < 2 for cell in following):
         return False
     if len(named) == 2:
-        return canonical_language(named[0][0]) != canonical_language(named[1][0])
+        return canonical_language(named[0]) != canonical_language(named[1])
     if named:
-        (code, wanted), other = named[0], cells[1 if meanings[0].language == named[0][0] else 0]
+        code, other = named[0], cells[1 if meanings[0].language == named[0] else 0]
         # One name in both languages, with more around it: `Englisch (USA)`, `English (United States)`.
-        inside = [find_language(word, *filter(None, asked)) for word in _PARTS.findall(other)]
-        return wanted and not any(name and same_language(name, code) for name in inside)
+        inside = [_language(word, asked) for word in _PARTS.findall(other)]
+        return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
     known = [one.side is not None or one.excluded is not None for one in meanings]
     columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(known, cells, strict=True)]
     variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
-from hf_xalign.data.readers import MARK, Rows, file_format, open_parquet, read_jsonl, read_lines
+from hf_xalign.data.readers import MARK, file_format, open_parquet, read_jsonl, read_lines
 from hf_xalign.data.sources import HUB_ID, nearby
 from hf_xalign.errors import InputError
 
@@ -95,8 +95,9 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
 
 def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or a column of JSON Lines, whose empty lines do not count."""
+    rows: Iterator[tuple[int, Mapping[str, Any]]]
     if file_format(path) == ".txt":
-        rows: Rows = ((row, {column: line}) for row, line in read_lines(path))
+        rows = ((row, {column: line}) for row, line in read_lines(path))
     else:
         rows = ((row, record) for row, record in read_jsonl(path) if record is not None)
     kind = None

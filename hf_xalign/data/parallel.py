@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
+import regex
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -28,7 +29,7 @@ from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language, same_language
+from hf_xalign.language_codes import check_language, likely_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ COLUMNS = ("source", "target", "source_lang", "target_lang")
 
 _READING = 2  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
+_SAMPLE = 100  # pairs whose scripts are looked at
+_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}  # scripts under another name, or a part
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
@@ -144,7 +147,26 @@ def load_parallel(
     make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
     found = Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
     logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
+    _check_sides(found, name)
     return found
+
+
+def _check_sides(pairs: Dataset, name: str) -> None:
+    """Refuse pairs in two scripts whose sides are each in the script of the other; a sample shows that."""
+    first, sample = pairs[0], pairs[:_SAMPLE]
+    scripts = [likely_language(first[column]).script or "" for column in ("source_lang", "target_lang")]
+    try:
+        source, target = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
+    except regex.error:  # a script that Unicode has not
+        return
+    sides = ("".join(sample["source"]), "".join(sample["target"]))
+    counts = [[len(script.findall(side)) for script in (source, target)] for side in sides]
+    if source.pattern != target.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+        raise InputError(
+            f"{name}: the sides are swapped, for the source ({first['source_lang']}) is in the script of the target "
+            f"({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and target_column "
+            "(--source_column and --target_column on the command line), or two files in the other order."
+        )
 
 
 def describe_pair(pair: Mapping[str, Any]) -> str:

@@ -25,10 +25,10 @@ from xml.etree.ElementTree import Element
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+import regex
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
-import regex
 from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.errors import InputError
@@ -410,7 +410,7 @@ def _has_header(path: Path, columns: Columns) -> bool:
         raise columns.missing(first, where)
     languages = (columns.source_lang, columns.target_lang)
     if len(first) > 2 or (len(first) == 2 and looks_like_header(first, next(rows, (0, []))[1], *languages)):
-        hint = "" if len(first) > 2 else ", or write a line `source`, `target` above a file without a header"
+        hint = "" if len(first) > 2 else ", or, if it is a pair, write a first line `source`, `target`"
         raise columns.missing(first, where, hint)
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO, cast
@@ -84,7 +85,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
     words: dict[str, int] = {}
     blocks: list[np.ndarray] = []
     rows = 0
-    lines = (line for _, line in read_lines(Path(path)))
+    lines: Iterator[str] = (line for _, line in read_lines(Path(path)))
     first = next(lines, "")
     fields = first.split()
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):

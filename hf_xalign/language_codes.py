@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
-from babel import Locale
+from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
 from hf_xalign.errors import InputError
@@ -98,22 +98,71 @@ def canonical_language(code: str) -> str:
     return next(name for name in names if likely_language(name) == own)
 
 
+def same_language(code: str, other: str) -> bool:
+    """Return whether two codes name one language in one script, region and variant: `de`, `deu` and `de_DE` do."""
+    return canonical_language(code) == canonical_language(other) and _variants(code) == _variants(other)
+
+
 @cache
-def _names() -> dict[str, str]:
-    english = {name.casefold(): code.replace("_", "-") for code, name in Locale("en").languages.items()}
-    return english | _OTHER_NAMES
+def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | None:
+    """Return the code that comes closest to the one asked for, and whether it means the same; None if none will do.
+
+    The code itself comes first, then one with the same meaning, then the same language in the same script: the likely
+    one where a code has none. Another script of the language never will do.
+
+    Example:
+        >>> closest_language("zh-Hans", ("en", "zh-TW", "zh_CN")), closest_language("sr-Latn", ("sr", "en"))
+        (('zh_CN', True), None)
+    """
+    own = likely_language(asked)
+    found = []
+    for place, code in enumerate(codes):
+        other = likely_language(code)
+        if own.language == other.language and (own.script or other.script) == (other.script or own.script):
+            literal = code.lower().replace("_", "-") == asked.lower().replace("_", "-")
+            same = same_language(code, asked)
+            found.append((not literal, not same, parse_language(code).region is not None, place, code, same))
+    return min(found)[-2:] if found else None
 
 
-def find_language(text: str) -> str | None:
-    """Return the code that a text is, in any case, or that its English name has; None if it names no language.
+def _variants(code: str) -> list[str]:
+    """Return the subtags after language, script and region: those of a variant or of private use."""
+    return [part for part in re.split("[-_]", code.lower())[1:] if not _SUBTAG.fullmatch(part)]
+
+
+@cache
+def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return codes by a locale's names in lower case: of languages, and of the scripts and regions after them."""
+    try:
+        known = Locale.parse(locale, sep="_")
+    except (UnknownLocaleError, ValueError):
+        return {}, {}
+    languages = {name.casefold(): code.replace("_", "-") for code, name in known.languages.items()}
+    places = {name.casefold(): code for code, name in {**known.territories, **known.scripts}.items()}
+    return languages | (_OTHER_NAMES if locale == "en" else {}), places
+
+
+def find_language(text: str, *speakers: str) -> str | None:
+    """Return the code that a text is, in any case, or that it names in English; None if it names no language.
+
+    Languages whose names for languages count too are `speakers`. A name may have a script or a region after it.
 
     Example:
         >>> find_language("Hindi"), find_language("ENG"), find_language("zh_Hans"), find_language("source")
         ('hi', 'ENG', 'zh_Hans', None)
+        >>> find_language("Portuguese (Brazil)"), find_language("Englisch", "de"), find_language("Englisch")
+        ('pt-BR', 'en', None)
     """
     text = text.strip()
-    if code := _names().get(text.casefold()):
-        return code
+    words = re.findall(r"[^\s()\[\],]+", text.casefold())
+    for locale in ("en", *(parse_language(speaker).language for speaker in speakers)):
+        languages, places = _names(locale)
+        if code := languages.get(text.casefold()):
+            return code
+        for split in range(1, len(words)):
+            code, place = languages.get(" ".join(words[:split])), places.get(" ".join(words[split:]))
+            if code and place:
+                return f"{code}-{place}"
     if not _PATTERN.fullmatch(text):
         return None
     language = parse_language(text).language

@@ -16,10 +16,8 @@ def add_options(parser: argparse.ArgumentParser, split: str) -> None:
     """Add the options of split, pivot, columns and revision."""
     parser.add_argument("--split", default=split, help="split of embedded and Hub text")
     parser.add_argument("--target_lang", default="en", help="the pivot: language of the target side")
-    parser.add_argument("--source_column", metavar="NAME", help="column of source text (default: LANG, else source)")
-    parser.add_argument(
-        "--target_column", metavar="NAME", help="column of target text (default: target_lang, else target)"
-    )
+    parser.add_argument("--source_column", metavar="NAME", help="column of source text (default: by its name)")
+    parser.add_argument("--target_column", metavar="NAME", help="column of target text (default: by its name)")
     parser.add_argument("--dataset_revision", metavar="NAME", help="branch, tag or commit of Hub datasets")
 
 

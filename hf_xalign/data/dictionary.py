@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hf_xalign.data.readers import read_lines
+from hf_xalign.data.readers import clean_text, read_lines
 from hf_xalign.errors import InputError
 
 
@@ -21,7 +20,7 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for row, line in read_lines(path):
         if not line.strip():
             continue
-        text = unicodedata.normalize("NFC", line)
+        text = clean_text(line)
         fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
         if len(fields) != 2 or not all(fields):
             raise InputError(

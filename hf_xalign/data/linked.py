@@ -55,9 +55,18 @@ def read_linked(
                 linked |= keep_unlinked
                 empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
                 first += len(batch)
-                yield batch.filter(pyarrow.array(linked & ~blank))
+                yield _in_asked_form(batch.filter(pyarrow.array(linked & ~blank)), columns)
     if empty or unlinked:
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
+
+
+def _in_asked_form(batch: pyarrow.RecordBatch, columns: Columns) -> pyarrow.RecordBatch:
+    """Write the languages of a batch as they were asked for: `de`, not `deu`."""
+    for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
+        if asked is not None:
+            place = _SCHEMA.get_field_index(name)
+            batch = batch.set_column(place, _SCHEMA.field(place), pyarrow.repeat(pyarrow.scalar(asked), len(batch)))
+    return batch
 
 
 def _check_rows(

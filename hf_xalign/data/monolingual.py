@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import zlib
-from collections import deque
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-import datasets
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
-from hf_xalign.cache import check_regular
-from hf_xalign.data.parallel import load_hub
-from hf_xalign.data.readers import check_expansion, file_format, is_conllu, read_jsonl, read_lines
+from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
+from hf_xalign.data.parallel import hash_file, load_hub, write_rows
+from hf_xalign.data.readers import MARK, file_format, is_conllu, open_parquet, read_jsonl, read_lines
 from hf_xalign.data.sources import HUB_ID, nearby
-from hf_xalign.errors import InputError, find_disk_full
+from hf_xalign.errors import InputError
 
-# Suffix -> name of the format in `datasets`.
-_BUILDERS = {".txt": "text", ".jsonl": "json", ".parquet": "parquet"}
-# A damaged file makes `datasets` raise any of these.
-_DAMAGED = (
-    datasets.exceptions.DatasetsError,
-    pyarrow.ArrowException,
-    ValueError,
-    TypeError,
-    OSError,
-    EOFError,
-    StopIteration,
-    RecursionError,
-    zlib.error,
-)
+_FORMATS = (".txt", ".jsonl", ".parquet")
+_READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
+_BATCH = 10_000  # rows
+_TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
 
 
 def load_monolingual(
@@ -40,7 +33,7 @@ def load_monolingual(
     words: bool = False,
     revision: str | None = None,
 ) -> Dataset:
-    """Load sentences of one language as a dataset with the column `text`; empty sentences stay.
+    """Load sentences of one language as a dataset with the column `text`; empty sentences stay, U+FEFF goes.
 
     `source` is a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
     owner/name or owner/name:config (its split `train`, at `revision`). `words` also takes a column of word
@@ -48,51 +41,90 @@ def load_monolingual(
     """
     path = Path(source).expanduser()
     check_regular(path)
+    column = "text" if file_format(path) == ".txt" else text_column
     if path.is_file():
-        found = _read(path)
-    elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _BUILDERS:
+        found = _read(path, column)
+    elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _FORMATS:
         found = load_hub(str(source), "train", revision)
     else:
         raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
-    column = "text" if file_format(path) == ".txt" else text_column
     name = "text"
     feature = found.features.get(column)
     if words and isinstance(feature, (List, LargeList)):
         name, feature = "words", feature.feature
     # A column of structs has a dict for its feature, without a dtype.
     if getattr(feature, "dtype", None) not in ("string", "large_string"):
-        raise InputError(
-            f"{source}: no column {column!r} with text; the columns there are {', '.join(found.column_names)}. Name "
-            "one by text_column."
-        )
+        raise _no_column(source, column, found.column_names)
     if max_sentences is not None:
         found = found.select(range(min(max_sentences, len(found))))
     found = found.select_columns([column])
-    return found if column == name else found.rename_column(column, name)
+    found = found if column == name else found.rename_column(column, name)
+    if path.is_file():
+        return found
+    return map_rows(found.with_format("arrow"), _clean_batch, batched=True, desc="Reading").with_format(None)
 
 
-def _read(path: Path) -> Dataset:
-    kind = _BUILDERS.get(file_format(path))
-    if kind is None:
-        raise InputError(f"{path}: text is read from {', '.join(_BUILDERS)} (.txt and .jsonl also as .gz)")
+def _no_column(source: str | Path, column: str, there: Iterable[str], row: str = "") -> InputError:
+    return InputError(
+        f"{source}: no column {column!r} with text{row}; the columns there are {', '.join(there)}. Name one by "
+        "text_column."
+    )
+
+
+def _read(path: Path, column: str) -> Dataset:
+    """Return the column of a file, from the cache if its content was read before."""
+    if file_format(path) not in _FORMATS:
+        raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty; it should have one sentence a line")
     if is_conllu(path):
         raise InputError(f"{path}: CoNLL-U, not one sentence a line. Write the text of its sentences to a file.")
-    # Arrow crashes the process on some damaged rows, and takes a line of any length into memory: read the file first.
-    if kind != "parquet":
-        deque(read_jsonl(path) if kind == "json" else read_lines(path), maxlen=0)
-    try:
-        if kind == "parquet":
-            with pyarrow.parquet.ParquetFile(path) as file:
-                check_expansion(file, path)
-        return datasets.load_dataset(kind, data_files=str(path), split="train")
-    except InputError:  # is a ValueError
-        raise
-    except _DAMAGED as error:
-        cause = error.__cause__ or error
-        if isinstance(cause, MemoryError) or find_disk_full(error):
-            raise
-        raise InputError(
-            f"{path}: cannot be read as {file_format(path)}, in UTF-8 ({str(cause) or repr(cause)})"
-        ) from error
+    key = hashlib.blake2b(json.dumps([_READING, hash_file(path), file_format(path), column]).encode(), digest_size=16)
+    table = cache_dir("monolingual") / f"{key.hexdigest()}.arrow"
+    batches = _parquet(path, column) if file_format(path) == ".parquet" else _lines(path, column)
+    make_once(table, lambda: write_rows(batches, table, str(path), "sentences"))
+    return Dataset(Dataset.from_file(str(table)).data, fingerprint=key.hexdigest())
+
+
+def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
+    with open_parquet(path) as file:
+        if column not in file.schema_arrow.names:
+            raise _no_column(path, column, file.schema_arrow.names)
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(_BATCH, row_groups=[group], columns=[column], use_threads=False):
+                yield pyarrow.record_batch([_clean(batch[column])], names=[column])
+
+
+def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the lines of plain text, or a column of JSON Lines, whose empty lines do not count."""
+    rows: Iterator[tuple[int, Mapping[str, Any]]]
+    if file_format(path) == ".txt":
+        rows = ((row, {column: line}) for row, line in read_lines(path))
+    else:
+        rows = ((row, record) for row, record in read_jsonl(path) if record is not None)
+    kind = None
+    while batch := list(itertools.islice(rows, _BATCH)):
+        for row, record in batch:
+            value = record.get(column)
+            is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            own = _TEXT if isinstance(value, str) else _WORDS if is_words else None
+            kind = kind or own
+            if column not in record or (value is not None and (own is None or own != kind)):
+                raise _no_column(path, column, record, f" in row {row}")
+        kind = kind or _TEXT
+        values = pyarrow.array([record[column] for _, record in batch], kind)
+        yield pyarrow.record_batch([_clean(values)], names=[column])
+
+
+def _clean(values: Any) -> Any:
+    """Return an array of text, or of lists of words, without U+FEFF."""
+    if pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type):
+        return pyarrow.compute.replace_substring(values, MARK, "")
+    if values.type == _WORDS:
+        lists = ([word and word.replace(MARK, "") for word in row] if row else row for row in values.to_pylist())
+        return pyarrow.array(lists, values.type)
+    return values
+
+
+def _clean_batch(table: Any) -> Any:
+    return pyarrow.table({name: _clean(table[name].combine_chunks()) for name in table.column_names})

@@ -11,12 +11,13 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import datasets
 import pyarrow  # type: ignore[import-untyped]
+import regex
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -28,7 +29,7 @@ from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language
+from hf_xalign.language_codes import check_language, likely_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
@@ -38,8 +39,10 @@ OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 
-_READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 2  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
+_SAMPLE = 100  # pairs whose scripts are looked at
+_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}  # scripts under another name, or a part
 _SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
@@ -90,7 +93,8 @@ def load_parallel(
         target_lang: language of the target side, the pivot.
         split: split of an embedded or Hub dataset. A file has no splits and is read whole.
         source_column: name of the source's text column. By default the column named after the language, at the top
-            level or in a `translation` dict, then `source`. TSV and CSV files need a header line for this.
+            level or in a `translation` dict, then `source`, as in [`~hf_xalign.data.columns`]. The first line of a TSV
+            or CSV file is a header if it names both columns so.
         target_column: name of the target's text column; needed if `source_column` is given. Embedded and line-aligned
             text has no named columns, and ignores both.
         max_pairs: keep only this many pairs from the start.
@@ -117,7 +121,7 @@ def load_parallel(
     for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
         if code is not None:
             check_language(code, field)
-    if source_lang == target_lang:
+    if source_lang is not None and same_language(source_lang, target_lang):
         raise InputError(f"{source}: its source language is the pivot, {target_lang}; name the other side's language")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
@@ -129,7 +133,7 @@ def load_parallel(
         content = ["hub", hub._fingerprint]
         info.download_checksums = hub.info.download_checksums
     else:
-        content = ["all linked" if linked and keep_unlinked else "linked" if linked else kind, *map(_hash, files)]
+        content = ["all linked" if linked and keep_unlinked else "linked" if linked else kind, *map(hash_file, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
     table = cache_dir("parallel") / f"{key}.arrow"
@@ -138,9 +142,42 @@ def load_parallel(
         shards = (read_linked(file, columns, **rules) for file in files)
         batches = _first(itertools.chain.from_iterable(shards), max_pairs)
     else:
-        batches = _batches(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs))
-    make_once(table, lambda: _write(batches, table, name))
-    return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
+        pairs = _pairs(_read(rows, columns, names[0], kind), names, on_empty)
+        batches = _batches(itertools.islice(pairs, max_pairs))
+    make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
+    found = Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
+    logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
+    _check_sides(found, name)
+    return found
+
+
+def _check_sides(pairs: Dataset, name: str) -> None:
+    """Refuse pairs in two scripts whose sides are each in the script of the other; a sample shows that."""
+    first, sample = pairs[0], pairs[:_SAMPLE]
+    scripts = [likely_language(first[column]).script or "" for column in ("source_lang", "target_lang")]
+    try:
+        source, target = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
+    except regex.error:  # a script that Unicode has not
+        return
+    sides = ("".join(sample["source"]), "".join(sample["target"]))
+    counts = [[len(script.findall(side)) for script in (source, target)] for side in sides]
+    if source.pattern != target.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+        raise InputError(
+            f"{name}: the sides are swapped, for the source ({first['source_lang']}) is in the script of the target "
+            f"({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and target_column "
+            "(--source_column and --target_column on the command line), or two files in the other order."
+        )
+
+
+def describe_pair(pair: Mapping[str, Any]) -> str:
+    """Return both sides of a pair, shortened, with their languages and which of them is the pivot.
+
+    Example:
+        >>> describe_pair({"source": "Hund", "target": "dog", "source_lang": "de", "target_lang": "en"})
+        "'Hund' (de) = 'dog' (en, the pivot)"
+    """
+    source, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in (pair["source"], pair["target"]))
+    return f"{source!r} ({pair['source_lang']}) = {target!r} ({pair['target_lang']}, the pivot)"
 
 
 def stream_parallel(
@@ -155,11 +192,13 @@ def stream_parallel(
 ) -> Iterator[Pair]:
     """Yield the pairs of a source, also those with an empty side, without a cache; see [`load_parallel`]."""
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    _, files, _, columns, rows = _open(source, asked, split, revision)
-    name = files[0] if len(files) == 1 else source
-    for row, record in rows:
-        if record is not None:
-            yield columns.read(record, f"{name}, row {row}")
+    kind, files, _, columns, rows = _open(source, asked, split, revision)
+    name = str(files[0]) if len(files) == 1 else source
+    pairs = (pair for _, pair in _read(rows, columns, name, kind) if pair is not None)
+    for pair in itertools.islice(pairs, 1):
+        logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
+        yield pair
+    yield from pairs
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -277,11 +316,10 @@ def hub_commit(dataset: Dataset) -> str | None:
     return next((match[1] for match in matches if match), None)
 
 
-def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:
+def _pairs(rows: Iterator[tuple[int, Pair | None]], names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:
     """Yield the pairs of the rows without empty ones; errors call the source and target side by `names`."""
     dropped = 0
-    for row, record in rows:
-        pair = columns.read(record, f"{names[0]}, row {row}") if record is not None else None
+    for row, pair in rows:
         if pair is not None and pair[0] and pair[1]:
             yield pair
         elif on_empty == "drop":
@@ -292,6 +330,18 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
             raise InputError(f"{where}, row {row}: empty {side}. Correct it, or drop such pairs by on_empty='drop'.")
     if dropped:
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
+
+
+def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[int, Pair | None]]:
+    """Yield the pair of each row, None of an empty line, and say once which columns hold it, unless it is plain."""
+    plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
+    said = kind in (".tsv", ".csv")  # by the reader, of a header
+    for row, record in rows:
+        if record is not None and not said and (found := columns.locate(record)[1]):
+            said = True
+            if found[:2] not in plain:
+                columns.announce(found, name)
+        yield row, columns.read(record, f"{name}, row {row}") if record is not None else None
 
 
 def _batches(pairs: Iterator[Pair]) -> Iterator[pyarrow.RecordBatch]:
@@ -308,11 +358,15 @@ def _first(batches: Iterator[pyarrow.RecordBatch], rows: int | None) -> Iterator
             return
 
 
-def _write(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str) -> None:
-    """Stream the pairs into an Arrow file that appears under `path` only when it is complete."""
+def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:
+    """Stream the rows of a source into an Arrow file that appears under `path` only when it is complete.
+
+    Raises:
+        InputError: there is no row. `unit` says of what, for the message and the progress bar.
+    """
     unfinished = path.with_name(f".{path.name}.partial")
     first = next(batches, None)
-    bar = progress(desc=f"reading {name}", unit=" pairs", unit_scale=True, leave=False)
+    bar = progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False)
     count = 0
     try:
         if first is not None:
@@ -322,12 +376,13 @@ def _write(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str) -> Non
                     bar.update(len(batch))
                     out.write_batch(batch)
         if not count:
-            raise InputError(f"{name}: no sentence pairs in it")
+            raise InputError(f"{name}: no {unit} in it")
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def _hash(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """Return the BLAKE2b hash of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()

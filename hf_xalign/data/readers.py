@@ -6,6 +6,7 @@ bytes a file holds, a reader yields rows or raises an InputError that names the 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import itertools
@@ -14,6 +15,7 @@ import logging
 import re
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,13 +26,15 @@ from xml.etree.ElementTree import Element
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+import regex
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
+from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import span_parts
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language
+from hf_xalign.language_codes import check_language, closest_language, same_language
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, list[str]]  # number, text and columns
 
+MARK = "\ufeff"  # the byte order mark
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
 # Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
 _SUSPICIOUS, _DENSEST = 16 << 20, 1000
@@ -51,7 +56,18 @@ _FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word to
 _KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
 WITHHELD = "its words are withheld (all are _). Merge the text by the treebank's own script, or take another treebank."
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
-_CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements of a segment that hold a format's markup, not text
+# Elements of a segment that hold a format's markup, not text, and what stands for them until blanks are decided.
+_CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
+_BREAK = "\x04"
+_IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
+# A hot key, an index, a part of a word that goes on.
+_INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
+_PARTING = regex.compile(
+    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*\x04[\x01-\x04\s]*"
+)
+_MARKUP = regex.compile(r"[\x01-\x03]")
 
 
 def file_format(path: Path) -> str:
@@ -73,29 +89,71 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield `(row, line)` of a UTF-8 file, without line ends or a byte order mark.
+def clean_text(text: str) -> str:
+    """Return a text in NFC and without U+FEFF, the byte order mark, which joined files leave inside."""
+    return unicodedata.normalize("NFC", text.replace(MARK, ""))
 
-    Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment.
+
+def read_lines(path: str | Path, *, keep_marks: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield `(row, line)` of a UTF-8 file, without line ends and U+FEFF; `keep_marks` removes it at line starts only.
+
+    Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment. Where a file has
+    none, a carriage return does.
     """
     row, offset = 0, 0
     with open_bytes(path) as stream:
         try:
-            for row, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE + 1), b""), 1):
+            for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is no text")
-                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+                if row < 3 and (encoding := _other_encoding(raw, row)):
+                    raise InputError(f"{path}, line {row}: {encoding}, not UTF-8. {_convert(encoding)}")
+                line = raw.decode().rstrip("\r\n")
+                yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
-                "Convert the file, for example by: iconv -f latin1 -t utf-8"
+                + _convert("latin1")
             ) from error
+
+
+def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream with their ends; one of more than `_LONGEST_LINE` bytes in pieces."""
+    first = stream.readline(_LONGEST_LINE + 1)
+    if b"\r" not in first.rstrip(b"\r\n") or (first.endswith(b"\n") and stream.read(1)):
+        stream.seek(0)
+        yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
+        return
+    stream.seek(0)
+    rest = b""
+    while block := stream.read(1 << 20):
+        *lines, rest = (rest + block).split(b"\r")
+        yield from (line + b"\r" for line in lines)
+        if len(rest) > _LONGEST_LINE:
+            break
+    if rest.strip(b"\n"):
+        yield rest
+
+
+def _other_encoding(raw: bytes, row: int = 1) -> str | None:
+    """Return the encoding that the bytes of a first or second line show, if it is not UTF-8."""
+    if row == 1 and raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32"
+    if row == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    if row == 1 and raw.endswith(b"\0\n"):  # without a mark; half of the line feed begins the next line
+        return "UTF-16LE" if len(raw) % 2 else "UTF-16BE"
+    return "UTF-16LE" if row == 2 and raw.startswith(b"\0") else None
+
+
+def _convert(encoding: str) -> str:
+    return f"Convert the file, for example by: iconv -f {encoding.lower()} -t utf-8"
 
 
 def read_jsonl(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
-    for row, line in read_lines(path):
+    for row, line in read_lines(path, keep_marks=True):  # answers have offsets into texts
         if not line.strip():
             yield row, None
             continue
@@ -118,7 +176,10 @@ def load_json(path: str | Path) -> Any:
     """Return the content of a JSON file."""
     try:
         with open_bytes(path) as stream:
-            content = json.loads(stream.read().decode("utf-8-sig"))
+            raw = stream.read()
+        if encoding := _other_encoding(raw):
+            raise InputError(f"{path}: {encoding}, not UTF-8. {_convert(encoding)}")
+        content = json.loads(raw.decode("utf-8-sig"))
         json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
     except UnicodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
@@ -329,45 +390,68 @@ class Columns:
     source: str | None = None
     target: str | None = None
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return the candidate names of the two text columns, the most specific first."""
+    def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
+        """Return the columns of the two sides, by their names; `source_lang` is a row's own."""
         if self.source and self.target:
-            return [(self.source, self.target)]
-        return [*([(self.source_lang, self.target_lang)] if self.source_lang else []), ("source", "target")]
+            return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
+        return find_columns(tuple(names), self.source_lang or source_lang, self.target_lang)
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
         """Return the columns worth reading."""
         there = list(columns)
-        if "translation" not in there and not any(s in there and t in there for s, t in self.pairs()):
+        if self.source_lang is None and "source_lang" in there:
+            return there  # a row's language may be the name of its column
+        found = self.find(there)
+        if found is None and "translation" not in there:
             raise self.missing(there, name)
-        wanted = {"translation", "source_lang", "target_lang", *(c for pair in self.pairs() for c in pair)}
+        wanted = {"translation", "source_lang", "target_lang", *(found or ())[:2]}
         return [column for column in there if column in wanted]
 
-    def missing(self, columns: Iterable[str], where: str) -> InputError:
-        """Return the error for a record without the text columns."""
-        wanted = " or ".join(f"{source!r} and {target!r}" for source, target in self.pairs())
-        there = ", ".join(map(repr, columns)) or "none"
+    def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
+        """Return the error for columns that do not say which two hold the sides."""
+        if self.source:
+            wanted = f"no columns {self.source!r} and {self.target!r}"
+        else:
+            languages = f"{self.source_lang!r} and {self.target_lang!r} or " if self.source_lang else ""
+            wanted = f"not one column each for {languages}'source' and 'target'"
+        names = [name if len(name) <= 40 else f"{name[:37]}..." for name in columns]
         return InputError(
-            f"{where}: no columns {wanted}; the columns there are: {there}. "
-            "Name the columns by source_column and target_column."
+            f"{where}: {wanted}; the columns there are: {', '.join(map(repr, names)) or 'none'}. Name the columns by "
+            f"source_column and target_column (--source_column and --target_column on the command line){hint}."
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
         """Return `(source, target, source_lang, target_lang)`, NFC-normalised and stripped; null becomes ""."""
-        translation = record.get("translation")
-        flat = {**record, **translation} if isinstance(translation, Mapping) else record
-        for source, target in self.pairs():
-            if source in flat and target in flat:
-                break
-        else:
+        flat, found = self.locate(record)
+        if found is None:
             raise self.missing(flat, where)
         source_lang = check_row_language(record, "source_lang", self.source_lang, where)
         target_lang = check_row_language(record, "target_lang", self.target_lang, where)
-        return _text(flat[source], source, where), _text(flat[target], target, where), source_lang, target_lang
+        source, target = (_text(flat[column], column, where) for column in found[:2])
+        return source, target, source_lang, target_lang
+
+    def locate(self, record: Record) -> tuple[Record, Pair | None]:
+        """Return a record with the texts of its `translation`, if it has one, and the columns of the two sides."""
+        translation, own = record.get("translation"), record.get("source_lang")
+        own = own if isinstance(own, str) and own else None
+        if not isinstance(translation, Mapping):
+            return record, self.find(record, own)
+        flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
+        return flat, self.find(translation, own) or self.find(flat, own)
+
+    def announce(self, found: Pair, where: str) -> None:
+        """Say once which column is which side."""
+        source, target, directed = found
+        line = f"{where}: {source!r} is the source ({self.source_lang or 'of any language'}), {target!r} the target "
+        line += f"({self.target_lang}, the pivot)"
+        if directed:
+            logger.info(line)
+        else:
+            logger.warning("%s, because of their order; if it is wrong, give source_column and target_column", line)
 
 
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
-    """Return a row's language, its own or the one asked for; the two may not differ."""
+    """Return the language asked for, or else a row's own; the two may not differ, but in their form (`de`, `deu`)."""
     own = record.get(column)
     if own is not None and own != "":
         check_language(own, f"{where}: {column}")
@@ -375,7 +459,7 @@ def check_row_language(record: Record, column: str, asked: str | None, where: st
         raise InputError(
             f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."
         )
-    if asked is not None and own is not None and own != asked:
+    if asked is not None and own and not same_language(own, asked):
         raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for. Make the two agree.")
     return asked if asked is not None else str(own)
 
@@ -385,19 +469,14 @@ def _text(value: Any, column: str, where: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
-    return unicodedata.normalize("NFC", value).strip()
+    return clean_text(value).strip()
 
 
 def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
     match file_format(path):
         case ".tsv" | ".csv":
-            first = next(read_cells(path), (1, []))[1]
-            if any(source in first and target in first for source, target in columns.pairs()):
-                return read_table(path)
-            if columns.source:
-                raise columns.missing(first, f"{path}, row 1 (the header)")
-            return read_table(path, ("source", "target"))
+            return read_table(path, () if _has_header(path, columns) else ("source", "target"))
         case ".jsonl":
             return read_jsonl(path)
         case ".json":
@@ -411,6 +490,27 @@ def read_file(path: Path, columns: Columns) -> Rows:
                 f"{path}: cannot tell its format from the suffix {suffix!r}. Known are {', '.join(FORMATS)} (all but "
                 "Parquet also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
             )
+
+
+def _has_header(path: Path, columns: Columns) -> bool:
+    """Return whether the first row of a TSV or CSV file names its columns, and say so if it does.
+
+    Raises:
+        InputError: it seems to, but not the columns of the two sides.
+    """
+    rows = ((row, cells) for row, cells in read_cells(path) if cells)
+    row, first = next(rows, (1, []))
+    if found := columns.find(first):
+        columns.announce(found, f"{path}: row {row} is a header")
+        return True
+    where = f"{path}, row {row} (the header)"
+    if columns.source:
+        raise columns.missing(first, where)
+    languages = (columns.source_lang, columns.target_lang)
+    if len(first) > 2 or (len(first) == 2 and looks_like_header(first, next(rows, (0, []))[1], *languages)):
+        hint = "" if len(first) > 2 else ", or, if it is a pair, write a first line `source`, `target`"
+        raise columns.missing(first, where, hint)
+    return False
 
 
 def read_aligned(source: Path, target: Path) -> Rows:
@@ -471,27 +571,31 @@ def check_expansion(file: pyarrow.parquet.ParquetFile, path: Path) -> None:
 def _tmx(path: Path, columns: Columns) -> Rows:
     """Yield the units of a translation memory (TMX 1.1 to 1.4) that have both languages, as a stream.
 
-    A language matches its whole tag first, then its primary subtag: `de` matches `de-AT` if there is no plain `de`.
+    Of each language comes the variant that [`~hf_xalign.language_codes.closest_language`] chooses: `pt` means `pt-BR`,
+    and takes `pt-PT` only where a unit has no closer one. How often that happens is said at the end.
     """
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Give source_lang=, or write de={path}.")
-    unit, found = 0, False
+    unit, found = 0, 0
     seen: set[str] = set()
+    away: Counter[tuple[str, str]] = Counter()
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
             _, root = next(events)
             for event, element in events:
-                if event != "end" or element.tag != "tu":
+                if event != "end" or _tag(element) != "tu":
                     continue
                 unit += 1
                 segments = _segments(element)
                 seen |= segments.keys()
-                source, target = _pick(segments, source_lang), _pick(segments, target_lang)
-                if source is not None and target is not None:
-                    found = True
-                    yield unit, {"source": source, "target": target}
+                source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
+                if source and target and source[0] != target[0]:
+                    found += 1
+                    away[source_lang, source[0]] += not source[1]
+                    away[target_lang, target[0]] += not target[1]
+                    yield unit, {"source": segments[source[0]], "target": segments[target[0]]}
                 element.clear()
                 for body in root:
                     body.clear()  # finished units, though empty, would pile up
@@ -505,34 +609,58 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             raise InputError(f"{path}: its encoding cannot be read ({error}). Save it as UTF-8.") from error
         except RecursionError as error:
             raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
+        finally:  # also where only the first pairs are read
+            for (asked, tag), count in away.items():
+                if count:
+                    logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{found:,}", tag, asked)
+            if found < unit:
+                there = ", ".join(sorted(seen))
+                lacking = f"{unit - found:,} of {unit:,} units have not both {source_lang} and {target_lang}"
+                logger.info("%s: %s, and are left out; the file has %s", path, lacking, there)
     if not found:
         there = ", ".join(sorted(seen)) or "none"
         raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}; its languages: {there}")
 
 
+def _tag(element: Element) -> str:
+    """Return the name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
 def _segments(unit: Element) -> dict[str, str]:
-    """Return `{language tag in lower case: text}` of one unit; the first variant of a tag counts."""
+    """Return `{language tag: text}` of one unit; the first variant of a tag counts."""
     segments: dict[str, str] = {}
-    for variant in unit.iter("tuv"):
+    for variant in unit:
+        if _tag(variant) != "tuv":
+            continue
         tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
-        segment = variant.find("seg")
+        segment = next((child for child in variant if _tag(child) == "seg"), None)
         if segment is not None:
-            segments.setdefault(tag.lower().replace("_", "-"), _segment_text(segment))
+            segments.setdefault(tag, _segment_text(segment))
     return segments
 
 
 def _segment_text(segment: Element) -> str:
-    """Return the segment's text without the markup of its original format."""
-    parts = [segment.text or ""]
-    for child in segment:
-        if child.tag not in _CODES:
-            parts.append(_segment_text(child))
+    """Return the segment's text without the markup of its original format.
+
+    Markup between words leaves a blank: a line break always; other markup between letters, digits or the end of a
+    sentence and the next word, but not in a script without blanks. Markup around one character or inside a word, such
+    as of a hot key, leaves none.
+    """
+    text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))
+    return _MARKUP.sub("", _PARTING.sub(" ", text))
+
+
+def _with_codes(element: Element) -> str:
+    """Return the text of an element, with a control character, which XML has not, for each inline code."""
+    parts = [element.text or ""]
+    for child in element:
+        content = "".join(child.itertext())
+        if _IS_BREAK.fullmatch(child.get("type", "")) or (_IS_BREAK.fullmatch(content or _tag(child))):
+            parts.append(_BREAK)
+        elif code := _CODES.get(_tag(child), "" if content else _CODES["ph"]):
+            parts.append(code)
+        else:
+            parts.append(_with_codes(child))
         parts.append(child.tail or "")
     return "".join(parts)
-
-
-def _pick(segments: dict[str, str], language: str) -> str | None:
-    wanted = language.lower().replace("_", "-")
-    if wanted in segments:
-        return segments[wanted]
-    return next((text for tag, text in segments.items() if tag.split("-")[0] == wanted.split("-")[0]), None)

@@ -13,7 +13,6 @@ import logging
 import os
 import shutil
 import tempfile
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import pyarrow.compute  # type: ignore[import-untyped]
 
 from hf_xalign.cache import checksum, hold_folder
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.readers import open_parquet
+from hf_xalign.data.readers import clean_text, open_parquet
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import batch_words, lower_words, splitter_version
 from hf_xalign.environment import progress
@@ -345,11 +344,11 @@ def _rows_of(table: Any, pair: Pair) -> np.ndarray:
 
 
 def _normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
-    """Return a table with text in NFC."""
+    """Return a table with clean text, in NFC."""
     table = pyarrow.Table.from_batches([batch])
     for side in COLUMNS[:2]:
         # Not pyarrow's utf8_normalize: before version 26 it leaves characters decomposed.
-        text = [unicodedata.normalize("NFC", value or "") for value in table[side].to_pylist()]
+        text = [clean_text(value or "") for value in table[side].to_pylist()]
         column = pyarrow.array(text, table.schema.field(side).type)
         table = table.set_column(table.column_names.index(side), side, column)
     return table

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import os
-import unicodedata
-import zlib
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO, cast
@@ -16,7 +15,8 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 
-from hf_xalign.cache import check_regular, replacing
+from hf_xalign.cache import replacing
+from hf_xalign.data.readers import clean_text, read_lines
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 
@@ -51,7 +51,9 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
         raise InputError(f"{path}: the word {broken[0]!r} is empty or has white space. Remove it.")
     vectors = anchors.vectors[:, anchors.layers.index(layer)]
     row = "%s" + " %.9g" * vectors.shape[1] + "\n"
-    with replacing(path) as partial, _open(partial, "w", compressed=path.suffix == ".gz") as file:
+    # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
+    opener = gzip.open if path.suffix == ".gz" else open
+    with replacing(path) as partial, cast(TextIO, opener(partial, "wt", encoding="utf-8", newline="\n")) as file:
         file.write(f"{len(anchors)} {vectors.shape[1]}\n")
         for start in range(0, len(anchors), _ROWS):
             block = zip(anchors.words[start : start + _ROWS], vectors[start : start + _ROWS].tolist())
@@ -80,28 +82,22 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])
     """
-    check_regular(path)
     words: dict[str, int] = {}
     blocks: list[np.ndarray] = []
     rows = 0
-    try:
-        with _open(Path(path), "r", compressed=Path(path).suffix == ".gz") as file:
-            first = file.readline()
-            fields = first.split()
-            if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
-                (promised, size), lines, start = map(int, fields), iter(file), 2
-            else:
-                promised, size, lines, start = None, len(fields) - 1, chain([first], file), 1
-            if size < 1:
-                raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
-            while block := list(islice(lines, _ROWS)):
-                names, vectors = _parse(block, size, path, start + rows)
-                blocks.append(vectors[[words.setdefault(word, rows + k) == rows + k for k, word in enumerate(names)]])
-                rows += len(block)
-    except (EOFError, zlib.error, OSError) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 after row {rows} ({error.reason}). Save it as UTF-8.") from error
+    lines: Iterator[str] = (line for _, line in read_lines(Path(path)))
+    first = next(lines, "")
+    fields = first.split()
+    if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
+        (promised, size), start = map(int, fields), 2
+    else:
+        promised, size, lines, start = None, len(fields) - 1, chain([first], lines), 1
+    if size < 1:
+        raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
+    while block := list(islice(lines, _ROWS)):
+        names, vectors = _parse(block, size, path, start + rows)
+        blocks.append(vectors[[words.setdefault(word, rows + k) == rows + k for k, word in enumerate(names)]])
+        rows += len(block)
     if not words:
         raise InputError(f"{path}: no words.")
     if promised not in (None, rows):
@@ -112,25 +108,18 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
     return Anchors(list(words), found, torch.zeros(len(words), dtype=torch.int64), lang=lang)
 
 
-def _open(path: Path, mode: str, *, compressed: bool) -> TextIO:
-    # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
-    opener = gzip.open if compressed else open
-    encoding = "utf-8-sig" if mode == "r" else "utf-8"
-    return cast(TextIO, opener(path, mode + "t", encoding=encoding, newline="\n"))
-
-
 def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> tuple[list[str], np.ndarray]:
     """Return the words and vectors, float32 (rows, size), of some rows; `start` is the number of the first row."""
     words, texts = [], []
     for row, line in enumerate(lines, start=start):
-        word, _, numbers = line.rstrip(" \r\n").partition(" ")
+        word, _, numbers = line.rstrip(" ").partition(" ")
         if not word or not numbers or numbers.count(" ") != size - 1:
-            found = len(line.rstrip(" \r\n").split(" "))
+            found = len(line.rstrip(" ").split(" "))
             raise InputError(
                 f"{path}, row {row}: {found} fields, {line[:40]!r} ... Expected a word and {size} numbers with single "
                 "spaces between."
             )
-        words.append(unicodedata.normalize("NFC", word))
+        words.append(clean_text(word))
         texts.append(numbers)
     try:
         vectors = _numbers(texts).reshape(-1, size)

@@ -6,7 +6,6 @@ import glob
 import hashlib
 import json
 import logging
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import hub_commit, load_hub
-from hf_xalign.data.readers import WITHHELD, file_format, is_withheld
+from hf_xalign.data.readers import WITHHELD, clean_text, file_format, is_withheld
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.data.span_labels import UNLABELLED, word_labels
 from hf_xalign.environment import progress
@@ -265,7 +264,7 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     if not words:
         raise InputError(f"{where}: the sentence has no words. Remove it.")
     return {
-        "tokens": [unicodedata.normalize("NFC", text_of(word, column, where)) for word in words],
+        "tokens": [clean_text(text_of(word, column, where)) for word in words],
         "labels": [_label(label, label_column, where) for label in labels],
     }
 
@@ -275,7 +274,7 @@ def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: st
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns = tuple(text_columns) or (_PAIR if set(_PAIR) & set(record) else ("text",))
     texts = [text_of(_get(record, column, where), column, where) for column in columns]
-    row = {name: unicodedata.normalize("NFC", text).strip() for name, text in zip(_PAIR, texts, strict=False)}
+    row = {name: clean_text(text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
     return {**row, "label": _label(_get(record, label_column, where), label_column, where)}

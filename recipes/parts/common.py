@@ -53,8 +53,8 @@ class PairColumns:
     """Pivot and columns of sentence pairs."""
 
     target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
-    source_column: str | None = option(_DATA, "Column of source text. Default: LANG, else source.", None)
-    target_column: str | None = option(_DATA, "Column of target text. Default: target_lang, else target.", None)
+    source_column: str | None = option(_DATA, "Column of source text. By default it is found by its name.", None)
+    target_column: str | None = option(_DATA, "Column of target text. By default it is found by its name.", None)
     dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
 
     def columns(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import concatenate, hub_commit, load_sources
+from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
@@ -106,6 +106,7 @@ class WordCorpus(Corpus):
                 f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
                 for pair, counts in self.link_counts.items()
             ),
+            *first_pairs(self.train),
             f"held out {len(self.evaluation)} pairs, {sum(map(len, self.evaluation['links'][:]))} links",
         ]
 
@@ -317,6 +318,18 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
     for language in sorted(counts.keys() - set(trained)):
         there = ", ".join(trained)
         logger.warning("%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, there)
+
+
+def first_pairs(pairs: Dataset) -> list[str]:
+    """Describe the first pair of each source language, one line each, and which side is the pivot."""
+    found: dict[str, int] = {}
+    start = 0
+    for batch in scan_columns(pairs, "source_lang"):
+        codes = batch["source_lang"].combine_chunks()
+        for code in codes.unique().to_pylist():
+            found.setdefault(code, start + codes.index(code).as_py())
+        start += len(codes)
+    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(found.items())]
 
 
 def count_languages(pairs: Dataset) -> Counter[str]:

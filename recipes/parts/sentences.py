@@ -19,6 +19,7 @@ from hf_xalign.recipes.parts.parallel import (
     check_scripts,
     count_languages,
     draw_pairs,
+    first_pairs,
     load_checked,
     read_text,
 )
@@ -34,7 +35,8 @@ class SentenceCorpus(Corpus):
     def describe(self) -> list[str]:
         """Describe the text, one line for each language."""
         counts = sorted(count_languages(self.train).items())
-        return [*(f"text     {code}: {n} pairs" for code, n in counts), f"held out {len(self.evaluation)} pairs"]
+        texts = [f"text     {code}: {n} pairs" for code, n in counts]
+        return [*texts, *first_pairs(self.train), f"held out {len(self.evaluation)} pairs"]
 
     def keep(self, folder: Path) -> None:
         """Save nothing: the record names the held-out text."""

@@ -94,15 +94,22 @@ FILES = {
     r"p\.jsonl, row 2: empty line": ("p.jsonl", PAIR + "\n"),
     r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
     r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
-    "row 2: no columns 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": ("p.jsonl", CODES),
+    "row 2: not one column each for 'de' and 'en' or 'source' and 'target'; the columns there are: 'de', 'fr'": (
+        "p.jsonl",
+        CODES,
+    ),
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
+    r"p\.tsv, line 1: UTF-16, not UTF-8\. .*iconv -f utf-16 ": ("p.tsv", "ä\tb\n".encode("utf-16")),
+    r"q\.csv, line 1: UTF-16BE": ("q.csv", "ä,b\n".encode("utf-16-be")),
+    r"q\.jsonl, line [12]: UTF-16LE": ("q.jsonl", "{}\n{}\n".encode("utf-16-le")),
+    r"q\.json, line 1: UTF-32": ("q.json", "[]".encode("utf-32")),
     r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
     r"m\.tmx: not well-formed XML \(.*line 3": ("m.tmx", tmx([("de", "a"), ("en", "b")])[:-20]),
     r"m\.tmx: declares XML entities": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
     r"m\.tmx: its encoding cannot be read \(unknown": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
-    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx([("de", "<hi>" * 3000 + "</hi>" * 3000)])),
+    r"m\.tmx: unit 1 has elements nested too deeply": ("m.tmx", tmx([("de", "<hi>" * 3000 + "x" + "</hi>" * 3000)])),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
     r"p\.docx: cannot tell its format.*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
@@ -117,7 +124,7 @@ def test_parallel_files(tmp_path):
         )
 
     def columns(folder):
-        Dataset.from_dict({"id": [1], "deutsch": ["a"], "englisch": ["b"]}).to_parquet(folder / "p.parquet")
+        Dataset.from_dict({"id": [1], "links": ["a"], "rechts": ["b"]}).to_parquet(folder / "p.parquet")
         return german(folder / "p.parquet")
 
     refused({message: in_file(name, text, german) for message, (name, text) in FILES.items()}, tmp_path)
@@ -125,7 +132,7 @@ def test_parallel_files(tmp_path):
     table = {
         r"t\.de has 2 lines but .*t\.en has 4: row 3": aligned("a\nb\n", "a\nb\nc\nd\n"),
         r"t\.en, row 2: empty target side": aligned("a\nb\n", "a\n\n"),
-        r"p\.parquet: no columns 'de' and 'en'.*'id', 'deutsch', 'englisch'": columns,
+        r"p\.parquet: not one column each for 'de' and 'en'.*'id', 'links', 'rechts'": columns,
         r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
         r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),
@@ -195,7 +202,9 @@ def test_parallel_sources(monkeypatch):
     }
     refused(table)
     for message, found in {
-        "owner/name: no columns 'de' and 'en'.*'german', 'audio'": Dataset.from_dict({"german": [], "audio": []}),
+        "owner/name: not one column each for 'de' and 'en'.*'german', 'audio'": Dataset.from_dict(
+            {"german": [], "audio": []}
+        ),
         "owner/name: no such file, and no such dataset": datasets.exceptions.DatasetNotFoundError("gone"),
         "owner/name: .*a script of its own.*--dataset_revision refs/convert/parquet": RuntimeError(
             "Dataset scripts are no longer supported, but found name.py"

@@ -27,6 +27,8 @@ from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_paral
 from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import read_pharaoh
+from hf_xalign.mapping.word2vec import read_word2vec
+from hf_xalign.tasks.layouts import read_rows as read_labelled
 
 PAIRS = [("Die Datei öffnen", "Open the file"), ("Speichern", "Save"), ("Ein\u2028Bruch \x85 hier", "A break here")]
 EXPECTED = [(source, target, "de", "en") for source, target in PAIRS]
@@ -103,6 +105,112 @@ def test_details_of_content(tmp_path, caplog):
     assert "dropped 2 pairs" in caplog.text
 
 
+UNITS = [
+    [("en-GB", "a"), ("pt-PT", "b"), ("PT_br", "c")],
+    [("en", "d"), ("pt-PT", "e")],
+    [("en-US", "f"), ("uz-Cyrl", "ғ"), ("uz", "g"), ("zh-HK", "h"), ("zh-CN", "i")],
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected", "said"),
+    [
+        ("pt", [("c", "a"), ("e", "d")], ["1 of 2 pairs have pt-PT for pt", "1 of 2 pairs have en-GB for en"]),
+        (
+            "por_Latn",
+            [("c", "a"), ("e", "d")],
+            ["1 of 2 pairs have pt-PT for por_Latn", "1 of 2 pairs have en-GB", "1 of 3 units have not both"],
+        ),
+        ("uz_Latn", [("g", "f")], ["2 of 3 units have not both uz_Latn and en"]),
+        ("uzb_Cyrl", [("ғ", "f")], []),
+        ("zh-Hant", [("h", "f")], ["1 of 1 pairs have zh-HK for zh-Hant"]),
+        ("cmn_Hans", [("i", "f")], []),
+        ("uz-Arab", None, ["no unit has both 'uz-Arab' and 'en'; its languages: PT_br, en, en-GB"]),
+    ],
+)
+def test_translation_memories_give_the_closest_variant_and_never_another_script(
+    asked, expected, said, tmp_path, caplog
+):
+    path = write(tmp_path / "m.tmx", tmx(*UNITS).replace("<tmx ", '<tmx xmlns="urn:x" '))
+    caplog.set_level("INFO", "hf_xalign")
+    if expected is None:
+        with pytest.raises(InputError, match=said[0]):
+            load_parallel(path, source_lang=asked)
+        return
+    assert [row[:2] for row in rows(load_parallel(path, source_lang=asked))] == expected
+    assert all(sentence in caplog.text for sentence in said), caplog.text
+    assert caplog.text.count(" pairs have ") == sum(" pairs have " in sentence for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("segment", "text"),
+    [
+        ('Une ligne<ph type="lb"/>et une autre', "Une ligne et une autre"),
+        ("Fin.<ph>&lt;br/&gt;</ph>Début", "Fin. Début"),
+        ("mot<bpt i='1'>&lt;i&gt;</bpt>penché<ept i='1'>&lt;/i&gt;</ept> là", "mot penché là"),
+        ("<bpt i='1'>&lt;u&gt;</bpt>F<ept i='1'>&lt;/u&gt;</ept>ichier", "Fichier"),
+        ("anti<bpt i='1'/>constitution<ept i='1'/>nel", "anticonstitutionnel"),
+        ("anti<hi>constitution</hi>nel", "anticonstitutionnel"),
+        ("l'<it pos='begin'/>eau<it pos='end'/>, (<ut/>CO<bpt i='1'/>2<ept i='1'/>)", "l'eau, (CO2)"),
+        ("粗<bpt i='1'/>体字<ept i='1'/>です", "粗体字です"),
+        ("un<x/>deux<g>trois</g>", "un deuxtrois"),
+    ],
+)
+def test_markup_of_translation_memories_parts_words_but_not_within(segment, text, tmp_path):
+    path = write(tmp_path / "m.tmx", tmx([("fr", segment), ("en", "x")]))
+    assert load_parallel(path, source_lang="fr")["source"] == [text]
+
+
+# Name of the file: how it is read, and two lines whose second begins with U+FEFF.
+MARKED = {
+    "p.tsv": (lambda path: [row[:2] for row in of_file(path)], ["ein Haus\ta", "\ufeffzwei\tb\ufeff"]),
+    "p.csv": (lambda path: [row[:2] for row in of_file(path)], ["ein Haus;a", '\ufeff"zwei";b']),
+    "p.jsonl": (
+        lambda path: [row[:2] for row in of_file(path)],
+        ['{"de": "ein Haus", "en": "a"}', '\ufeff{"de": "zw\ufeffei", "en": "b\\ufeff"}'],
+    ),
+    "t.txt": (lambda path: list(zip(load_monolingual(path)["text"][:], "ab")), ["ein Haus", "\ufeffzwei"]),
+    "t.jsonl": (
+        lambda path: list(zip(load_monolingual(path)["text"][:], "ab")),
+        ['{"text": "ein Haus"}', '{"text": "zwei\\ufeff"}'],
+    ),
+    "d.txt": (load_dictionary, ["ein Haus\ta", "\ufeffzwei\tb"]),
+    "a.links": (lambda path: [(f"{row[0][0]}", "") for row in read_pharaoh(path)], ["0-0", "\ufeff1-1"]),
+    "v.vec": (lambda path: [(word, "") for word in read_word2vec(path).words], ["Haus 1 2", "\ufeffzwei 2 3"]),
+    "w.conll": (
+        lambda path: [(" ".join(row["tokens"]), row["labels"][0]) for _, row in read_labelled(path)],
+        ["Haus\ta\n", "\ufeffzwei\tb"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_marks_are_removed_and_lines_end_as_meant_in_every_reader(name, tmp_path):
+    """With line feeds, both, carriage returns alone, and an odd separator inside a line."""
+    read, lines = MARKED[name]
+    path = tmp_path / name
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    expected = read(path)
+    assert len(expected) == 2 and "\ufeff" not in str(expected), expected
+    for end in ("\r\n", "\r"):
+        path.write_bytes("\ufeff".encode() + "".join(f"{line}\n" for line in lines).replace("\n", end).encode())
+        assert read(path) == expected, repr(end)
+    if " H" in lines[0]:
+        odd = "" if "json" in name else "\x0b"
+        path.write_bytes("".join(f"{line}\n" for line in lines).replace(" H", f" \u2028\x85{odd}H").encode())
+        assert [row[1] for row in read(path)] == [row[1] for row in expected]
+
+
+def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
+    columns = {"de": ["a\ufeffb"], "en": ["\ufeffc"], "text": ["d\ufeff"], "words": [["\ufeffe", "f"]]}
+    Dataset.from_dict(columns).to_parquet(tmp_path / "p.parquet")
+    assert of_file(tmp_path / "p.parquet")[0][:2] == ("ab", "c")
+    put_on_hub(monkeypatch, Dataset.from_dict(columns))
+    for source in (tmp_path / "p.parquet", "owner/name"):
+        assert load_monolingual(source)["text"][:] == ["d"]
+        assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
+
+
 def test_embedded_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
         loaded = load_parallel(f"embedded:{language}", split=split)
@@ -133,7 +241,7 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
     second = load_parallel(path, source_lang="de")
     assert first["source"] == ["eins"] and second["source"] == ["zwei"]
 
-    monkeypatch.setattr(parallel, "_write", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(parallel, "write_rows", lambda *_: pytest.fail("read again"))
     again = load_parallel(write(tmp_path / "copy.tsv", "eins\tone\n"), source_lang="de")
     assert again["source"] == ["eins"] and again._fingerprint == first._fingerprint
     assert again.cache_files[0]["filename"].startswith(str(cache_dir("parallel")))
@@ -203,17 +311,16 @@ def test_text_of_one_language_in_every_format(tmp_path):
 
 def test_a_full_disk_is_not_a_damaged_file(tmp_path, monkeypatch):
     path = write(tmp_path / "a.txt", "eins\n")
-    full, wrapped = OSError(errno.ENOSPC, "No space left"), datasets.exceptions.DatasetGenerationError("failed")
-    wrapped.__cause__ = full
-    for error in (full, wrapped):
+    full = OSError(errno.ENOSPC, "No space left")
 
-        def load_dataset(*args, error=error, **options):
-            raise error
+    def open_file(*args):
+        raise full
 
-        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-        with pytest.raises(type(error)) as found:
-            load_monolingual(path)
-        assert found.value is error
+    monkeypatch.setattr(parallel.pyarrow, "OSFile", open_file)
+    for load in (load_monolingual, lambda path: load_parallel((path, path), source_lang="de")):
+        with pytest.raises(OSError) as found:
+            load(path)
+        assert found.value is full
 
 
 # ---- Any bytes ----
@@ -264,7 +371,7 @@ READERS = {
     "p.tsv": (of_file, is_pair, LINES, b"a\tb\nc\td\n", "no sentence pairs"),
     "p.jsonl": (of_file, is_pair, JSON, JSON[0] + b"\n" + JSON[0], "no sentence pairs"),
     "p.tmx": (of_file, is_pair, XML, b"<tmx><body>%b</body></tmx>" % (UNIT * 2), "XML|no unit|encoding|unit 0"),
-    "p.parquet": (of_file, is_pair, [b"PAR1", b"\0"], PARQUET, "as Parquet|no columns"),
+    "p.parquet": (of_file, is_pair, [b"PAR1", b"\0"], PARQUET, "as Parquet|not one column"),
     "text.de": (aligned, is_pair, LINES, b"c\nd\n", "no sentence pairs"),
     "en-xx.txt": (load_dictionary, all, LINES, b"the\tder\nhouse Haus\n", "no entries"),
     "links": (lambda path: list(read_pharaoh(path)), is_links, LINKS, b"0-0 1-2\n\n", "x^"),

@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign
 from hf_xalign.cli.main import main as cli
+from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import DataArguments, run
@@ -231,11 +232,17 @@ def test_frozen_probes_are_in_the_record_and_the_card(ppa_run, files):
 def test_dry_run_trains_and_writes_nothing(files, tmp_path):
     out = tmp_path / "out"
     sentences = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16")
+    pairs = hf_xalign.load_parallel(str(files / "train.jsonl"), source_lang="de")
+    first = f"first    {describe_pair(pairs[0])}"
     dry = {
-        "fao": (fao, command(files, "--reference", "cache", out=out), ("links", "minutes", "MB of word vectors")),
+        "fao": (
+            fao,
+            command(files, "--reference", "cache", out=out),
+            ("links", "minutes", "MB of word vectors", first),
+        ),
         "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
-        "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained",)),
-        "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt",)),
+        "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained", first)),
+        "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt", first)),
         "finetune": (finetune, task_command(files, "--seeds", "0", "1", out=out), ("seeds    2: ",)),
     }
     for name, (recipe, words, said) in dry.items():

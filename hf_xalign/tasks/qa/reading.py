@@ -16,7 +16,6 @@ import hashlib
 import json
 import logging
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
-from hf_xalign.data.readers import file_format, load_json
+from hf_xalign.data.readers import clean_text, file_format, load_json
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -132,7 +131,7 @@ def read_questions(
             raise InputError(f"{where}: the language is unknown. Name it before the source, as in de={source}")
         if language is not None and language not in (own, asked):
             raise InputError(f"{where}: its columns name {asked}+{own} (question+context), but not {language}")
-        question = unicodedata.normalize("NFC", question).strip()
+        question = clean_text(question).strip()
         answers = _answers(record, context, f"{where} (id {name!r})")
         rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked, own, line), strict=True)))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))

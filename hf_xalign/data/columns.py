@@ -1,0 +1,190 @@
+"""Names of text columns: which of them hold the two sides of sentence pairs, and whether a row is a header.
+
+A name says a language by a code of any standard and case or by a name, in English or in one of the two languages, also
+next to words such as `text`: `EN`, `eng_Latn`, `German`, `Deutsch`, `text_de`, `translation (Hindi)`, `non_english`.
+Names without a language say the sides: `source` or `src`, and `target`, `tgt`, `trg` or `translation`. Names such as
+`anchor` and `positive`, or `sentence1` and `sentence2`, only say which side is first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import regex
+from babel import Locale
+
+from hf_xalign.language_codes import (
+    canonical_language,
+    closest_language,
+    find_language,
+    parse_language,
+    same_language,
+)
+
+# Words for the first and the second side, by family; only those of the first family say which one is the translation.
+_SIDES: tuple[tuple[set[str], set[str]], ...] = (
+    ({"source", "src", "original", "input"}, {"target", "tgt", "trg", "translation", "translated", "output"}),
+    ({"anchor"}, {"positive"}),
+    ({"1"}, {"2"}),
+    ({"a"}, {"b"}),
+)
+_DIRECTED = _SIDES[0][0] | _SIDES[0][1]
+# Words that may stand next to a language or a side, and alone name a column of text.
+_TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
+# Usual names of columns that hold no side.
+_OTHER = {
+    "id",
+    "idx",
+    "index",
+    "key",
+    "name",
+    "title",
+    "body",
+    "context",
+    "url",
+    "domain",
+    "lang",
+    "language",
+    "split",
+}
+_OTHER |= {"label", "category", "score", "query", "question", "answer", "premise", "hypothesis", "negative", "prompt"}
+_DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
+_PARTS = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
+_BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
+_VARIABLE = regex.compile("[A-Za-z]+(?:[0-9]+|_[A-Za-z0-9]+|(?<=[a-z])[A-Z][a-z]+)+")
+
+
+class Pair(NamedTuple):
+    """Names of the columns of both sides; without a direction if the names only say which side is first."""
+
+    source: str
+    target: str
+    directed: bool = True
+
+
+class _Meaning(NamedTuple):
+    """Meaning of a name: its language, or the language that it is not in; or else its word for a side, "" for text."""
+
+    language: str | None = None
+    excluded: str | None = None
+    side: str | None = None
+    indirect: bool = False
+
+
+def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
+    parts = _PARTS.findall(name)
+    words = [part.casefold() for part in parts]
+    core = "".join(word for word in words if word not in _TEXT)
+    known = any(core in side for family in _SIDES for side in family)
+    if name not in asked and (core in _DIRECTED or (known and (len(core) > 1 or core not in words[:1]))):
+        return _Meaning(side=core)
+    if words and not core:
+        return _Meaning(side="")
+    rest = [part for part, word in zip(parts, words, strict=True) if word not in _TEXT | _DIRECTED]
+    if len(rest) == len(parts) and (code := _language(name, asked)):
+        return _Meaning(code, indirect=name.strip().casefold() in _DOUBTFUL)
+    excluded = rest[:1] in (["non"], ["Non"])
+    for left in (rest[excluded:], [part for part in rest[excluded:] if not part.isdecimal()]):
+        code, joined = _language(" ".join(left), asked), "-".join(left)
+        if code is None and joined in name.replace("_", "-"):  # `pt-BR`, but not `is OK`
+            code = _language(joined, asked)
+        if code:
+            return _Meaning(excluded=code) if excluded else _Meaning(code, indirect=True)
+    return _Meaning()
+
+
+def _language(text: str, asked: tuple[str | None, str]) -> str | None:
+    """Return the language that a text names; codes that were not asked for only count if they have a name."""
+    code = find_language(text, *filter(None, asked))
+    if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
+        return None
+    return code
+
+
+def _is_asked(code: str, asked: tuple[str | None, str]) -> bool:
+    return any(lang is not None and closest_language(lang, (code,)) for lang in asked)
+
+
+def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, other: str | None) -> list[str]:
+    """Return the columns of a language that come closest: one, none, or several if it is not clear."""
+    if asked is None:
+        return []
+    codes = tuple(meaning.language for meaning in meanings.values() if meaning.language)
+    if best := closest_language(asked, codes):
+        found = {
+            name: (name != asked or meaning.indirect, meaning.indirect)
+            for name, meaning in meanings.items()
+            if meaning.language and same_language(meaning.language, best[0])
+        }
+        return [name for name, rank in found.items() if rank == min(found.values())]
+    return [n for n, one in meanings.items() if one.excluded and other and closest_language(other, (one.excluded,))]
+
+
+@lru_cache(1000)
+def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: str) -> Pair | None:
+    """Return the columns that hold the two sides, by their names; None if no two or several could.
+
+    Columns of the two languages come first, then those of a first and a second side. Where only one language is named,
+    the only other column of text has the other.
+
+    Example:
+        >>> find_columns(("id", "English text", "Hindi text"), "hi", "en")
+        Pair(source='Hindi text', target='English text', directed=True)
+    """
+    asked = (source_lang, target_lang)
+    meanings = {name: _meaning(name, asked) for name in names}
+    source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
+    if len(source) > 1 or len(target) > 1 or (source and source == target):
+        return None
+    if source and target:
+        return Pair(source[0], target[0])
+    sides = {name: meaning.side for name, meaning in meanings.items() if meaning.side is not None}
+    for family in _SIDES:
+        first, second = ([name for name, side in sides.items() if side in words] for words in family)
+        if len(first) == len(second) == 1:
+            return Pair(first[0], second[0], family is _SIDES[0])
+    texts = [name for name, side in sides.items() if side not in _DIRECTED] if len(sides) > 1 else list(sides)
+    if len(texts) == 1 and len(sides) <= 2:
+        known = [name for name in sides if name != texts[0]]
+        source = source or [name for name in known if sides[name] in _SIDES[0][0]]
+        target = target or [name for name in known if sides[name] in _SIDES[0][1]]
+        if len(source) + len(target) == 1:
+            return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
+    return None
+
+
+def looks_like_header(
+    cells: Sequence[str], following: Sequence[str], source_lang: str | None, target_lang: str
+) -> bool:
+    """Return whether two cells without a pair of [`find_columns`] name columns all the same, and are no text.
+
+    They do if they name two languages, or one that was asked for, or are only words for columns. Two names of one
+    language (`Deutsch`, `German`) are text. So are words that happen to be codes (`war`, `was`) in a list of words,
+    which the row after them, `following`, shows.
+    """
+    asked = (source_lang, target_lang)
+    if cells[0].strip().casefold() == cells[1].strip().casefold():
+        return False
+    meanings = [_meaning(cell, asked) for cell in cells]
+    named, bare = [], []
+    for cell, meaning in zip(cells, meanings, strict=True):
+        if code := meaning.language:
+            is_code = len(cell.strip()) < 4 and cell.isascii()
+            if not is_code or _BARE_CODE.fullmatch(cell.strip()):
+                named.append(code)
+                bare.append(is_code)
+    if named and all(bare) and all(len(cell.split()) < 2 for cell in following):
+        return False
+    if len(named) == 2:
+        return canonical_language(named[0]) != canonical_language(named[1])
+    if named:
+        code, other = named[0], cells[1 if meanings[0].language == named[0] else 0]
+        # One name in both languages, with more around it: `Englisch (USA)`, `English (United States)`.
+        inside = [_language(word, asked) for word in _PARTS.findall(other)]
+        return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
+    known = [one.side is not None or one.excluded is not None for one in meanings]
+    columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(known, cells, strict=True)]
+    variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
+    return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))

@@ -23,9 +23,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, check_regular, make_once
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
+from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -34,13 +35,16 @@ from hf_xalign.network import TransportError
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str, str, str]
+Words = tuple[list[str] | None, list[str] | None]  # given words of both sides
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 
-_READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 2  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
-_SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
+_SCHEMA = pyarrow.schema(
+    {**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, pyarrow.list_(pyarrow.string()))}
+)
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
@@ -80,8 +84,9 @@ def load_parallel(
 
     Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
     memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
-    the file's name and the dataset's fingerprint. Parquet files that also have `source_words`, `target_words` and
-    `links` keep them; their text is taken as it is, and pairs without a link are dropped unless `keep_unlinked`.
+    the file's name and the dataset's fingerprint. Columns `source_words` and `target_words` (lists of strings, null
+    for text to split) are kept for word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have
+    `links` keep all three; their text is taken as it is, and pairs without a link go unless `keep_unlinked`.
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
@@ -140,7 +145,14 @@ def load_parallel(
     else:
         batches = _batches(itertools.islice(_pairs(rows, columns, names, on_empty), max_pairs))
     make_once(table, lambda: _write(batches, table, name))
-    return Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
+    data = Dataset.from_file(str(table)).data
+    given = {column: len(data) - data[column].null_count for column in WORDS}
+    if not any(given.values()):
+        data = data.drop(list(WORDS))
+    elif not linked:
+        counts = " and ".join(f"{column} of {count:,}" for column, count in given.items())
+        logger.info("%s: %s pairs, with words given in %s; other text is split", name, f"{len(data):,}", counts)
+    return Dataset(data, info=info, fingerprint=key)
 
 
 def stream_parallel(
@@ -158,17 +170,22 @@ def stream_parallel(
     _, files, _, columns, rows = _open(source, asked, split, revision)
     name = files[0] if len(files) == 1 else source
     for row, record in rows:
+        if row == 1 and {*WORDS} & {*(record or ())}:
+            logger.warning("%s: its words (%s) are not kept, as its text may change", name, ", ".join(WORDS))
         if record is not None:
             yield columns.read(record, f"{name}, row {row}")
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
-    """Concatenate parallel datasets with the same columns (language pairs, sources) without copying their text."""
+    """Concatenate parallel datasets (language pairs, sources) without copying their text.
+
+    Where only some have given words, those of the others are null.
+    """
     if not parts:
         raise InputError("there are no datasets to concatenate")
     for number, part in enumerate(parts, 1):
         check_parallel(part, f"dataset {number} of {len(parts)}")
-        if set(part.column_names) != set(parts[0].column_names):
+        if {*part.column_names} - {*WORDS} != {*parts[0].column_names} - {*WORDS}:
             raise InputError(
                 f"dataset {number} of {len(parts)} has the columns {part.column_names}, the first has "
                 f"{parts[0].column_names}; word-align all of them or none"
@@ -277,13 +294,17 @@ def hub_commit(dataset: Dataset) -> str | None:
     return next((match[1] for match in matches if match), None)
 
 
-def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:
+def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmpty) -> Iterator[tuple[Pair, Words]]:
     """Yield the pairs of the rows without empty ones; errors call the source and target side by `names`."""
     dropped = 0
     for row, record in rows:
+        if row == 1 and "links" in (record or ()):
+            logger.warning(
+                "%s: its links are not read; only those of Parquet files with both sides' words are", names[0]
+            )
         pair = columns.read(record, f"{names[0]}, row {row}") if record is not None else None
-        if pair is not None and pair[0] and pair[1]:
-            yield pair
+        if record is not None and pair is not None and pair[0] and pair[1]:
+            yield pair, _words(record, pair, columns, f"{names[0]}, row {row}")
         elif on_empty == "drop":
             dropped += 1
         else:
@@ -294,9 +315,20 @@ def _pairs(rows: Rows, columns: Columns, names: tuple[str, str], on_empty: OnEmp
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _batches(pairs: Iterator[Pair]) -> Iterator[pyarrow.RecordBatch]:
+def _words(record: Record, pair: Pair, columns: Columns, where: str) -> Words:
+    """Return the words that a row gives for its sides, None for a side without."""
+    own = WORDS[::-1] if columns.source == "target" else WORDS
+    source, target = (
+        None if record.get(name) is None else check_words(record[name], f"{where}: {name}", text)
+        for name, text in zip(own, pair)
+    )
+    return source, target
+
+
+def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:
     while batch := list(itertools.islice(pairs, _PAIRS_A_BATCH)):
-        arrays = [pyarrow.array(column, pyarrow.string()) for column in zip(*batch, strict=True)]
+        columns = zip(*((*pair, *words) for pair, words in batch), strict=True)
+        arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
         yield pyarrow.record_batch(arrays, schema=_SCHEMA)
 
 

@@ -26,6 +26,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
+from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
@@ -238,7 +239,7 @@ class Columns:
         there = list(columns)
         if "translation" not in there and not any(s in there and t in there for s, t in self.pairs()):
             raise self.missing(there, name)
-        wanted = {"translation", "source_lang", "target_lang", *(c for pair in self.pairs() for c in pair)}
+        wanted = {"translation", "source_lang", "target_lang", *WORDS, *(c for pair in self.pairs() for c in pair)}
         return [column for column in there if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str) -> InputError:

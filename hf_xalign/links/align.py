@@ -22,7 +22,7 @@ from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import check_parallel
-from hf_xalign.data.words import batch_words, lower_words, splitter_version
+from hf_xalign.data.words import batch_words, lower_word, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2  # raise it when the same call may give other links: cached links are then replaced
+VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
 
 LAYER_PAIRS = 256  # that the encoder's layer is chosen on
 
@@ -162,7 +162,7 @@ def align_words(
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":
-            return dictionary_linker(paths[pair[0]], lowercase)
+            return dictionary_linker(paths[pair[0]], pair, lowercase)
         corpora = [(dataset, rows)]
         if extra_data is not None:
             corpora.append((extra_data, _rows_by_pair(extra_data, pair)[pair]))
@@ -176,10 +176,10 @@ def align_words(
         forward, backward = fit(kind, words, seed=seed, desc=f"{kind} {'-'.join(pair)}")
         return StatisticalLinker(forward, backward, symmetrization)
 
-    # A file is read once for all language pairs that use it; the encoder links everything in one group.
+    # A Pharaoh file is read once for all language pairs that use it; the encoder links everything in one group.
     members: dict[Any, list[Pair]] = defaultdict(list)
     for pair in by_pair:
-        members[pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0])].append(pair)
+        members[paths.get(pair[0]) if kind in ("pharaoh", "encoder") else pair].append(pair)
     groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
     link_rows = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
@@ -268,7 +268,10 @@ def link_batch(
 ) -> dict[str, list]:
     """Return the columns `source_words`, `target_words` and `links` of a batch of parallel text."""
     source, target = batch_words(batch, blanks=blanks)
-    found = linker(lower_words(source), lower_words(target)) if lowercase else linker(source, target)
+    seen = (source, target)
+    if lowercase:
+        seen = (lower_words(source, batch["source_lang"]), lower_words(target, batch["target_lang"]))
+    found = linker(*seen)
     links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
     return {"source_words": source, "target_words": target, "links": links}
 
@@ -308,10 +311,12 @@ def _link_rows(
     return linked, np.frombuffer(kept, dtype=np.int64)
 
 
-def dictionary_linker(path: Path, lowercase: bool) -> DictionaryLinker:
-    """Return the linker of a dictionary file."""
-    entries = load_dictionary(path)
-    return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
+def dictionary_linker(path: Path, pair: Pair, lowercase: bool) -> DictionaryLinker:
+    """Return the linker of a dictionary file for a language pair."""
+    entries, (source, target) = load_dictionary(path), pair
+    return DictionaryLinker(
+        [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if lowercase else entries
+    )
 
 
 def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:

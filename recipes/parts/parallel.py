@@ -260,8 +260,10 @@ def load_text(
         most = data.max_train_pairs * 11 // 10 + 100
         train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed)
     pairs, fit = train, read.more
-    if subwords and "links" in train.column_names:
-        raise InputError("subword_links=true: train_data has links of words. Name text without links.")
+    if subwords and "source_words" in train.column_names:
+        raise InputError(
+            "subword_links=true links tokens, and train_data has words of its own. Name text without words."
+        )
     if subwords:
         pairs, fit = (
             part

@@ -25,6 +25,7 @@ from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
 from hf_xalign.data.sources import parse_source
+from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import read_pharaoh
 
@@ -153,7 +154,7 @@ def test_shards_keep_their_words_and_links(tmp_path, caplog):
     assert load_parallel(tmp_path, source_lang="de", max_pairs=9).to_list() == kept[:9]
     assert load_parallel(tmp_path / "part-1.parquet").to_list() == kept[8:]
     text = load_parallel(tmp_path, source_lang="de", source_column="target", target_column="source")
-    assert tuple(text.column_names) == COLUMNS and len(text) == 20
+    assert tuple(text.column_names) == (*COLUMNS, *WORDS) and text["target_words"][:] == linked["source_words"][:]
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):

@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -20,7 +21,7 @@ import pyarrow  # type: ignore[import-untyped]
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, check_regular, make_once
+from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, file_format, read_aligned, read_file
@@ -183,8 +184,8 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
+    parts = [as_parallel(part, f"dataset {number} of {len(parts)}") for number, part in enumerate(parts, 1)]
     for number, part in enumerate(parts, 1):
-        check_parallel(part, f"dataset {number} of {len(parts)}")
         if {*part.column_names} - {*WORDS} != {*parts[0].column_names} - {*WORDS}:
             raise InputError(
                 f"dataset {number} of {len(parts)} has the columns {part.column_names}, the first has "
@@ -194,14 +195,82 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
 
 
 def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
-    """Refuse a dataset that lacks a column."""
+    """Refuse what is no dataset, or lacks a column."""
+    check_dataset(dataset, what)
     if missing := [name for name in names if name not in dataset.column_names]:
         there = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (there are {there}). {remedy}")
 
 
-def check_parallel(dataset: Dataset, name: str) -> None:
-    """Refuse a dataset that lacks one of the columns or has no rows."""
+def check_dataset(data: Any, name: str) -> Dataset:
+    """Return `data`, which must be a `datasets.Dataset`: not its splits, a stream, or rows of another library.
+
+    Raises:
+        InputError: it is not; the message says how to make it one.
+    """
+    kind = type(data).__name__
+    match data:
+        case Dataset():
+            return data
+        case Mapping() if any(isinstance(part, Dataset | datasets.IterableDataset) for part in data.values()):
+            how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
+        case _ if hasattr(data, "__iter__") and not hasattr(data, "__len__"):
+            how = "is a stream, and its rows are needed again. Load it without streaming, or take its first rows: "
+            how += "Dataset.from_list(list(stream.take(100_000)))"
+        case Mapping():
+            how = "is no datasets.Dataset. Make it one by Dataset.from_dict(...)"
+        case list() | tuple():
+            how = "is no datasets.Dataset. Make it one by Dataset.from_list(...)"
+        case _ if hasattr(data, "to_parquet") and hasattr(data, "columns"):  # pandas and its like
+            how = "is no datasets.Dataset. Make it one by Dataset.from_pandas(...)"
+        case _:
+            how = "is no datasets.Dataset. Load it by load_parallel or datasets.load_dataset"
+    raise InputError(f"{name} ({kind}) {how}.")
+
+
+def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Return a dataset; sentence pairs in a column `translation` (`{"de": ..., "en": ...}`) become our columns.
+
+    The target, or pivot, is then `target_lang`, or English, and the source the other language; text is in NFC. To
+    other pairs the languages are added as columns.
+
+    Raises:
+        InputError: `data` is no dataset, or its translations lack a language, or have several that could be meant; or
+            a column of languages is there.
+    """
+    dataset = check_dataset(data, name)
+    if "translation" not in dataset.column_names or "source" in dataset.column_names:
+        for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
+            if language is not None and column in dataset.column_names:
+                raise InputError(f"{column}={language}: {name} has this column already; leave the argument out")
+            if language is not None:
+                dataset = dataset.add_column(column, [language] * len(dataset))
+        return dataset
+    feature = dataset.features["translation"]
+    there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
+    target = target_lang or "en"
+    others = [source_lang] if source_lang else [code for code in there if code != target]
+    if len(others) != 1 or not {*others, target} <= {*there}:
+        raise InputError(
+            f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by "
+            "source_lang and target_lang, the pivot (of align_words)."
+        )
+    options: dict[str, Any] = {"fn_kwargs": {"languages": (*others, target)}, "remove_columns": ["translation"]}
+    return map_rows(dataset, _translated, batched=True, desc="Reading translations", **options)
+
+
+def _translated(batch: dict[str, list[Any]], languages: tuple[str, str]) -> dict[str, list[Any]]:
+    sides = {
+        side: [unicodedata.normalize("NFC", (pair or {}).get(code) or "").strip() for pair in batch["translation"]]
+        for side, code in zip(("source", "target"), languages)
+    }
+    codes = zip(("source_lang", "target_lang"), languages)
+    return {**sides, **{name: [code] * len(sides["source"]) for name, code in codes}}
+
+
+def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Return sentence pairs as [`read_dataset`] does, and refuse those that lack a column or have no rows."""
+    dataset = read_dataset(data, name, source_lang, target_lang)
     remedy = "Load it by load_parallel, rename its columns, or give languages to align_words."
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
@@ -210,6 +279,7 @@ def check_parallel(dataset: Dataset, name: str) -> None:
         codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
         for code in dict.fromkeys(codes):
             check_language(code, f"{name}: {column}")
+    return dataset
 
 
 def _open(

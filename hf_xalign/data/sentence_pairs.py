@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows
 from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, check_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def encode_sentence_pairs(
     The result has `source_ids`, `target_ids` (without special tokens), `length` (of both sides), `source_lang`,
     `target_lang`, and `pair`: the row's number in `dataset`.
     """
-    check_parallel(dataset, "the dataset")
+    dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
     if min_tokens < 1 or 2 * min_tokens > limit:
         raise InputError(

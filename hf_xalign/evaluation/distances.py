@@ -20,6 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.evaluation.scores import TextVectors
@@ -130,6 +131,7 @@ def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[t
     """Draw the word pairs of every language: too few links should not be found after an hour of other languages."""
     if pairs is not None and pairs < 1:
         raise InputError(f"distances: pairs={pairs}: at least one word pair is needed")
+    check_columns(dataset, ("links", "source_lang"), "the dataset", "Run hf_xalign.links.align_words on it first.")
     if not len(dataset):
         raise InputError("distances: the word-linked text is empty")
     drawn = []

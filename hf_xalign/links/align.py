@@ -21,7 +21,7 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import check_parallel
+from hf_xalign.data.parallel import as_parallel
 from hf_xalign.data.words import batch_words, lower_word, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import PharaohReader
@@ -75,12 +75,14 @@ def align_words(
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
 
-    Words are the columns `source_words` and `target_words` if the dataset has both. Otherwise [`split_words`] splits
-    the text, or blanks do if the links come from a Pharaoh file. Each language pair gets its own statistical aligner,
-    fitted on a sample. The result is memory-mapped from the library's cache; the same call on the same data reuses it.
+    Words are the columns `source_words` and `target_words`, as far as the dataset has them. Where they are missing or
+    null, [`split_words`] splits the text, or blanks do if the links come from a Pharaoh file. Each language pair gets
+    its own statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache; the same call
+    on the same data reuses it.
 
     Args:
-        dataset: columns `source`, `target`, `source_lang`, `target_lang`; others are kept.
+        dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
+            (`{"de": ..., "en": ...}`, as on the Hub); others are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
             line a row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors of
             `model`). `{lang}` in PATH stands for the source language.
@@ -88,8 +90,9 @@ def align_words(
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
         drop_identical: then drop links between identical strings.
-        source_lang: language of every source side, for a dataset without that column.
-        target_lang: language of every target side, for a dataset without that column.
+        source_lang: language of every source side, for a dataset without that column or with translations.
+        target_lang: language of every target side, for a dataset without that column; of translations, by default
+            English.
         require_letter: then drop links of words without a letter.
         keep_unlinked: keep pairs without links, which are dropped by default.
         lowercase: statistical aligners and dictionaries see lower-cased words. The columns keep their case.
@@ -120,14 +123,9 @@ def align_words(
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     check_symmetrization(symmetrization)
-    for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
-        if language is not None and column in dataset.column_names:
-            raise InputError(f"{column}={language}: the dataset has this column already; leave the argument out")
-        if language is not None:
-            dataset = dataset.add_column(column, [language] * len(dataset))
-    check_parallel(dataset, "the dataset")
+    dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     if extra_data is not None:
-        check_parallel(extra_data, "extra_data")
+        extra_data = as_parallel(extra_data, "extra_data")
     by_pair = _rows_by_pair(dataset)
     kind, paths = parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"

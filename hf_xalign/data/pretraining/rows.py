@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.encoding import check_vocabulary, position_limit, special_frame, token_ids, word_tokenizer
-from hf_xalign.data.parallel import COLUMNS, check_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
@@ -195,7 +195,7 @@ def _monolingual(
 def _bilingual(
     pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int
 ) -> tuple[Dataset, dict[str, TextCounts]]:
-    check_parallel(pairs, "the dataset of sentence pairs")
+    pairs = as_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
     first = pairs[: min(_CHECKED_ROWS, len(pairs))]

@@ -125,7 +125,8 @@ class AlignMLMTrainer(AlignmentTrainer):
         return model, train_dataset, collator
 
     def _read(self, data: Any, name: str) -> Any:
-        if isinstance(data, Mapping) and not isinstance(data, DatasetDict):  # text by language
+        splits = isinstance(data, DatasetDict) or (isinstance(data, Mapping) and {"train", "test"} & {*data})
+        if isinstance(data, Mapping) and not splits:  # text by language
             return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in data.items()}
         return check_dataset(data, name)
 

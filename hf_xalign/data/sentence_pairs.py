@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
+from hf_xalign.data.encoding import check_pieces, special_frame, token_ids
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel
 from hf_xalign.errors import InputError
@@ -89,9 +89,7 @@ def encode_sentence_pairs(
         )
     if limit < max_tokens:
         logger.info("max_tokens=%d is more than the tokenizer allows a pair; the limit is %d", max_tokens, limit)
-    first = dataset[:1000]
-    for side in ("source", "target"):
-        check_vocabulary(tokenizer, [text for text in first[side] if text], f"the {side} column")
+    check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         source, target = (token_ids(tokenizer, batch, side, rows, "the dataset") for side in ("source", "target"))

@@ -46,6 +46,8 @@ _DOTLESS = {"tr", "tur", "az", "aze", "azj", "crh", "gag", "tly", "lzz", "zza", 
 _DOTLESS_LATIN = {"kk", "kaz", "tt", "tat", "ba", "bak", "azb", "ota", "kdr", "krc", "nog", "kum"}
 _UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")
 
+_LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
+_CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+")
 _THAI = regex.compile(r"\p{Thai}")
 
 _TWO_LETTERS = {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"}
@@ -172,6 +174,17 @@ def splitter_version(langs: Iterable[str]) -> str:
     """Return a string that changes whenever [`split_words`] may split texts of these languages differently."""
     thai = any(_base_code(lang) == "th" for lang in langs)
     return f"{_VERSION}, regex {version('regex')}" + (f", pythainlp {version('pythainlp')}" if thai else "")
+
+
+def lettered_words(text: str | Sequence[str]) -> list[str]:
+    """Return the words of a text, or of given ones, that have a letter or digit, without a segmenter.
+
+    Of scripts without blanks between words, each letter with its marks counts as a word.
+    """
+    words = text
+    if isinstance(text, str):
+        words = [part for match in _TOKEN.finditer(text) for part in _CLUSTERS.findall(match.group())]
+    return [word for word in words if _LETTER_OR_DIGIT.search(word)]
 
 
 def has_letter(word: str) -> bool:

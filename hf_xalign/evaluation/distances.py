@@ -20,6 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
@@ -214,6 +215,8 @@ def distance_grid(
         )
     # Load all of them before the first pass: a mistyped folder should not be found after an hour.
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
+    for stage, tokenizer in tokenizers.items():
+        check_pieces(dataset, tokenizer, f"{stage}, the text")
     found = {}
     for stage, source in stages.items():
         model = encoder_of(load(source))

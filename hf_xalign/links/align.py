@@ -20,6 +20,7 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import as_parallel
 from hf_xalign.data.words import batch_words, lower_word, lower_words, splitter_version
@@ -77,8 +78,8 @@ def align_words(
 
     Words are the columns `source_words` and `target_words`, as far as the dataset has them. Where they are missing or
     null, [`split_words`] splits the text, or blanks do if the links come from a Pharaoh file. Each language pair gets
-    its own statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache; the same call
-    on the same data reuses it.
+    its own statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache; the same
+    call on the same data reuses it.
 
     Args:
         dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
@@ -144,6 +145,8 @@ def align_words(
         method = method or ("argmax" if one_to_one else "subwords")
         options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
         identity["encoder"] = [encoder_digest(model, tokenizer), options, seed]
+        assert tokenizer is not None  # or `encoder_digest` has refused it
+        check_pieces(dataset, tokenizer, "the dataset")
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
         if kind == "encoder":

@@ -27,6 +27,7 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 
 from hf_xalign.cache import checksum, hold_folder
+from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import open_parquet
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
@@ -68,6 +69,7 @@ logger = logging.getLogger(__name__)
 RECORD = "align-words.json"
 _SHARD = 100_000  # pairs
 _BATCH = 1000  # pairs that are linked at once
+_CHECKED = 1000  # pairs of a language pair, whose words an encoder must know
 _ADDED = pyarrow.schema(
     [
         *((name, pyarrow.list_(pyarrow.string())) for name in WORDS),
@@ -190,7 +192,8 @@ def align_shards(
         settings |= encoder | {"seed": seed}
         if Path(model).exists():  # a worker on another machine has another working directory
             encoder["model"] = str(Path(model).absolute())
-        inputs.append(encoder_digest(*load_encoder(model, torch.device("cpu"))))
+        checked, tokenizer = load_encoder(model, torch.device("cpu"))
+        inputs.append(encoder_digest(checked, tokenizer))
     identity = json.dumps([settings, versions, inputs, shards])
     folder.mkdir(parents=True, exist_ok=True)
     hold_folder(folder)
@@ -215,6 +218,10 @@ def align_shards(
         encoder=tuple(encoder.items()),
     )
 
+    for pair, count in counts.items() if encoder else ():
+        sides = zip(*_sampled_words(job, pair, count, _CHECKED))
+        for words, language in zip(sides, pair):
+            check_vocabulary(tokenizer, words, language, "the shards")
     if ray is None:
         executor = local_executor(workers)
     else:

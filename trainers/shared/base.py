@@ -30,6 +30,7 @@ from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
@@ -157,6 +158,9 @@ class AlignmentTrainer(HubTrainer):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
+        held_out = self.eval_dataset
+        if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
+            check_pieces(held_out, processing_class, "eval_dataset")
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]

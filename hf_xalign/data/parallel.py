@@ -285,8 +285,10 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
 def _open(
     source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
-    """Return the kind of a source; its files, else its Hub dataset; the columns that it has; and its rows."""
+    """Return the kind of a source; its files, else its dataset; the columns that it has; and its rows."""
     if isinstance(source, (str, Path)) and (folder := Path(source).expanduser()).is_dir():
+        if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
+            return "saved", [], *_of_dataset(_load_saved(folder, split), columns, str(folder))
         shards = finished_shards(folder)
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
@@ -297,9 +299,24 @@ def _open(
         return "aligned", files, None, columns, read_aligned(*files)
     if files:
         return file_format(files[0]), files, None, columns, read_file(files[0], columns)
-    hub = load_hub(str(source), split, revision)
-    rows = enumerate(hub.select_columns(columns.select(hub.column_names, str(source))), 1)
-    return "hub", files, hub, columns, cast(Rows, rows)
+    return "hub", files, *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
+
+
+def _of_dataset(found: Dataset, columns: Columns, name: str) -> tuple[Dataset, Columns, Rows]:
+    return found, columns, cast(Rows, enumerate(found.select_columns(columns.select(found.column_names, name)), 1))
+
+
+def _load_saved(folder: Path, split: str) -> Dataset:
+    """Load a folder that `save_to_disk` wrote, of a dataset or of its splits."""
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
+        raise InputError(f"{folder}: cannot be read as a folder of Dataset.save_to_disk ({error})") from error
+    if isinstance(found, Dataset):
+        return found
+    if split not in found:
+        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}")
+    return found[split]
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:

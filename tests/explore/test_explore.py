@@ -183,7 +183,9 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     shown = "".join(str(one["props"].get("value")) for one in page.config["components"])
     assert str(folder / "base") in shown and "6 pairs" in shown and 'class="xa-matrix"' in shown
     # Another model, base and text; a limit for each language.
-    rows = embedded_file("embedded:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
+    rows = (
+        embedded_file("embedded:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
+    )
     (folder / "nl.jsonl").write_text(rows, "utf-8")
     words = [
         "explore",

@@ -80,6 +80,7 @@ def main(argv: list[str] | None = None) -> None:
         if None not in named:
             check_languages(sources, {str(language) for language in named}, pivot, args)
         text = read_text(data, data.eval_links)
+        sources.words_given = "source_words" in text.train.column_names
         encoders = load_encoders(data, args)
         (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
         settle_cpu(model.device.type)

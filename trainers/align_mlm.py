@@ -10,12 +10,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import position_limit
+from hf_xalign.data.parallel import check_dataset
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.rows import encode_pretraining
 from hf_xalign.errors import InputError
@@ -122,6 +123,12 @@ class AlignMLMTrainer(AlignmentTrainer):
             mlm_probability=args.mlm_probability,
         )
         return model, train_dataset, collator
+
+    def _read(self, data: Any, name: str) -> Any:
+        splits = isinstance(data, DatasetDict) or (isinstance(data, Mapping) and {"train", "test"} & {*data})
+        if isinstance(data, Mapping) and not splits:  # text by language
+            return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in data.items()}
+        return check_dataset(data, name)
 
     def _rows(self, text: Any, model: PreTrainedModel) -> Any:
         """Encode and pack text by language; rows are returned unchanged."""

@@ -17,6 +17,7 @@ from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import encode_pairs, position_limit
+from hf_xalign.data.parallel import read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.losses import word_distance
@@ -97,7 +98,7 @@ class ContinualTrainer(TaskTrainer):
         **kwargs: Any,
     ):
         # Not part of the model: neither the optimizer nor a checkpoint may include it.
-        self._pairs, self._reference = pairs, reference
+        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
         super().__init__(model, args, task=task, **kwargs)
 

@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
+from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -75,6 +76,12 @@ class TaskTrainer(AlignmentTrainer):
 
     def _load_model(self, path: str) -> PreTrainedModel:
         return load_task_model(path, self.task, seed=self.args.seed)
+
+    def _read(self, data: Any, name: str) -> Any:
+        parts = data.values() if isinstance(data, Mapping) else data
+        if isinstance(data, list | tuple | Mapping) and all(isinstance(part, Examples) for part in parts):
+            return data
+        return check_dataset(data, name)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)

@@ -19,7 +19,8 @@ DESCRIPTION = """Align the words of sentence pairs.
 
 One text: PAIRS is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub
 dataset, or embedded:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the source word
-first. It splits words at blanks only, so tokenize the text first. The rows of jsonl hold their words, and the recipes
+first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet); otherwise text
+is split at blanks only, so tokenize it first. The rows of jsonl hold their words, and the recipes
 read them as --eval_links.
 
 Shards: several words are Parquet files, or folders of them, and last the folder to write. It gets part-*.parquet, all
@@ -147,5 +148,7 @@ def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
         file.writelines(lines)
 
 
-def _split_at_blanks(batch: dict[str, list[str]]) -> dict[str, list[list[str]]]:
-    return {f"{side}_words": [text.split() for text in batch[side]] for side in ("source", "target")}
+def _split_at_blanks(batch: dict[str, list[Any]]) -> dict[str, list[list[str]]]:
+    from hf_xalign.data.words import WORDS, batch_words
+
+    return dict(zip(WORDS, batch_words(batch, blanks=True)))

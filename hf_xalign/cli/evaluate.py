@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> None:
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
 
+    from hf_xalign.data.encoding import check_pieces
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
@@ -98,6 +99,8 @@ def run(args: argparse.Namespace) -> None:
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             model, tokenizer = load_encoder(name, device)
+            if text is not None:
+                check_pieces(text, tokenizer, f"{name}, the text")
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
             for number, probe in enumerate(probes):
                 found = probe.examples(model, tokenizer, layer=args.layer, batch_size=args.batch_size)

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from datasets import Dataset
+from datasets import Column, Dataset
 from tokenizers.normalizers import Prepend
 from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.mapped import mapped_files, release_pages
+from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
 from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.words import lettered_words
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 # XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
 _BOUNDARY = "▁"
+# Words with an unknown piece: shares of a language's words to warn of and to refuse, and texts to look at.
+_WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
+_warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
 
@@ -106,16 +112,77 @@ def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[i
     return (ids[: text[0]], ids[text[-1] + 1 :]) if text else (ids, [])
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], what: str) -> None:
-    """Refuse a tokenizer to which more than half of the tokens are unknown: it belongs to another model."""
+def check_vocabulary(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str] | Sequence[Sequence[str]] | Column,
+    language: str | None,
+    what: str,
+) -> None:
+    """Warn of text in one language, or refuse it, if words have pieces that the tokenizer does not know.
+
+    From 2% of the words there is a warning, once for each tokenizer and language. `texts` are strings or lists of
+    words; of more than 1,000, a sample is looked at that does not depend on the other languages.
+
+    Raises:
+        InputError: 30% of the words or more have such a piece.
+    """
+    rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]).tolist()
+    some = texts[rows] if isinstance(texts, Column) else [texts[row] for row in rows]
+    counts = Counter(word for text in some if text for word in lettered_words(text))
     # An empty list is refused by tokenizers.
-    ids = [token for row in tokenizer(["", *texts], add_special_tokens=False).input_ids for token in row]
-    unknown = sum(token == tokenizer.unk_token_id for token in ids)
-    if ids and unknown > len(ids) / 2:
-        raise InputError(
-            f"{what}: the tokenizer ({len(tokenizer)} entries) knows fewer than half of its tokens. Does the model's "
-            "folder lack its tokenizer, or was it made for other languages?"
-        )
+    ids = tokenizer(["", *counts], add_special_tokens=False, verbose=False).input_ids[1:]
+    lost = Counter(
+        {word: n for (word, n), own in zip(counts.items(), ids) if not own or tokenizer.unk_token_id in own}
+    )
+    share = lost.total() / max(counts.total(), 1)
+    if share < _WARNED_SHARE:
+        return
+    message = (
+        f"{what}: {share:.0%} of the words in {language or 'this text'} have a piece that the tokenizer does not know "
+        f"({', '.join(word for word, _ in lost.most_common(3))}). Add pieces by: hf-xalign extend-vocabulary MODEL "
+        f"{language or 'LANG'}=FILE --output FOLDER"
+    )
+    if share >= _REFUSED_SHARE:
+        raise InputError(f"{message}. Or does the model's folder lack its own tokenizer?")
+    if language not in (said := _warned.setdefault(tokenizer, set())):
+        said.add(language)
+        logger.warning("%s", message)
+
+
+def check_pieces(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    what: str,
+    pivot_tokenizer: PreTrainedTokenizerBase | None = None,
+) -> None:
+    """Apply [`check_vocabulary`] to each language of both sides of sentence pairs, of their words or else their text.
+
+    `pivot_tokenizer` is that of the target side, if it has its own.
+    """
+    for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
+        code = f"{side}_lang" if f"{side}_lang" in dataset.column_names else None
+        names = [name for name in (f"{side}_words", side) if name in dataset.column_names]
+        for language, rows in _sampled_rows(dataset, code).items():
+            columns = [dataset.with_format(None).select(rows)[name][:] for name in names]
+            cells = [next((cell for cell in row if cell is not None), "") for row in zip(*columns)]
+            check_vocabulary(known, cells, language, f"{what}, {side}")
+
+
+def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list[int]]:
+    """Return up to 1,000 row numbers of each language, evenly drawn."""
+    found: dict[str | None, list[np.ndarray]] = defaultdict(list)
+    if column is None:
+        found[None] = [np.arange(len(dataset))]
+    start = 0
+    for table in scan_columns(dataset, column) if column else ():
+        codes = table[column].combine_chunks().dictionary_encode()
+        for number, language in enumerate(codes.dictionary.to_pylist()):
+            found[language].append(start + np.flatnonzero(codes.indices.to_numpy() == number).astype(np.int32))
+        start += len(table)
+    return {
+        language: np.sort(np.random.default_rng(0).permutation(np.concatenate(parts))[:_SAMPLE]).tolist()
+        for language, parts in sorted(found.items(), key=str)
+    }
 
 
 def token_ids(
@@ -160,6 +227,8 @@ class _PairEncoder:
     def __init__(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int | None, subwords: bool):
         needed = ("source_words", "target_words", "links", "source_lang")
         check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
+        if not subwords:  # whose "words" are the tokenizer's own tokens
+            check_pieces(dataset, tokenizer, "the dataset")
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords

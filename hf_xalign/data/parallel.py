@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,12 +22,13 @@ import regex
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, check_regular, make_once
+from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.readers import FORMATS, Columns, Rows, file_format, read_aligned, read_file
+from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
+from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language, likely_language, same_language
@@ -35,15 +37,18 @@ from hf_xalign.network import TransportError
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str, str, str]
+Words = tuple[list[str] | None, list[str] | None]  # given words of both sides
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 
 _READING = 2  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
+_SCHEMA = pyarrow.schema(
+    {**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, pyarrow.list_(pyarrow.string()))}
+)
 _SAMPLE = 100  # pairs whose scripts are looked at
 _UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}  # scripts under another name, or a part
-_SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
@@ -83,8 +88,9 @@ def load_parallel(
 
     Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
     memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
-    the file's name and the dataset's fingerprint. Parquet files that also have `source_words`, `target_words` and
-    `links` keep them; their text is taken as it is, and pairs without a link are dropped unless `keep_unlinked`.
+    the file's name and the dataset's fingerprint. Columns `source_words` and `target_words` (lists of strings, null
+    for text to split) are kept for word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have
+    `links` keep all three; their text is taken as it is, and pairs without a link go unless `keep_unlinked`.
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
@@ -145,7 +151,14 @@ def load_parallel(
         pairs = _pairs(_read(rows, columns, names[0], kind), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
     make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
-    found = Dataset(Dataset.from_file(str(table)).data, info=info, fingerprint=key)
+    data = Dataset.from_file(str(table)).data
+    given = {column: len(data) - data[column].null_count for column in WORDS}
+    if not any(given.values()):
+        data = data.drop(list(WORDS))
+    elif not linked:
+        counts = " and ".join(f"{column} of {count:,}" for column, count in given.items())
+        logger.info("%s: %s pairs, with words given in %s; other text is split", name, f"{len(data):,}", counts)
+    found = Dataset(data, info=info, fingerprint=key)
     logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
     _check_sides(found, name)
     return found
@@ -194,20 +207,25 @@ def stream_parallel(
     asked = Columns(source_lang, target_lang, source_column, target_column)
     kind, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
-    pairs = (pair for _, pair in _read(rows, columns, name, kind) if pair is not None)
-    for pair in itertools.islice(pairs, 1):
+    pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, kind) if pair is not None)
+    for pair, words in itertools.islice(pairs, 1):
         logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
+        if any(words):
+            logger.warning("%s: its words (%s) are not kept, as its text may change", name, ", ".join(WORDS))
         yield pair
-    yield from pairs
+    yield from (pair for pair, _ in pairs)
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
-    """Concatenate parallel datasets with the same columns (language pairs, sources) without copying their text."""
+    """Concatenate parallel datasets (language pairs, sources) without copying their text.
+
+    Where only some have given words, those of the others are null.
+    """
     if not parts:
         raise InputError("there are no datasets to concatenate")
+    parts = [as_parallel(part, f"dataset {number} of {len(parts)}") for number, part in enumerate(parts, 1)]
     for number, part in enumerate(parts, 1):
-        check_parallel(part, f"dataset {number} of {len(parts)}")
-        if set(part.column_names) != set(parts[0].column_names):
+        if {*part.column_names} - {*WORDS} != {*parts[0].column_names} - {*WORDS}:
             raise InputError(
                 f"dataset {number} of {len(parts)} has the columns {part.column_names}, the first has "
                 f"{parts[0].column_names}; word-align all of them or none"
@@ -216,14 +234,82 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
 
 
 def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
-    """Refuse a dataset that lacks a column."""
+    """Refuse what is no dataset, or lacks a column."""
+    check_dataset(dataset, what)
     if missing := [name for name in names if name not in dataset.column_names]:
         there = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (there are {there}). {remedy}")
 
 
-def check_parallel(dataset: Dataset, name: str) -> None:
-    """Refuse a dataset that lacks one of the columns or has no rows."""
+def check_dataset(data: Any, name: str) -> Dataset:
+    """Return `data`, which must be a `datasets.Dataset`: not its splits, a stream, or rows of another library.
+
+    Raises:
+        InputError: it is not; the message says how to make it one.
+    """
+    kind = type(data).__name__
+    match data:
+        case Dataset():
+            return data
+        case Mapping() if any(isinstance(part, Dataset | datasets.IterableDataset) for part in data.values()):
+            how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
+        case _ if hasattr(data, "__iter__") and not hasattr(data, "__len__"):
+            how = "is a stream, and its rows are needed again. Load it without streaming, or take its first rows: "
+            how += "Dataset.from_list(list(stream.take(100_000)))"
+        case Mapping():
+            how = "is no datasets.Dataset. Make it one by Dataset.from_dict(...)"
+        case list() | tuple():
+            how = "is no datasets.Dataset. Make it one by Dataset.from_list(...)"
+        case _ if hasattr(data, "to_parquet") and hasattr(data, "columns"):  # pandas and its like
+            how = "is no datasets.Dataset. Make it one by Dataset.from_pandas(...)"
+        case _:
+            how = "is no datasets.Dataset. Load it by load_parallel or datasets.load_dataset"
+    raise InputError(f"{name} ({kind}) {how}.")
+
+
+def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Return a dataset; sentence pairs in a column `translation` (`{"de": ..., "en": ...}`) become our columns.
+
+    The target, or pivot, is then `target_lang`, or English, and the source the other language; text is in NFC. To
+    other pairs the languages are added as columns.
+
+    Raises:
+        InputError: `data` is no dataset, or its translations lack a language, or have several that could be meant; or
+            a column of languages is there.
+    """
+    dataset = check_dataset(data, name)
+    if "translation" not in dataset.column_names or "source" in dataset.column_names:
+        for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
+            if language is not None and column in dataset.column_names:
+                raise InputError(f"{column}={language}: {name} has this column already; leave the argument out")
+            if language is not None:
+                dataset = dataset.add_column(column, [language] * len(dataset))
+        return dataset
+    feature = dataset.features["translation"]
+    there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
+    target = target_lang or "en"
+    others = [source_lang] if source_lang else [code for code in there if code != target]
+    if len(others) != 1 or not {*others, target} <= {*there}:
+        raise InputError(
+            f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by "
+            "source_lang and target_lang, the pivot (of align_words)."
+        )
+    options: dict[str, Any] = {"fn_kwargs": {"languages": (*others, target)}, "remove_columns": ["translation"]}
+    return map_rows(dataset, _translated, batched=True, desc="Reading translations", **options)
+
+
+def _translated(batch: dict[str, list[Any]], languages: tuple[str, str]) -> dict[str, list[Any]]:
+    sides = {
+        side: [unicodedata.normalize("NFC", (pair or {}).get(code) or "").strip() for pair in batch["translation"]]
+        for side, code in zip(("source", "target"), languages)
+    }
+    codes = zip(("source_lang", "target_lang"), languages)
+    return {**sides, **{name: [code] * len(sides["source"]) for name, code in codes}}
+
+
+def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Return sentence pairs as [`read_dataset`] does, and refuse those that lack a column or have no rows."""
+    dataset = read_dataset(data, name, source_lang, target_lang)
     remedy = "Load it by load_parallel, rename its columns, or give languages to align_words."
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
@@ -232,13 +318,16 @@ def check_parallel(dataset: Dataset, name: str) -> None:
         codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
         for code in dict.fromkeys(codes):
             check_language(code, f"{name}: {column}")
+    return dataset
 
 
 def _open(
     source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
-    """Return the kind of a source; its files, else its Hub dataset; the columns that it has; and its rows."""
+    """Return the kind of a source; its files, else its dataset; the columns that it has; and its rows."""
     if isinstance(source, (str, Path)) and (folder := Path(source).expanduser()).is_dir():
+        if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
+            return "saved", [], *_of_dataset(_load_saved(folder, split), columns, str(folder))
         shards = finished_shards(folder)
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
@@ -249,9 +338,24 @@ def _open(
         return "aligned", files, None, columns, read_aligned(*files)
     if files:
         return file_format(files[0]), files, None, columns, read_file(files[0], columns)
-    hub = load_hub(str(source), split, revision)
-    rows = enumerate(hub.select_columns(columns.select(hub.column_names, str(source))), 1)
-    return "hub", files, hub, columns, cast(Rows, rows)
+    return "hub", files, *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
+
+
+def _of_dataset(found: Dataset, columns: Columns, name: str) -> tuple[Dataset, Columns, Rows]:
+    return found, columns, cast(Rows, enumerate(found.select_columns(columns.select(found.column_names, name)), 1))
+
+
+def _load_saved(folder: Path, split: str) -> Dataset:
+    """Load a folder that `save_to_disk` wrote, of a dataset or of its splits."""
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
+        raise InputError(f"{folder}: cannot be read as a folder of Dataset.save_to_disk ({error})") from error
+    if isinstance(found, Dataset):
+        return found
+    if split not in found:
+        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}")
+    return found[split]
 
 
 def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:
@@ -316,12 +420,14 @@ def hub_commit(dataset: Dataset) -> str | None:
     return next((match[1] for match in matches if match), None)
 
 
-def _pairs(rows: Iterator[tuple[int, Pair | None]], names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Pair]:
+def _pairs(
+    rows: Iterator[tuple[int, Pair | None, Words]], names: tuple[str, str], on_empty: OnEmpty
+) -> Iterator[tuple[Pair, Words]]:
     """Yield the pairs of the rows without empty ones; errors call the source and target side by `names`."""
     dropped = 0
-    for row, pair in rows:
+    for row, pair, words in rows:
         if pair is not None and pair[0] and pair[1]:
-            yield pair
+            yield pair, words
         elif on_empty == "drop":
             dropped += 1
         else:
@@ -332,8 +438,11 @@ def _pairs(rows: Iterator[tuple[int, Pair | None]], names: tuple[str, str], on_e
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[int, Pair | None]]:
-    """Yield the pair of each row, None of an empty line, and say once which columns hold it, unless it is plain."""
+def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[int, Pair | None, Words]]:
+    """Yield the pair and the given words of each row, None of an empty line.
+
+    It says once which columns hold the pair, unless they are plain, and that links are not read.
+    """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = kind in (".tsv", ".csv")  # by the reader, of a header
     for row, record in rows:
@@ -341,12 +450,29 @@ def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[
             said = True
             if found[:2] not in plain:
                 columns.announce(found, name)
-        yield row, columns.read(record, f"{name}, row {row}") if record is not None else None
+        if record is None:
+            yield row, None, (None, None)
+            continue
+        if row == 1 and "links" in record:
+            logger.warning("%s: its links are not read; only those of Parquet files with both sides' words are", name)
+        pair = columns.read(record, f"{name}, row {row}")
+        yield row, pair, _words(record, pair, columns, f"{name}, row {row}")
 
 
-def _batches(pairs: Iterator[Pair]) -> Iterator[pyarrow.RecordBatch]:
+def _words(record: Record, pair: Pair, columns: Columns, where: str) -> Words:
+    """Return the words that a row gives for its sides, None for a side without."""
+    own = WORDS[::-1] if columns.source == "target" else WORDS
+    source, target = (
+        None if record.get(name) is None else check_words(record[name], f"{where}: {name}", text)
+        for name, text in zip(own, pair)
+    )
+    return source, target
+
+
+def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:
     while batch := list(itertools.islice(pairs, _PAIRS_A_BATCH)):
-        arrays = [pyarrow.array(column, pyarrow.string()) for column in zip(*batch, strict=True)]
+        columns = zip(*((*pair, *words) for pair, words in batch), strict=True)
+        arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
         yield pyarrow.record_batch(arrays, schema=_SCHEMA)
 
 

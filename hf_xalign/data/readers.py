@@ -33,6 +33,7 @@ from defusedxml.ElementTree import ParseError, iterparse
 from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import span_parts
+from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language, closest_language, same_language
 
@@ -404,7 +405,7 @@ class Columns:
         found = self.find(there)
         if found is None and "translation" not in there:
             raise self.missing(there, name)
-        wanted = {"translation", "source_lang", "target_lang", *(found or ())[:2]}
+        wanted = {"translation", "source_lang", "target_lang", *WORDS, *(found or ())[:2]}
         return [column for column in there if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:

@@ -12,9 +12,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.encoding import check_vocabulary, special_frame, token_ids
+from hf_xalign.data.encoding import check_pieces, special_frame, token_ids
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, check_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def encode_sentence_pairs(
     The result has `source_ids`, `target_ids` (without special tokens), `length` (of both sides), `source_lang`,
     `target_lang`, and `pair`: the row's number in `dataset`.
     """
-    check_parallel(dataset, "the dataset")
+    dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
     if min_tokens < 1 or 2 * min_tokens > limit:
         raise InputError(
@@ -89,9 +89,7 @@ def encode_sentence_pairs(
         )
     if limit < max_tokens:
         logger.info("max_tokens=%d is more than the tokenizer allows a pair; the limit is %d", max_tokens, limit)
-    first = dataset[:1000]
-    for side in ("source", "target"):
-        check_vocabulary(tokenizer, [text for text in first[side] if text], f"the {side} column")
+    check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         source, target = (token_ids(tokenizer, batch, side, rows, "the dataset") for side in ("source", "target"))

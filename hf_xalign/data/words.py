@@ -7,16 +7,19 @@ separators inside numbers join, hyphens split.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import regex
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows
 from hf_xalign.errors import InputError
+
+WORDS = ("source_words", "target_words")  # columns of words that are given with the text, null where it is split
 
 _VERSION = 1  # raise it when any text is split differently: cached links are then replaced
 
@@ -36,6 +39,15 @@ _TOKEN = regex.compile(
     """,
     flags=regex.VERBOSE | regex.VERSION1,
 )
+# What may differ between a text and its words: white space and invisible characters.
+_INVISIBLE = regex.compile(r"[\s\p{Cc}\p{Cf}]+")
+# Latin alphabets with I ı and İ i: of any text in the language, or where its code names the script.
+_DOTLESS = {"tr", "tur", "az", "aze", "azj", "crh", "gag", "tly", "lzz", "zza", "diq", "kiu"}
+_DOTLESS_LATIN = {"kk", "kaz", "tt", "tat", "ba", "bak", "azb", "ota", "kdr", "krc", "nog", "kum"}
+_UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")
+
+_LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
+_CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+")
 _THAI = regex.compile(r"\p{Thai}")
 
 _TWO_LETTERS = {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"}
@@ -69,17 +81,53 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the words of both sides of a batch of parallel text: its own `*_words`, or else its text is split.
+    """Return the words of both sides of a batch of parallel text: its own `*_words`, or where there are none its text.
 
-    `blanks` splits at white space only, like the maker of a Pharaoh file.
+    `blanks` splits text at white space only, like the maker of a Pharaoh file.
+
+    Raises:
+        InputError: a side's words are not a list of words, or its text cannot be split.
     """
-    if "source_words" in batch and "target_words" in batch:
-        return batch["source_words"], batch["target_words"]
-    if blanks:
-        return [text.split() for text in batch["source"]], [text.split() for text in batch["target"]]
-    source = [split_words(text, lang) for text, lang in zip(batch["source"], batch["source_lang"], strict=True)]
-    target = [split_words(text, lang) for text, lang in zip(batch["target"], batch["target_lang"], strict=True)]
-    return source, target
+    sides = []
+    for side in ("source", "target"):
+        texts, langs = batch[side], batch[f"{side}_lang"]
+        given = batch.get(f"{side}_words") or [None] * len(texts)
+        sides.append(
+            [
+                check_words(words, f"{side}_words of {text!r}")
+                if words is not None
+                # A side without words of its own.
+                else text.split()
+                if blanks
+                else split_words(text, lang)
+                for words, text, lang in zip(given, texts, langs, strict=True)
+            ]
+        )
+    return sides[0], sides[1]
+
+
+def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
+    """Return the given words of a sentence in NFC.
+
+    Raises:
+        InputError: they are not a list of words, or not those of `text` in its order.
+    """
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
+    words = [unicodedata.normalize("NFC", word) for word in words]
+    if text is not None:
+        rest = _INVISIBLE.sub("", text)
+        for word in words:
+            bare = _INVISIBLE.sub("", word)
+            _, found, rest = rest.partition(bare) if bare else ("", "", rest)
+            if not found:
+                raise InputError(
+                    f"{where}: the word {word!r} is not in the text, at its place among the others. Give the words as "
+                    "the text has them, or null to have it split."
+                )
+        if text and not words:
+            raise InputError(f"{where}: the list is empty. Give the words of {text!r}, or null to have it split.")
+    return words
 
 
 def split_pairs(dataset: Dataset) -> Dataset:
@@ -92,15 +140,51 @@ def _without_links(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {"source_words": source, "target_words": target, "links": [[] for _ in source]}
 
 
-def lower_words(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the sentences with every word in lower case."""
-    return [[word.lower() for word in words] for words in sentences]
+def lower_word(word: str, lang: str | None) -> str:
+    """Lower-case a word, or a text, by the rules of its language, and return it in NFC.
+
+    Turkish, Azerbaijani and other Latin alphabets with a dotless i have ı for I and i for İ. Lithuanian keeps the dot
+    of i and j under an accent (Unicode's SpecialCasing, for lower-case input too). Others follow Unicode's defaults.
+    """
+    rules = _case_rules(lang)
+    word = unicodedata.normalize("NFC", word)
+    if rules == "dotless":
+        word = word.replace("I", "ı").replace("İ", "i")
+    word = word.lower()
+    if rules == "dotted" and not word.isascii():
+        word = _UNDER_ACCENT.sub("\\g<0>\u0307", unicodedata.normalize("NFD", word))
+    return unicodedata.normalize("NFC", word)
+
+
+def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> list[list[str]]:
+    """Return the sentences, each in its language, with every word in lower case."""
+    return [[lower_word(word, lang) for word in words] for words, lang in zip(sentences, langs, strict=True)]
+
+
+@cache
+def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
+    code, *more = (lang or "und").replace("_", "-").lower().split("-")
+    script = next((tag for tag in more if len(tag) == 4 and tag.isalpha()), "")
+    if (script == "latn" and code in _DOTLESS_LATIN) or (script in ("", "latn") and code in _DOTLESS):
+        return "dotless"
+    return "dotted" if code in ("lt", "lit") else None
 
 
 def splitter_version(langs: Iterable[str]) -> str:
     """Return a string that changes whenever [`split_words`] may split texts of these languages differently."""
     thai = any(_base_code(lang) == "th" for lang in langs)
     return f"{_VERSION}, regex {version('regex')}" + (f", pythainlp {version('pythainlp')}" if thai else "")
+
+
+def lettered_words(text: str | Sequence[str]) -> list[str]:
+    """Return the words of a text, or of given ones, that have a letter or digit, without a segmenter.
+
+    Of scripts without blanks between words, each letter with its marks counts as a word.
+    """
+    words = text
+    if isinstance(text, str):
+        words = [part for match in _TOKEN.finditer(text) for part in _CLUSTERS.findall(match.group())]
+    return [word for word in words if _LETTER_OR_DIGIT.search(word)]
 
 
 def has_letter(word: str) -> bool:
@@ -120,7 +204,8 @@ def _segmenter(base: str) -> Callable[[str], list[str]] | None:
     if base in _NO_SEGMENTER:
         raise InputError(
             f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it. "
-            "Segment the text yourself and give the words as the columns source_words and target_words."
+            "Segment the text yourself and give the words as the columns source_words and target_words: lists, in "
+            "JSONL or Parquet."
         )
     if base != "th":
         return None

@@ -20,6 +20,8 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
 from hf_xalign.evaluation.scores import TextVectors
@@ -130,6 +132,7 @@ def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[t
     """Draw the word pairs of every language: too few links should not be found after an hour of other languages."""
     if pairs is not None and pairs < 1:
         raise InputError(f"distances: pairs={pairs}: at least one word pair is needed")
+    check_columns(dataset, ("links", "source_lang"), "the dataset", "Run hf_xalign.links.align_words on it first.")
     if not len(dataset):
         raise InputError("distances: the word-linked text is empty")
     drawn = []
@@ -212,6 +215,8 @@ def distance_grid(
         )
     # Load all of them before the first pass: a mistyped folder should not be found after an hour.
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
+    for stage, tokenizer in tokenizers.items():
+        check_pieces(dataset, tokenizer, f"{stage}, the text")
     found = {}
     for stage, source in stages.items():
         model = encoder_of(load(source))

@@ -16,6 +16,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, word_labels
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
@@ -133,13 +134,14 @@ def probe_encoder(
     """
 
     def encode(language: str, rows: Dataset) -> tuple[Labelled, list[int]]:
+        texts = rows["tokens" if "tokens" in rows.column_names else "text_a"]
+        check_vocabulary(tokenizer, texts, language, "the labelled text")
         options: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "desc": desc and f"{desc}, {language}"}
         with language_context(model, language):
             if "tokens" not in rows.column_names:
-                texts = rows["text_a"][:]
-                found = encode_pooled_sentences(model, tokenizer, texts, (layer,), ("mean",), **options)
+                found = encode_pooled_sentences(model, tokenizer, texts[:], (layer,), ("mean",), **options)
                 return (found["mean"][:, 0], rows["label"][:]), [1] * len(rows)
-            words = extract_word_vectors(model, tokenizer, rows["tokens"][:], layers=(layer,), **options)
+            words = extract_word_vectors(model, tokenizer, texts[:], layers=(layer,), **options)
         labels = list(chain.from_iterable(word_labels(rows, language, lambda row: f"{language}, row {row + 1}")))
         # Words that the tokenizer drops or cuts off have no vector.
         used = words.present & torch.tensor([label != UNLABELLED for label in labels])

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_links, word_retrieval
 from hf_xalign.evaluation.vectors import language_rows, side_texts, side_vectors
@@ -125,6 +126,8 @@ def score_retrieval(
         >>> sorted(scores["de"])
         ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """
+    needed = ("source_words", "target_words", "links", "source_lang")
+    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     specials = check_protocols(protocols, tokenizer, dataset)
     options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
     options |= {"layer": layer, "poolings": poolings, "word_view": word_view, "desc": desc}

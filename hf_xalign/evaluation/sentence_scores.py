@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.parallel import check_parallel
+from hf_xalign.data.parallel import as_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import directions
 from hf_xalign.evaluation.scores import Scores
@@ -101,7 +101,7 @@ def score_sentences(
         `sentence_p_to_pivot` and `sentence_p_from_pivot`; another similarity `s` gives `sentence_p_s` and so on:
         fractions from 0 to 1. `pool_sentences` is the number of candidates on each side.
     """
-    check_parallel(dataset, "the text to score")
+    dataset = as_parallel(dataset, "the text to score")
     for column in SIDES:
         empty = next((row for row, text in enumerate(dataset[column][:]) if not text), None)
         if empty is not None:

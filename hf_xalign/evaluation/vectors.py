@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
-from hf_xalign.data.encoding import position_limit
+from hf_xalign.data.encoding import check_vocabulary, position_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling, pool_sentences
@@ -97,7 +97,8 @@ def encode_words(
         batch_size: texts per forward pass.
 
     Raises:
-        InputError: the tokenizer has no `word_ids`, or an unknown pooling, layer or language.
+        InputError: the tokenizer has no `word_ids`, or no pieces for 30% of the words; or an unknown pooling, layer or
+            language.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -119,6 +120,7 @@ def encode_words(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
+    check_vocabulary(tokenizer, sentences, lang, "the text")
     with language_context(model, lang):
         found = extract_word_vectors(
             model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size
@@ -153,6 +155,8 @@ def encode_sentences(
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    check_vocabulary(tokenizer, texts, lang, "the text")
     with language_context(model, lang):
         return encode_pooled_sentences(
             model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length

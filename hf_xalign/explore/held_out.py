@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.words import has_letter
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import word_retrieval
@@ -108,6 +109,7 @@ class HeldOut:
         layer: int = -1,
         desc: str | None = None,
     ):
+        check_pieces(text, tokenizer, "the text")
         self._encoder = model, tokenizer
         self._text, self._layer, self._desc = text, layer, desc
         self._lock = threading.RLock()

@@ -20,9 +20,10 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import cache_dir, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import check_parallel
-from hf_xalign.data.words import batch_words, lower_words, splitter_version
+from hf_xalign.data.parallel import as_parallel
+from hf_xalign.data.words import batch_words, lower_word, lower_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2  # raise it when the same call may give other links: cached links are then replaced
+VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
 
 LAYER_PAIRS = 256  # that the encoder's layer is chosen on
 
@@ -75,12 +76,14 @@ def align_words(
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
 
-    Words are the columns `source_words` and `target_words` if the dataset has both. Otherwise [`split_words`] splits
-    the text, or blanks do if the links come from a Pharaoh file. Each language pair gets its own statistical aligner,
-    fitted on a sample. The result is memory-mapped from the library's cache; the same call on the same data reuses it.
+    Words are the columns `source_words` and `target_words`, as far as the dataset has them. Where they are missing or
+    null, [`split_words`] splits the text, or blanks do if the links come from a Pharaoh file. Each language pair gets
+    its own statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache; the same
+    call on the same data reuses it.
 
     Args:
-        dataset: columns `source`, `target`, `source_lang`, `target_lang`; others are kept.
+        dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
+            (`{"de": ..., "en": ...}`, as on the Hub); others are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
             line a row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors of
             `model`). `{lang}` in PATH stands for the source language.
@@ -88,8 +91,9 @@ def align_words(
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
         drop_identical: then drop links between identical strings.
-        source_lang: language of every source side, for a dataset without that column.
-        target_lang: language of every target side, for a dataset without that column.
+        source_lang: language of every source side, for a dataset without that column or with translations.
+        target_lang: language of every target side, for a dataset without that column; of translations, by default
+            English.
         require_letter: then drop links of words without a letter.
         keep_unlinked: keep pairs without links, which are dropped by default.
         lowercase: statistical aligners and dictionaries see lower-cased words. The columns keep their case.
@@ -120,14 +124,9 @@ def align_words(
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     check_symmetrization(symmetrization)
-    for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
-        if language is not None and column in dataset.column_names:
-            raise InputError(f"{column}={language}: the dataset has this column already; leave the argument out")
-        if language is not None:
-            dataset = dataset.add_column(column, [language] * len(dataset))
-    check_parallel(dataset, "the dataset")
+    dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     if extra_data is not None:
-        check_parallel(extra_data, "extra_data")
+        extra_data = as_parallel(extra_data, "extra_data")
     by_pair = _rows_by_pair(dataset)
     kind, paths = parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
     lowercase = lowercase and kind != "encoder"
@@ -146,6 +145,8 @@ def align_words(
         method = method or ("argmax" if one_to_one else "subwords")
         options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
         identity["encoder"] = [encoder_digest(model, tokenizer), options, seed]
+        assert tokenizer is not None  # or `encoder_digest` has refused it
+        check_pieces(dataset, tokenizer, "the dataset")
 
     def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
         if kind == "encoder":
@@ -162,7 +163,7 @@ def align_words(
         if kind == "pharaoh":
             return PharaohReader(paths[pair[0]], len(rows))
         if kind == "dictionary":
-            return dictionary_linker(paths[pair[0]], lowercase)
+            return dictionary_linker(paths[pair[0]], pair, lowercase)
         corpora = [(dataset, rows)]
         if extra_data is not None:
             corpora.append((extra_data, _rows_by_pair(extra_data, pair)[pair]))
@@ -176,10 +177,10 @@ def align_words(
         forward, backward = fit(kind, words, seed=seed, desc=f"{kind} {'-'.join(pair)}")
         return StatisticalLinker(forward, backward, symmetrization)
 
-    # A file is read once for all language pairs that use it; the encoder links everything in one group.
+    # A Pharaoh file is read once for all language pairs that use it; the encoder links everything in one group.
     members: dict[Any, list[Pair]] = defaultdict(list)
     for pair in by_pair:
-        members[pair if kind in STATISTICAL_ALIGNERS else paths.get(pair[0])].append(pair)
+        members[paths.get(pair[0]) if kind in ("pharaoh", "encoder") else pair].append(pair)
     groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
     path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
     link_rows = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
@@ -268,7 +269,10 @@ def link_batch(
 ) -> dict[str, list]:
     """Return the columns `source_words`, `target_words` and `links` of a batch of parallel text."""
     source, target = batch_words(batch, blanks=blanks)
-    found = linker(lower_words(source), lower_words(target)) if lowercase else linker(source, target)
+    seen = (source, target)
+    if lowercase:
+        seen = (lower_words(source, batch["source_lang"]), lower_words(target, batch["target_lang"]))
+    found = linker(*seen)
     links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
     return {"source_words": source, "target_words": target, "links": links}
 
@@ -308,10 +312,12 @@ def _link_rows(
     return linked, np.frombuffer(kept, dtype=np.int64)
 
 
-def dictionary_linker(path: Path, lowercase: bool) -> DictionaryLinker:
-    """Return the linker of a dictionary file."""
-    entries = load_dictionary(path)
-    return DictionaryLinker([(t.lower(), s.lower()) for t, s in entries] if lowercase else entries)
+def dictionary_linker(path: Path, pair: Pair, lowercase: bool) -> DictionaryLinker:
+    """Return the linker of a dictionary file for a language pair."""
+    entries, (source, target) = load_dictionary(path), pair
+    return DictionaryLinker(
+        [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if lowercase else entries
+    )
 
 
 def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:

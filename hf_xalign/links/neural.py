@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization, symmetrize
@@ -184,6 +185,8 @@ def predict_links(
         tokenizer = load_tokenizer(model.name_or_path)
     source_words = [split_words(unicodedata.normalize("NFC", text), source_lang) for text in sources]
     target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
+    check_vocabulary(tokenizer, source_words, source_lang, "the source")
+    check_vocabulary(tokenizer, target_words, target_lang, "the target")
     links = encoder_links(model, tokenizer, source_words, target_words, **options)
     found = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
     return found[0] if isinstance(source, str) else found

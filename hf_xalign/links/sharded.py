@@ -26,10 +26,11 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 
 from hf_xalign.cache import checksum, hold_folder
+from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import clean_text, open_parquet
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
-from hf_xalign.data.words import batch_words, lower_words, splitter_version
+from hf_xalign.data.words import WORDS, batch_words, lower_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.executors import local_executor, ray_executor
@@ -67,9 +68,12 @@ logger = logging.getLogger(__name__)
 RECORD = "align-words.json"
 _SHARD = 100_000  # pairs
 _BATCH = 1000  # pairs that are linked at once
-_WORDS = pyarrow.list_(pyarrow.string())
+_CHECKED = 1000  # pairs of a language pair, whose words an encoder must know
 _ADDED = pyarrow.schema(
-    [("source_words", _WORDS), ("target_words", _WORDS), ("links", pyarrow.list_(pyarrow.list_(pyarrow.int32())))]
+    [
+        *((name, pyarrow.list_(pyarrow.string())) for name in WORDS),
+        ("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))),
+    ]
 )
 
 
@@ -187,7 +191,8 @@ def align_shards(
         settings |= encoder | {"seed": seed}
         if Path(model).exists():  # a worker on another machine has another working directory
             encoder["model"] = str(Path(model).absolute())
-        inputs.append(encoder_digest(*load_encoder(model, torch.device("cpu"))))
+        checked, tokenizer = load_encoder(model, torch.device("cpu"))
+        inputs.append(encoder_digest(checked, tokenizer))
     identity = json.dumps([settings, versions, inputs, shards])
     folder.mkdir(parents=True, exist_ok=True)
     hold_folder(folder)
@@ -212,6 +217,10 @@ def align_shards(
         encoder=tuple(encoder.items()),
     )
 
+    for pair, count in counts.items() if encoder else ():
+        sides = zip(*_sampled_words(job, pair, count, _CHECKED))
+        for words, language in zip(sides, pair):
+            check_vocabulary(tokenizer, words, language, "the shards")
     if ray is None:
         executor = local_executor(workers)
     else:
@@ -273,8 +282,7 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
                 files.append((part, file.metadata.num_rows))
     if first is None or not any(rows for _, rows in files):
         raise InputError(f"{', '.join(map(str, sources))}: no sentence pairs in it")
-    words = ("source_words", "target_words")
-    return files, [*COLUMNS, *(words if set(words) <= set(first.names) else ())]
+    return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
 
 
 def _describe(schema: pyarrow.Schema) -> str:
@@ -330,9 +338,10 @@ def _sampled_words(job: _Job, pair: Pair | None, count: int, size: int) -> Itera
         rows = np.arange(len(batch)) if pair is None else _rows_of(batch, pair)
         numbers = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
         seen += len(rows)
-        source, target = batch_words(_normalize(batch.take(pyarrow.array(rows[numbers]))).to_pydict())
+        drawn = _normalize(batch.take(pyarrow.array(rows[numbers]))).to_pydict()
+        source, target = batch_words(drawn)
         if job.lowercase:
-            source, target = lower_words(source), lower_words(target)
+            source, target = lower_words(source, drawn["source_lang"]), lower_words(target, drawn["target_lang"])
         yield from zip(source, target, strict=True)
 
 
@@ -396,7 +405,7 @@ def _linker(job: _Job, pair: Pair | None) -> Linker:
             options["layer"] = job.tasks.marker("layer")["layer"]
         return partial(encoder_links, model, tokenizer, symmetrization=job.symmetrization, **options)
     if job.kind == "dictionary":
-        return dictionary_linker(dict(job.paths)[pair[0]], job.lowercase)
+        return dictionary_linker(dict(job.paths)[pair[0]], pair, job.lowercase)
     markers = (job.tasks.marker(_fit_name(pair, direction)) for direction in DIRECTIONS)
     forward, backward = (load_model(job.kind, job.tasks.work / marker["folder"]) for marker in markers)
     return StatisticalLinker(forward, backward, job.symmetrization)

@@ -194,6 +194,9 @@ def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Itera
                 release_pages(files)
                 source, target = batch_words(batch)
                 if lowercase:
-                    source, target = lower_words(source), lower_words(target)
+                    source, target = (
+                        lower_words(source, batch["source_lang"]),
+                        lower_words(target, batch["target_lang"]),
+                    )
                 yield from zip(source, target, strict=True)
                 bar.update(len(source))

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.encoding import EncodedWords, special_frame, tokenize_words, word_tokenizer
+from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_frame, tokenize_words, word_tokenizer
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger.crf import NO_TAG
@@ -68,6 +68,8 @@ class _Classification(Task):
             raise InputError(
                 f"{examples.name}: its texts are in two languages, and this model needs one language each"
             )
+        for column in {"tokens", "text_a", "text_b"} & {*examples.rows.column_names}:
+            check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         own = {"source_lang": examples.language, **inputs}
         encode_rows = self._encoder(examples, tokenizer, min(max_length, tokenizer.model_max_length), languages)
         cut = 0

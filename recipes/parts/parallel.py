@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
 from hf_xalign.data.sources import parse_source
@@ -245,7 +245,8 @@ def load_text(
     protocols = read_protocols(data.protocol)
     read = text or read_text(data, eval_links, links=links)
     train, evaluation, sources = read.train, read.evaluation, read.sources
-    check_scripts(train, data, tokenizer, pivot_tokenizer)
+    check_pieces(train, tokenizer, ", ".join(data.train_data), pivot_tokenizer)
+    check_pieces(evaluation, tokenizer, "the held-out text", pivot_tokenizer)
     if not eval_links:
         evaluation = make_evaluation_links(evaluation, train if read.more is None else concatenate([train, read.more]))
     for known in (tokenizer, pivot_tokenizer or tokenizer):
@@ -261,8 +262,10 @@ def load_text(
         most = data.max_train_pairs * 11 // 10 + 100
         train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed)
     pairs, fit = train, read.more
-    if subwords and "links" in train.column_names:
-        raise InputError("subword_links=true: train_data has links of words. Name text without links.")
+    if subwords and "source_words" in train.column_names:
+        raise InputError(
+            "subword_links=true links tokens, and train_data has words of its own. Name text without words."
+        )
     if subwords:
         pairs, fit = (
             part
@@ -290,17 +293,6 @@ def load_text(
         for pair, found in link_statistics(chosen).items()
     }
     return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols)
-
-
-def check_scripts(
-    train: Dataset,
-    data: TextArguments,
-    tokenizer: PreTrainedTokenizerBase,
-    pivot_tokenizer: PreTrainedTokenizerBase | None = None,
-) -> None:
-    """Check that the tokenizers know the scripts of the training text."""
-    for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
-        check_vocabulary(known, train[side][:200], f"the {side} side of {', '.join(data.train_data)}")
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:

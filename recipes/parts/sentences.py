@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentence_scores import score_sentences
@@ -16,7 +17,6 @@ from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import (
     DRIFT_SENTENCES,
     Corpus,
-    check_scripts,
     count_languages,
     draw_pairs,
     first_pairs,
@@ -61,7 +61,8 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | 
         text = read_text(data, links=False)
     train = text.train
     model, tokenizer = load_checked(data, args)
-    check_scripts(train, data, tokenizer)
+    check_pieces(train, tokenizer, ", ".join(data.train_data))
+    check_pieces(text.evaluation, tokenizer, "the held-out text")
     with args.main_process_first(desc="drawing pairs"):
         if data.max_train_pairs is not None:
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}

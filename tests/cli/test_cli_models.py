@@ -119,8 +119,21 @@ def test_inspect_shows_both_models(models, capsys, caplog, tmp_path, monkeypatch
     assert text.count('class="best"') == 2 * len(found.source_words)
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
     assert "lacks letters" not in caplog.text
-    assert main(["inspect", base, "--target", TARGET, "--png", str(picture), "--source", "ফাইল"]) == 0
-    assert "the figure's font lacks letters" in caplog.text
+    assert main(["inspect", base, "--target", TARGET, "--png", str(picture), "--source", "die katze the cat ফাইল"]) == 0
+    assert "the figure's font lacks letters" in caplog.text and "20% of the words in und have a piece" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["inspect", "evaluate"])
+def test_text_that_the_tokenizer_does_not_know_is_refused(models, command, capsys, tmp_path):
+    (tmp_path / "ka.tsv").write_text("ჩემი სახლი\tmy house\n" * 5, "utf-8")
+    words = {
+        "inspect": ["--source", "ჩემი სახლი", "--target", TARGET, "--source_lang", "ka"],
+        "evaluate": ["--data", f"ka={tmp_path}/ka.tsv"],
+    }
+    assert main([command, str(models / "base"), *words[command], "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert "100% of the words in ka have a piece that the tokenizer does not know" in error
+    assert "hf-xalign extend-vocabulary MODEL ka=FILE" in error
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):

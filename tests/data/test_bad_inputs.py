@@ -293,7 +293,7 @@ def test_encoding(tokenizer):
         r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
         "let no pair pass": [partial(encode, few, **own) for own in limits],
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
-        "the source column: the tokenizer": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
+        "the dataset, source: 100% of the words in de": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
     refused(table)
 
@@ -316,7 +316,7 @@ def test_pretraining(tokenizer):
         "the corpus of en, row 1: the column text is empty": encode({"en": Dataset.from_dict({"text": ["a", None]})}),
         "none of the 2 sentence pairs fits: each side may have 1 to 8": encode({"en": text}, pairs=unfit),
         "pair_share=0": encode({"en": text}, pairs=sized((3, 3)), pair_share=0),
-        "the corpus of ru: the tokenizer": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),
+        "the corpus of ru: 100% of the words in ru": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),
         r"block_size=65.*\(bert\) takes 64": size(65, CONFIG),
         r"\(roberta\) takes 62": size(64, roberta),
         "at least 5 are needed": size(4, CONFIG),

@@ -25,6 +25,7 @@ from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
 from hf_xalign.data.sources import parse_source
+from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import read_pharaoh
 from hf_xalign.mapping.word2vec import read_word2vec
@@ -261,7 +262,86 @@ def test_shards_keep_their_words_and_links(tmp_path, caplog):
     assert load_parallel(tmp_path, source_lang="de", max_pairs=9).to_list() == kept[:9]
     assert load_parallel(tmp_path / "part-1.parquet").to_list() == kept[8:]
     text = load_parallel(tmp_path, source_lang="de", source_column="target", target_column="source")
-    assert tuple(text.column_names) == COLUMNS and len(text) == 20
+    assert tuple(text.column_names) == (*COLUMNS, *WORDS) and text["target_words"][:] == linked["source_words"][:]
+
+
+LAO = [("ເປີດໄຟລ໌", "Open the file", ["ເປີດ", "ໄຟລ໌"], None), ("ບັນທຶກ", "New York", ["ບັນທຶກ"], ["New York"])]
+LAO_ROWS = [dict(zip(("source", "target", *WORDS), row)) for row in LAO]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "parquet", "folder", "arrow", "splits", "hub", "columns"])
+def test_given_words_are_kept_in_every_form(form, tmp_path, monkeypatch, caplog):
+    data, path, named = Dataset.from_list(LAO_ROWS), tmp_path / f"lo.{form}", {}
+    match form:
+        case "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in LAO_ROWS), "utf-8")
+        case "json":
+            path.write_text(json.dumps({"pairs": LAO_ROWS}), "utf-8")
+        case "parquet":
+            data.to_parquet(path)
+        case "folder":
+            path.mkdir()
+            data.to_parquet(path / "part-0.parquet")
+        case "arrow":
+            data.save_to_disk(path)
+        case "splits":
+            datasets.DatasetDict(train=data, test=data.select([0])).save_to_disk(path)
+        case "hub":
+            path = "owner/lao"
+            put_on_hub(monkeypatch, data)
+        case "columns":
+            path, named = tmp_path / "lo.parquet", {"source_column": "lao", "target_column": "english"}
+            data.rename_columns({"source": "lao", "target": "english"}).to_parquet(path)
+    with caplog.at_level("INFO"):
+        found = load_parallel(path, source_lang="lo", **named)
+    assert [tuple(row[name] for name in ("source", "target", *WORDS)) for row in found] == LAO
+    assert "2 pairs, with words given in source_words of 2 and target_words of 1; other text is split" in caplog.text
+    assert len(load_parallel(path, source_lang="lo", max_pairs=1, **named)) == 1
+    # With text that has no words.
+    both = concatenate([load_parallel(write(tmp_path / "de.tsv", "Datei\tFile\n"), source_lang="de"), found])
+    assert both["source_words"][:] == [None, *(row[2] for row in LAO)]
+
+
+def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
+    pair = {"source": "စာရင်း ဖွင့်ပါ", "target": "open the list"}
+
+    def load(words, suffix="jsonl"):
+        text = json.dumps({**pair, **words}) if suffix == "jsonl" else "source\ttarget\tsource_words\na\tb\ta\n"
+        return load_parallel(write(tmp_path / f"my.{suffix}", text), source_lang="my")
+
+    wrong = "row 1: source_words"
+    for words, message in {
+        "စာရင်း ဖွင့်ပါ": "is not a list of words",
+        ("x",): "the word 'x' is not in the text",
+        ("ဖွင့်ပါ", "စာရင်း"): "the word 'စာရင်း' is not in the text",
+        (): "the list is empty",
+        ("",): "the word '' is not in the text",
+        (3,): "is not a list of words",
+    }.items():
+        with pytest.raises(InputError, match=rf"{wrong}.*{message}"):
+            load({"source_words": words})
+    with pytest.raises(InputError, match=r"row 2: source_words: 'a' is not a list of words"):
+        load({}, "tsv")
+    # Invisible characters do not count, nor does a normal form; links without both sides' words are not read.
+    found = load({"source_words": ["စာ\u200bရင်း", "ဖွင့်", "ပါ"], "target_words": None, "links": [[0, 2]]})
+    assert found["source_words"][0] == ["စာ\u200bရင်း", "ဖွင့်", "ပါ"] and "its links are not read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("word", "lang", "lower"),
+    [
+        *((word, lang, "ışıq iki") for word in ("IŞIQ İKİ", "Işıq I\u0307ki") for lang in ("az", "aze-Latn", "az_AZ")),
+        *(("ISIM İ", lang, "ısım i") for lang in ("tr-TR", "tur_Latn", "crh", "kk-Latn", "TR")),
+        *(("ISIM", lang, "isim") for lang in ("kk", "az-Cyrl", "de", "tg-Latn", None)),
+        ("ÌR Í", "lt", "i\u0307\u0300r i\u0307\u0301"),
+        ("ìr í", "lit", "i\u0307\u0300r i\u0307\u0301"),
+        ("ĮVYKIS", "lt", "įvykis"),
+        ("ΟΔΟΣ", "el", "οδος"),
+        ("STRASSE A\u0308", "de", "strasse ä"),
+    ],
+)
+def test_lower_case_is_that_of_the_language(word, lang, lower):
+    assert lower_word(word, lang) == lower
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):

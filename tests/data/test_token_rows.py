@@ -6,20 +6,96 @@ from functools import partial
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.refusals import assert_refused
 from support.text import bitext, letters, sized
-from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer, make_two_separator_tokenizer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from hf_xalign.data.encoding import encode_pairs, tokenize_words, word_tokenizer
+from hf_xalign.data.encoding import check_pieces, encode_pairs, tokenize_words, word_tokenizer
 from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
-from hf_xalign.data.words import split_words, splitter_version
+from hf_xalign.data.words import lettered_words, split_words, splitter_version
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.probes import probe_encoder
+from hf_xalign.evaluation.vectors import encode_sentences, encode_words
+from hf_xalign.explore.held_out import HeldOut
+from hf_xalign.links.align import align_words
+from hf_xalign.links.neural import predict_links
+from hf_xalign.mapping.anchors.anchors import make_anchors
+from hf_xalign.tasks import LabelSet, TokenTask
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.languages import LanguageInputs
+
+
+def telugu(unknown, count=100):
+    """Pairs whose source has so many words, of which the tokenizer of [`wordlevel`] does not know `unknown`."""
+    words = ["ఇల్లు"] * (count - unknown) + ["కుక్క"] * unknown
+    return bitext(*((word, "the house") for word in words), langs=["te"])
+
+
+def wordlevel():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "house", "haus", "ఇల్లు"]
+    words = Tokenizer(models.WordLevel({piece: k for k, piece in enumerate(pieces)}, "[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {name: f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=words, **{f"{name}_token": piece for name, piece in names.items()})
+
+
+@pytest.mark.parametrize(("unknown", "outcome"), [(0, ""), (1, ""), (2, "2%"), (16, "16%"), (29, "29%"), (30, "30%")])
+def test_words_with_unknown_pieces_are_counted_by_language(unknown, outcome, caplog):
+    """In any order of the sources, next to a language of many more pairs; each language is said once."""
+    german = bitext(*[("haus", "the house")] * 3000)
+    tokenizer = wordlevel()
+    for parts in ([german, telugu(unknown)], [telugu(unknown), german]):
+        if unknown < 30:
+            check_pieces(concatenate_datasets(parts), tokenizer, "pairs.tsv")
+        else:
+            with pytest.raises(InputError, match=r"pairs.tsv, source: 30% of the words in te .*\(కుక్క\).* te=FILE"):
+                check_pieces(concatenate_datasets(parts), tokenizer, "pairs.tsv")
+    said = [record.message for record in caplog.records]
+    assert len(said) == (len(outcome) > 0 and unknown < 30)
+    assert all(f"{outcome} of the words in te" in one and "extend-vocabulary MODEL te=FILE" in one for one in said)
+
+
+def test_every_function_that_encodes_text_counts_its_words():
+    model, tokenizer, text = make_encoder(), wordlevel(), telugu(40)
+    words = {"source_words": [[word] for word in text["source"]], "target_words": [["the", "house"]] * 100}
+    linked = text.add_column("links", [[[0, 1]]] * 100)
+    for name, column in words.items():
+        linked = linked.add_column(name, column)
+    labelled = Dataset.from_dict({"tokens": words["source_words"], "labels": [["NOUN"]] * 50 + [["VERB"]] * 50})
+    corpus = {"te": text.rename_column("source", "text")}
+    examples = Examples("pos.jsonl", "te", labelled)
+    task = {"languages": LanguageInputs.of(model), "max_length": 16, "training": True}
+    texts, of_model = text["source"][:], {"model": model, "tokenizer": tokenizer}
+    calls = {
+        "encode_pairs": partial(encode_pairs, linked, tokenizer),
+        "encode_sentence_pairs": partial(encode_sentence_pairs, text, tokenizer, min_tokens=1),
+        "encode_pretraining": partial(encode_pretraining, corpus, tokenizer, model.config, block_size=16),
+        "task": partial(TokenTask(LabelSet.of(["NOUN", "VERB"])).encode, examples, tokenizer, **task),
+        "probe": partial(probe_encoder, **of_model, train=("te", labelled), tests={"te": labelled}),
+        "encode_words": partial(encode_words, **of_model, texts=texts, lang="te"),
+        "encode_sentences": partial(encode_sentences, **of_model, texts=texts, lang="te"),
+        "anchors": partial(make_anchors, model, tokenizer, texts, lang="te"),
+        "aligner": partial(align_words, text, "encoder", **of_model),
+        "predict_links": partial(predict_links, model, texts, texts, source_lang="te", tokenizer=tokenizer),
+        "explore": partial(HeldOut, model, tokenizer, linked),
+    }
+    assert_refused({name: (call, "40% of the words in te have a piece") for name, call in calls.items()})
+
+
+def test_scripts_without_blanks_are_counted_by_letter():
+    assert lettered_words("ເປີດ 7 ! ok") == ["ເ", "ປີ", "ດ", "7", "ok"]
+    assert lettered_words("我喜欢iPhone。") == ["我", "喜", "欢", "iPhone"]
+    assert lettered_words(["New York", "--"]) == ["New York"]
 
 
 def unigram():

@@ -16,6 +16,7 @@ from support.numeric import assert_rounding
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
 from hf_xalign.cli.main import main
+from hf_xalign.data.sources import embedded_file
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import word_similarity
@@ -183,6 +184,10 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     shown = "".join(str(one["props"].get("value")) for one in page.config["components"])
     assert str(folder / "base") in shown and "6 pairs" in shown and 'class="xa-matrix"' in shown
     # Another model, base and text; a limit for each language.
+    rows = (
+        embedded_file("embedded:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
+    )
+    (folder / "nl.jsonl").write_text(rows, "utf-8")
     words = [
         "explore",
         str(folder / "base"),
@@ -190,7 +195,7 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
         run,
         "--data",
         "embedded:de",
-        "embedded:bn",
+        f"nl={folder / 'nl.jsonl'}",
         "--max_pairs",
         "30",
     ]

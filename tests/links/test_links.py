@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import get_args
 from unittest.mock import patch
@@ -13,19 +14,25 @@ import numpy as np
 import pytest
 import thot
 import torch
-from datasets import concatenate_datasets
+from datasets import Dataset, DatasetDict, Features, Translation, Value, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance
+from support.refusals import assert_refused
 from support.text import bitext
-from support.tiny import make_encoder, make_links
+from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
+from hf_xalign.cli.main import main
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
+from hf_xalign.links.sharded import align_shards
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization, symmetrize
 
@@ -138,6 +145,80 @@ def test_languages_as_arguments_equal_languages_as_columns():
         align_words(bare)
     with pytest.raises(InputError, match="source_lang=de: the dataset has this column already"):
         align_words(text, source_lang="de")
+
+
+def test_dictionaries_and_aligners_lower_words_by_language(fits, tmp_path):
+    """One dictionary serves languages that lower I in two ways."""
+    path = tmp_path / "words.txt"
+    path.write_text("light\tişıq\nsix\taltı\nisland\tinsel\nit\tit\n", "utf-8")
+    pairs = [("İŞIQ altI", "SIX Light"), ("INSEL IT", "IT Island"), ("işıq ALTI", "light six")]
+    text = bitext(*pairs, langs=["az-Latn", "de", "az-Latn"])
+    linked = align_words(text, f"dictionary:{path}")
+    assert linked["links"][:] == [[[0, 1], [1, 0]], [[0, 1], [1, 0]], [[0, 0], [1, 1]]]
+    assert linked["source_words"][0] == ["İŞIQ", "altI"]
+    align_words(text.select([0, 2] * 4))
+    assert fits[0][0] == (["işıq", "altı"], ["six", "light"])
+    align_shards([write_parquet(text, tmp_path / "in.parquet")], tmp_path / "out", f"dictionary:{path}")
+    assert Dataset.from_parquet(f"{tmp_path}/out/*.parquet")["links"][:] == linked["links"][:]
+
+
+def test_given_words_are_linked_as_they_are(tmp_path, capsys):
+    """Of Burmese, which has no segmenter; words of one side are enough, and English is split."""
+    pairs = [("ဖိုင်ဖွင့်", "file open", ["ဖိုင်", "ဖွင့်"]), ("ဖိုင်သိမ်း", "file save", ["ဖိုင်", "သိမ်း"])] * 8
+    text = bitext(*(pair[:2] for pair in pairs), langs=["my"])
+    with pytest.raises(InputError, match="Burmese"):
+        align_words(text)
+    given = text.add_column("source_words", [pair[2] for pair in pairs])
+    linked = align_words(given)
+    assert linked["source_words"][1] == pairs[1][2] and linked["target_words"][0] == ["file", "open"]
+    assert linked["links"][:2] == [[[0, 0], [1, 1]]] * 2
+    align_shards([write_parquet(given, tmp_path / "in.parquet")], tmp_path / "out")
+    assert Dataset.from_parquet(f"{tmp_path}/out/*.parquet")["links"][:] == linked["links"][:]
+    assert main(["align-words", f"my={tmp_path}/in.parquet"]) == 0
+    assert capsys.readouterr().out == "0-0 1-1\n" * 16
+    with pytest.raises(InputError, match=r"source_words of .* is not a list of words"):
+        align_words(text.add_column("source_words", ["ဖိုင် ဖွင့်"] * 16))
+
+
+def write_parquet(dataset, path):
+    dataset.to_parquet(path)
+    return path
+
+
+def test_datasets_of_translations():
+    pairs = [{"hy": "Բացել ֆայլը", "en": "Open file"}, {"hy": "Պահել ֆայլը", "en": None}] * 2
+    rows = {"translation": pairs, "id": [1, 2, 3, 4]}
+    of_hub = Features({"translation": Translation(["hy", "en"]), "id": Value("int64")})
+    for text in (Dataset.from_dict(rows), Dataset.from_dict(rows, features=of_hub)):
+        linked = align_words(text, keep_unlinked=True)
+        assert [tuple(row.values())[:5] for row in linked][:2] == [
+            (1, "Բացել ֆայլը", "Open file", "hy", "en"),
+            (2, "Պահել ֆայլը", "", "hy", "en"),
+        ]
+    turned = align_words(text, source_lang="en", target_lang="hy", keep_unlinked=True)
+    assert (turned[0]["source"], turned[0]["target_lang"]) == ("Open file", "hy")
+    three = Dataset.from_dict({"translation": [{"fr": "a", "pt": "b", "it": "c"}]})
+    with pytest.raises(InputError, match=r"has fr, pt, it\. Name two of them by source_lang"):
+        align_words(three, target_lang="it")
+    assert align_words(three, source_lang="pt", target_lang="it")["source"][:] == ["b"]
+
+
+@pytest.mark.parametrize("function", [align_words, make_evaluation_links, encode_pairs, encode_sentence_pairs])
+def test_what_is_no_dataset_is_refused(function):
+    text, options = parallel(4), {}
+    if function in (encode_pairs, encode_sentence_pairs):
+        options["tokenizer"] = make_tokenizer()
+    splits = DatasetDict(train=text, dev=text)
+    given = {
+        r"\(DatasetDict\) holds 'train', 'dev'. Pass one of them, such as dataset\['train'\]": splits,
+        r"\(dict\) holds 'train'. Pass": {"train": text},
+        r"\(IterableDataset\) is a stream.*without streaming.*Dataset.from_list": text.to_iterable_dataset(),
+        r"\(list\) is no datasets.Dataset. Make it one by Dataset.from_list": text.to_list(),
+        r"\(dict\) is no datasets.Dataset. Make it one by Dataset.from_dict": text.to_dict(),
+        r"\(DataFrame\) is no datasets.Dataset. Make it one by Dataset.from_pandas": text.to_pandas(),
+        r"\(str\) is no datasets.Dataset. Load it by load_parallel": "pairs.tsv",
+    }
+    assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
 
 
 def test_statistics_count_by_language_pair(caplog):

@@ -124,6 +124,7 @@ def test_a_model_that_does_not_fit_on_the_disk_is_refused(corpus, tmp_path):
 
 def test_the_encoder_links_shards(corpus, source, tmp_path):
     model, tokenizer = make_encoder(), make_tokenizer()
+    tokenizer.add_tokens("é")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
     align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), batch_size=7, shards=3)

@@ -139,7 +139,7 @@ def test_shards_with_links(files, tmp_path):
     assert [corpus.link_counts["de-en"]["pairs"] for corpus in corpora] == [24, 5]
     assert [corpus.languages for corpus in corpora] == [["de"], ["de"]]
     pairs = {"train_data": [str(tmp_path)], "eval_data": [f"de={files / 'train.jsonl'}"]}
-    with pytest.raises(InputError, match="subword_links=true: train_data has links of words"):
+    with pytest.raises(InputError, match="subword_links=true links tokens, and train_data has words"):
         load_text(DataArguments(**pairs), None, make_tokenizer(), eval_links=None, subwords=True)
 
 

@@ -172,7 +172,7 @@ def test_bad_windows_and_answers():
             (crowded, partial(encode, ONE, max_length=17)),
             ("overlap=-1", partial(encode, ONE, overlap=-1)),
             ("language 'fr'", partial(encode, ONE, codes=("fr", "de"), languages=embeddings)),
-            (r"qa\.json, context: the tokenizer", encode, unseen),
+            (r"qa\.json, context: 100% of the words in en", encode, unseen),
             (r"qa\.json: the tokenizer drops every answer", partial(encode, empty, tokenizer=blind())),
             ("max_answer_tokens=0", spans),
             ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),

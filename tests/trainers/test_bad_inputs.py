@@ -7,11 +7,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from datasets import DatasetDict
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
 from support.families import CONFIGS, save_base
 from support.fao import searcher
 from support.refusals import assert_refused
+from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, BertConfig, BertForMaskedLM, BertModel
@@ -22,7 +24,7 @@ from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
-from hf_xalign.trainers import MAOTrainer
+from hf_xalign.trainers import ContinualTrainer, FAOConfig, FAOTrainer, MAOTrainer, PPATrainer, TaskTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
@@ -47,6 +49,39 @@ def tokenizer_with(**attributes):
 def multilingual(model, *languages):
     add_language_embeddings(model, list(languages))
     return model
+
+
+def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
+    """Splits, streams and rows, as text to train on and to score; `dict` of splits is no text by language."""
+    text = bitext(*[("die katze", "the cat")] * 8)
+    settings = {"output_dir": str(tmp_path), "report_to": "none"}
+    task = {"task": TokenTask(LabelSet.of(["NOUN", "VERB"])), "pairs": text, "reference": make_encoder()}
+    splits = DatasetDict(train=text, test=text)
+    wrong = {"splits": splits, "dict": dict(splits), "stream": text.to_iterable_dataset(), "rows": text.to_list()}
+    rows = {}
+    for trainer, own in {
+        AlignMLMTrainer: {},
+        ContinualTrainer: task,
+        FAOTrainer: {},
+        MAOTrainer: {},
+        PPATrainer: {},
+        TaskTrainer: {"task": task["task"]},
+    }.items():
+        args = trainer.config_class(**settings)
+        make = partial(trainer, make_encoder(), args, processing_class=make_tokenizer(), **own)
+        name = trainer.__name__
+        for given, message in {
+            "splits": r"\(DatasetDict\) holds 'train', 'test'",
+            "dict": r"\(dict\) holds 'train', 'test'",
+            "stream": r"\(IterableDataset\) is a stream",
+            "rows": r"\(list\) .*from_list",
+        }.items():
+            rows[f"{name}, {given}"] = (partial(make, train_dataset=wrong[given]), f"train_dataset {message}")
+    fao = partial(FAOTrainer, make_encoder(), FAOConfig(**settings), processing_class=make_tokenizer())
+    pairs = partial(ContinualTrainer, make_encoder(), ContinualConfig(**settings), train_dataset=[])
+    rows["eval"] = (partial(fao, train_dataset=text, eval_dataset=splits), r"eval_dataset \(DatasetDict\) holds")
+    rows["pairs"] = (partial(pairs, **{**task, "pairs": splits}), r"pairs \(DatasetDict\) holds 'train', 'test'")
+    assert_refused(rows)
 
 
 # ---- FAO ----

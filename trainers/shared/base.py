@@ -30,6 +30,8 @@ from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.parallel import read_dataset
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError
@@ -149,11 +151,16 @@ class AlignmentTrainer(HubTrainer):
                 raise InputError("this model has no checkpoint to take a tokenizer from: give processing_class")
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
         args.check_model(model, processing_class)
+        train_dataset = self._read(train_dataset, "train_dataset")
+        eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
+        held_out = self.eval_dataset
+        if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
+            check_pieces(held_out, processing_class, "eval_dataset")
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]
@@ -205,6 +212,10 @@ class AlignmentTrainer(HubTrainer):
         return check_output_dir(self.args.output_dir, resume=resume, overwrite=self.args.overwrite_output_dir)
 
     # ---- Data ----
+
+    def _read(self, data: Any, name: str) -> Any:
+        """Return the dataset of this name, with translations as columns; refuse what is no dataset."""
+        return read_dataset(data, name)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""
@@ -362,6 +373,7 @@ class AlignmentTrainer(HubTrainer):
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
             raise InputError("evaluate() needs an eval_dataset")
+        dataset = self._read(dataset, "eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)

@@ -13,15 +13,21 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.encoding import check_vocabulary, position_limit, special_frame, token_ids, word_tokenizer
-from hf_xalign.data.parallel import COLUMNS, check_parallel
+from hf_xalign.data.encoding import (
+    check_pieces,
+    check_vocabulary,
+    position_limit,
+    special_frame,
+    token_ids,
+    word_tokenizer,
+)
+from hf_xalign.data.parallel import COLUMNS, as_parallel
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-_CHECKED_ROWS = 1000  # whose text must be known to the tokenizer
 _MANY = 0.05  # share of pairs left out that is worth a warning
 _ROW = Features(
     {
@@ -159,8 +165,7 @@ def _monolingual(
     room = block_size - len(before) - len(after)
     if not len(corpus):
         raise InputError(f"the corpus of {language} has no rows")
-    first = [cell for cell in corpus[: min(_CHECKED_ROWS, len(corpus))][column] if cell]
-    check_vocabulary(tokenizer, [" ".join(c) for c in first] if by_words else first, f"the corpus of {language}")
+    check_vocabulary(tokenizer, corpus[column], language, f"the corpus of {language}")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         pieces, numbers = [], []
@@ -195,12 +200,10 @@ def _monolingual(
 def _bilingual(
     pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int
 ) -> tuple[Dataset, dict[str, TextCounts]]:
-    check_parallel(pairs, "the dataset of sentence pairs")
+    pairs = as_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
-    first = pairs[: min(_CHECKED_ROWS, len(pairs))]
-    for side in ("target", "source"):
-        check_vocabulary(tokenizer, [text for text in first[side] if text], f"the {side} column of the pairs")
+    check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns: dict[str, list] = {}

@@ -216,7 +216,7 @@ def make_anchors(
             raise InputError("sentences: pass a list of sentences, not one string.")
         texts = sentences if isinstance(sentences, Sequence) else list(sentences)
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
-        check_vocabulary(tokenizer, [" ".join(s) for s in counted.split(np.arange(min(200, len(counted))))], lang)
+        check_vocabulary(tokenizer, texts, lang, "the text")
         vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
         chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), sentences_per_word)
         found = find_occurrences(

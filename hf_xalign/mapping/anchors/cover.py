@@ -15,15 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Column
 
-from hf_xalign.data.words import has_letter, split_words
+from hf_xalign.data.words import has_letter, lower_word, split_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 
 # Sentences read at a time.
 _BLOCK = 1_000
-
-# Languages whose lower case has ı for I and i for İ.
-_DOTLESS = {"tr", "tur", "az", "aze"}
 
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns for each truncated sentence, by number, bool (words,), True where cut off."""
@@ -54,7 +51,7 @@ class CountedText:
     the word off.
     """
 
-    texts: Sequence[str]
+    texts: Sequence[str] | Sequence[list[str]]
     lang: str
     rows: np.ndarray
     types: list[str]
@@ -69,7 +66,7 @@ class CountedText:
         """Return the words of some sentences as written."""
         rows = self.rows[numbers].tolist()
         found = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
-        return [split_words(unicodedata.normalize("NFC", text), self.lang) for text in found]
+        return [_words(text, self.lang) for text in found]
 
     def vocabulary(self, max_words: int) -> np.ndarray:
         """Return types with a letter, most frequent first, ties in text order: int64 (at most `max_words`,)."""
@@ -86,17 +83,10 @@ class CountedText:
         return np.array(found, dtype=np.int64), sorted(set(words) - set(occurring))
 
 
-def lower_word(word: str, lang: str | None) -> str:
-    """Lower-case a word by the rules of its language: Turkish and Azeri have ı for I."""
-    if lang is not None and lang.replace("_", "-").split("-")[0].lower() in _DOTLESS:
-        word = word.replace("I", "ı").replace("İ", "i")
-    return word.lower()
-
-
 def count_words(
-    texts: Sequence[str], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
+    texts: Sequence[str] | Sequence[list[str]], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
 ) -> CountedText:
-    """Split texts in any Unicode normal form into words and number them. Repeated sentences are left out.
+    """Split texts in any Unicode normal form into words, if they are not, and number them, each sentence once.
 
     `find_cut` finds words cut off by a length limit; by default no word is.
     """
@@ -112,14 +102,14 @@ def count_words(
         block = texts[start : start + _BLOCK]
         split = []
         for row, text in enumerate(block, start=start):
-            if not isinstance(text, str):
+            if not isinstance(text, str | list):
                 raise InputError(f"text in {lang}, row {row}: {text!r} is not a string. Pass strings.")
-            text = unicodedata.normalize("NFC", text)
-            key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            joined = unicodedata.normalize("NFC", text if isinstance(text, str) else "\0".join(text))
+            key = hashlib.blake2b(joined.encode(), digest_size=16).digest()
             if key not in seen:
                 seen.add(key)
                 rows.append(row)
-                split.append(split_words(text, lang))
+                split.append(_words(text, lang))
         cut = find_cut(split) if find_cut else {}
         for k, sentence in enumerate(split):
             found = [number(word) for word in sentence]
@@ -137,6 +127,13 @@ def count_words(
         np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         np.array(words, dtype=np.int32),
     )
+
+
+def _words(text: str | list[str], lang: str) -> list[str]:
+    """Return the words of a text, or given words, in NFC."""
+    if isinstance(text, str):
+        return split_words(unicodedata.normalize("NFC", text), lang)
+    return [unicodedata.normalize("NFC", word) for word in text]
 
 
 def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:

@@ -109,8 +109,10 @@ def encode_questions(
             f"{frame.pair_specials} special tokens leave no room for more of the context. Raise max_length, or lower "
             "the others."
         )
-    some = [context[:_CHECKED_CHARACTERS] for context in examples.rows["context"][:_CHECKED_ROWS]]
-    check_vocabulary(tokenizer, some, f"{examples.name}, context")
+    for name in ("question", "context"):
+        some = examples.rows.select(range(0, len(examples), -(-len(examples) // _CHECKED_ROWS)))
+        texts = [text[:_CHECKED_CHARACTERS] for text in some[name]]
+        check_vocabulary(tokenizer, texts, examples.rows[0][f"{name}_lang"], f"{examples.name}, {name}")
     mark = tokenizer.convert_tokens_to_ids(_BOUNDARY)
     segments: dict[str, list[int]] = {}
     if languages.segments and "token_type_ids" in tokenizer.model_input_names:

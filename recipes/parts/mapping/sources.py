@@ -34,6 +34,7 @@ class Sources:
     test_dictionaries: dict[str, Entries]
     texts: dict[str, list[Dataset]]
     about: dict[str, list[dict[str, Any]]]
+    words_given: bool = False  # with the training pairs
 
     def anchor_languages(self, args: MappingArguments) -> set[str]:
         """Return the languages that need anchors, without the pivot."""
@@ -44,11 +45,12 @@ class Sources:
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.about.items() if entries and name != unused}
 
-    def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
-        """Return the text for a language's anchors: its monolingual text, then its side of the training pairs."""
+    def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[Any]:
+        """Return the text for a language's anchors: monolingual, then its side of the pairs (words if given)."""
         if not args.anchor_pairs:
             return list(chain(*(part["text"][:] for part in self.texts[language])))
-        rows = linked.train["target"] if language == pivot else pairs_of(linked.train, language)["source"]
+        side = ("target" if language == pivot else "source") + "_words" * self.words_given
+        rows = (linked.train if language == pivot else pairs_of(linked.train, language))[side]
         return list(chain(*(part["text"][:] for part in self.texts.get(language, [])), rows[:]))
 
 

@@ -68,6 +68,11 @@ def check_regular(path: str | os.PathLike) -> None:
     except (OSError, ValueError) as error:
         name = ascii(os.fspath(path))[:100]
         raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not os.fspath(path).isascii():
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{os.fspath(path)!a}: the name is not UTF-8. Rename the file.") from error
     if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder; name a file in it")
     if not stat.S_ISREG(mode):
@@ -116,10 +121,7 @@ def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = (
 
 
 def read_mark(path: Path) -> dict[str, Any] | None:
-    """Return the content of a mark; None if it is missing, or if it or one of its files is not as it was written.
-
-    A damaged mark is removed, with a warning that names the file.
-    """
+    """Return the content of a mark; None if it is missing, or, with a warning, if it or a file is not as written."""
     damaged: Path | None = path
     try:
         content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
@@ -133,7 +135,6 @@ def read_mark(path: Path) -> dict[str, Any] | None:
     if damaged is None:
         return content
     logger.warning("%s: the file is missing or damaged, so it is made again", os.path.normpath(damaged))
-    path.unlink()
     return None
 
 

@@ -238,7 +238,9 @@ def align_shards(
             if own["too_long"]:
                 logger.warning("%d %s pairs are too long for the aligner: no links", own["too_long"], name)
         if not any(own["links"] for own in languages.values()):
-            raise InputError(f"no links in {total:,} sentence pairs. Check that source and target translate each other.")
+            raise InputError(
+                f"no links in {total:,} sentence pairs. Check that source and target translate each other."
+            )
         record = {
             "settings": settings,
             "versions": versions,

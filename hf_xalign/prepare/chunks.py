@@ -48,7 +48,8 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
     """Judge the chunks that are not done, and return the summaries of all.
 
     A summary has `origin`, `digest` of the chunk, `read` {language pair: number of pairs}, `languages` {language:
-    number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step: number}} and `examples` {step: pairs}.
+    number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step:
+    number}} and `examples` {step: pairs}.
 
     Raises:
         InputError: a worker died.

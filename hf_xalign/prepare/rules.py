@@ -71,10 +71,7 @@ _DIGITS = regex.compile(r"\p{Nd}")
 # Not without a semicolon, as browsers do: `?a=1&copy=2` is no copyright sign. A number cannot be anything else.
 _ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,31};)", regex.IGNORECASE)
 # Letters that may follow an address without a blank: of scripts without blanks, and Korean particles.
-_GLUED = "".join(
-    rf"\p{{Script={script}}}"
-    for script in ("Bopo Hang Hani Hira Java Kana Khmr Lana Laoo Mymr Tale Talu Tavt Thai Tibt Yiii".split())
-)
+_GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
 _LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
 # A top-level domain has no hyphen: `example.com-ra` is Hungarian.
 _DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_LETTER}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_LETTER}+)"

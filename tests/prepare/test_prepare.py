@@ -2,16 +2,21 @@
 
 import itertools
 import json
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from support.faults import flip_byte
 
 from hf_xalign import executors
 from hf_xalign.cli.main import main
@@ -21,6 +26,7 @@ from hf_xalign.prepare import chunks, duplicates, pipeline, rules
 from hf_xalign.prepare.pipeline import prepare
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, make_rules
 
+PIECES = ("arrow", "npy", "json")
 FAST = ["language"]  # lingua loads for seconds
 LONG = "the quick brown fox jumps over the lazy dog and then it runs away from all of us"
 # (step, source, target) of pairs that only this step removes; a step of None: a pair that stays.
@@ -184,7 +190,9 @@ def test_the_report_says_what_was_decoded_and_which_steps_are_off(tmp_path, capl
 
 
 def test_one_language_under_two_codes_is_one_language(tmp_path):
-    files = [f"{code}={write(tmp_path / f'{code}.jsonl', [('&#65;pfel', 'Apple')], code)}" for code in ("deu", "de_DE")]
+    files = [
+        f"{code}={write(tmp_path / f'{code}.jsonl', [('&#65;pfel', 'Apple')], code)}" for code in ("deu", "de_DE")
+    ]
     test = write(tmp_path / "test.jsonl", [("&#66;irne", "Pear")])
     more = write(tmp_path / "more.jsonl", [("Birne", "A pear")])
     record = prepare([*files, more], tmp_path / "out", Limits(skip=FAST), test_sources=[test])
@@ -205,7 +213,9 @@ def test_the_identifier_takes_long_texts_only():
     assert rule(Pair(spanish, english, "de", "en")) and not rule(Pair(german, english, "de", "en"))
     assert not rule(Pair("Guardar", "Save", "de", "en")) and not rule(Pair(spanish, english, "qx", "en"))
     address = "https://example.org/the-document-before-you-close-the-window"
-    assert not rule(Pair(f"Siehe {address}", english, "deu", "eng_Latn")) and rule(Pair(spanish, english, "deu", "eng"))
+    assert not rule(Pair(f"Siehe {address}", english, "deu", "eng_Latn")) and rule(
+        Pair(spanish, english, "deu", "eng")
+    )
     latin, cyrillic = "Sačuvajte dokument pre zatvaranja prozora", "Сохраните документ перед закрытием окна"
     assert not rule(Pair(latin, english, "sr", "en")) and rule(Pair(cyrillic, english, "sr", "en"))
 
@@ -328,6 +338,74 @@ def test_workers_and_kills_change_no_byte(tmp_path):
             assert (tmp_path / other / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
+EXACT = Limits(skip=[*FAST, "near_duplicate"])
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """Two chunks of a source, a folder with all pieces of an interrupted run, and what a whole run writes."""
+    monkeypatch.setattr(chunks, "CHUNK", 25)
+    monkeypatch.setattr(pipeline, "CHUNK", 25)
+    source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare([source], tmp_path / "before", EXACT)
+    prepare([source], tmp_path / "whole", EXACT)
+    return source, tmp_path / "before", contents(tmp_path / "whole")
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["settings.json", *(f"00000{n}.{kind}" for n in "01" for kind in PIECES)])
+def test_a_damaged_piece_is_made_again(interrupted, tmp_path, caplog, name):
+    source, before, whole = interrupted
+    assert len([*(before / ".work").iterdir()]) == 7
+    damages = [*(partial(flip_byte, share=share) for share in (0, 0.5, 1)), Path.unlink, cut]
+    for number, damage in enumerate(damages):
+        out = tmp_path / str(number)
+        shutil.copytree(before, out)
+        damage(out / ".work" / name)
+        caplog.clear()
+        prepare([source], out, EXACT)
+        assert contents(out) == whole
+        assert f"{name}: the file is missing or damaged" in caplog.text or (damage is Path.unlink and "json" in name)
+
+
+def test_other_text_of_the_same_size_and_time_is_judged_again(interrupted, monkeypatch):
+    source, before, _ = interrupted
+    path = Path(source)
+    *_, word = path.read_text("utf-8").splitlines()[30].split('"target": "')[1].split('"')[0].split()
+    stat = path.stat()
+    path.write_bytes(path.read_bytes().replace(word.encode(), b"z" * len(word)))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    judged, judge = [], chunks._judge
+    monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
+    prepare([source], before, EXACT)
+    assert path.stat().st_size == stat.st_size and judged == [1]
+    prepare([source], before.with_name("fresh"), EXACT)
+    assert contents(before) == contents(before.with_name("fresh"))
+
+
+def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
+    source, test = write(tmp_path / "a.jsonl", sentences(9)), tmp_path / "test.jsonl"
+    for held_out in sentences(9)[:2]:
+        write(test, [held_out])
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+    prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+    [table] = shards(tmp_path / "out")
+    assert table["source"].to_pylist() == [pair[0] for pair in sentences(9)[:1] + sentences(9)[2:]]
+
+
 def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", sentences(30))
     with monkeypatch.context() as patch:
@@ -346,15 +424,26 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
         ({"sources": ["de=*.nothing"]}, "no file has such a name"),
         ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
+        ({"sources": ["de=empty.tsv", "de=blank.jsonl"]}, "empty.tsv, de=blank.jsonl: no sentence pairs in it"),
+        ({"sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
+        ({"test_sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
+        ({"output": "a.jsonl"}, "a.jsonl is no folder). Give another one."),
+        ({"output": "a.jsonl/out"}, "a.jsonl is no folder"),
+        ({"output": "new/" + "o" * 300}, "File name too long"),
+        ({"output": "\udcff"}, "the name of the output folder is not UTF-8"),
         ({"workers": 0}, "at least 1"),
         ({"shard_pairs": 0}, "at least 1"),
     ],
 )
-def test_bad_input(tmp_path, monkeypatch, options, said):
+def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):
     monkeypatch.chdir(tmp_path)
     source = write(tmp_path / "a.jsonl", sentences(9))
-    with pytest.raises(InputError, match=said.replace("*", r"\*")):
-        prepare(**{"sources": [source], "output": "out", "limits": Limits(skip=FAST)} | options)
+    for name, text in {"empty.tsv": "", "blank.jsonl": "\n\n", os.fsdecode(b"\xff.tsv"): "a\tb\n"}.items():
+        (tmp_path / name).write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=re.escape(said)):
+        prepare(**{"sources": [source], "output": "new/out", "limits": Limits(skip=FAST)} | options)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("limits", [{"skip": ["speed"]}, {"near": 2}, {"max_ratio": 0.5}])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import json
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,8 @@ from hf_xalign.errors import InputError, find_disk_full
 
 logger = logging.getLogger(__name__)
 
-_SEAL = ".xxh3"
+_SUFFIX = ".seal"
+_SEAL = "seal"
 _held: dict[str, FileLock] = {}
 
 
@@ -64,6 +68,11 @@ def check_regular(path: str | os.PathLike) -> None:
     except (OSError, ValueError) as error:
         name = ascii(os.fspath(path))[:100]
         raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not os.fspath(path).isascii():
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{os.fspath(path)!a}: the name is not UTF-8. Rename the file.") from error
     if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder; name a file in it")
     if not stat.S_ISREG(mode):
@@ -99,34 +108,91 @@ def make_once(path: Path, make: Callable[[], Any]) -> None:
                 seal(path)
 
 
+def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
+    """Write a JSON object that marks work as finished, with the checksums of its files and one of its own.
+
+    `content` gets the keys `files` (checksums by path, relative to the mark's folder) and `seal`.
+    """
+    sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
+    content = {**content, "files": sums}
+    with replacing(path) as partial:
+        text = json.dumps({**content, _SEAL: _digest(content)}, ensure_ascii=False, indent=2)
+        partial.write_text(f"{text}\n", encoding="utf-8", errors="surrogatepass", newline="\n")
+
+
+def read_mark(path: Path) -> dict[str, Any] | None:
+    """Return the content of a mark; None if it is missing, or, with a warning, if it or a file is not as written."""
+    damaged: Path | None = path
+    try:
+        content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
+        if content.pop(_SEAL) == _digest(content):
+            files = ((path.parent / name, due) for name, due in content["files"].items())
+            damaged = next((file for file, due in files if not file.is_file() or checksum(file) != due), None)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        damaged = path
+    if damaged is None:
+        return content
+    logger.warning("%s: the file is missing or damaged, so it is made again", os.path.normpath(damaged))
+    return None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(content).encode())
+
+
 def seal(path: Path) -> None:
-    """Write the checksum of a finished cache file next to it, for [`is_whole`]."""
-    with replacing(f"{path}{_SEAL}") as partial:
-        partial.write_text(checksum(path))
+    """Write the mark of a finished cache file next to it, for [`is_whole`]."""
+    write_mark(Path(f"{path}{_SUFFIX}"), {}, [path])
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a cache file exists as it was sealed; a damaged one is removed with a warning."""
-    if not path.exists():
-        return False
-    try:
-        whole = Path(f"{path}{_SEAL}").read_text() == checksum(path)
-    except (OSError, UnicodeDecodeError):
-        whole = False
+    """Return whether a cache file exists as it was sealed; any other is removed."""
+    whole = path.exists() and read_mark(Path(f"{path}{_SUFFIX}")) is not None
     if not whole:
-        logger.warning("%s: the cached file is damaged, so it is made again", path)
-        path.unlink()
+        path.unlink(missing_ok=True)
     return whole
+
+
+def check_output(path: str | os.PathLike) -> None:
+    """Check that an output folder is there and can be written to, or can be made, without making it.
+
+    Raises:
+        InputError: it is a file or below one, it cannot be made, or no record could hold its name.
+    """
+    path = Path(path).expanduser().absolute()
+    shown = ascii(str(path)) if not str(path).isprintable() else str(path)
+    shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
+    try:
+        str(path).encode()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(path)  # refuses what is no name, or too long as a whole
+        nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is no folder")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{nearest} is not writable")
+        if missing := path.parts[len(nearest.parts) :]:
+            if max(len(os.fsencode(name)) for name in missing) > os.pathconf(nearest, "PC_NAME_MAX"):
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access knows nothing of /proc
+    except UnicodeEncodeError as error:
+        raise InputError(f"{shown}: the name of the output folder is not UTF-8. Give another one.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shown}: no folder for the output ({reason}). Give another one.") from error
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
     """Lock an output folder until this process ends, and remove what a killed run left unfinished in it.
 
-    The lock lies in the library's cache, so it holds between runs that share one.
+    A folder that is not there yet is locked for the runs that share this one's cache.
 
     Raises:
-        InputError: another run writes there.
+        InputError: another run writes there, or the folder cannot be made.
     """
+    check_output(folder)
     folder = Path(folder).expanduser().resolve()
     name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
     if name in _held:
@@ -135,13 +201,31 @@ def hold_folder(folder: str | os.PathLike) -> None:
     lock = FileLock(cache_dir("locks") / f"{name}.lock")
     try:
         lock.acquire(blocking=False)
-    except Timeout:
+        if folder.exists():
+            _lock_for_all(folder)
+    except (Timeout, BlockingIOError):
         raise InputError(
             f"{folder}: another run is writing there now. Wait for it, or give another output_dir."
         ) from None
     _held[name] = lock
     for path in folder.glob("*.partial"):
         path.unlink(missing_ok=True)
+
+
+def _lock_for_all(folder: Path) -> None:
+    """Lock a folder itself, which runs with another cache see too, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # a network file system without locks
+        os.close(descriptor)
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:

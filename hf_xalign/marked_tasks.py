@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.cache import checksum, disk_errors
+from hf_xalign.cache import disk_errors, read_mark, write_mark
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, find_disk_full
 from hf_xalign.executors import Run
-from hf_xalign.record import write_text
 
 
 @dataclass(frozen=True)
 class MarkedTasks:
     """Tasks of one run, each with a marker in a work folder when it is finished.
 
-    A task is a function and its arguments. It returns a dictionary for its marker, in which `files` are the checksums
-    of the files that it wrote, by path. Tasks with a whole marker are not run again.
+    A task is a function and its arguments. It returns what its marker says, and the files that it wrote. A task is run
+    again if its marker or one of its files is missing or damaged.
 
     Attributes:
         folder: folder of the files.
@@ -41,14 +39,17 @@ class MarkedTasks:
         Raises:
             InputError: a task failed. All others are finished first, unless the disk is full.
         """
-        left = {name: (self, name, *task) for name, task in tasks.items() if not self._is_finished(name)}
+        found = {name: marker for name in tasks if (marker := self._finished(name)) is not None}
+        left = {name: (self, name, *task) for name, task in tasks.items() if name not in found}
         failed: dict[str, BaseException] = {}
-        with progress(total=len(tasks), initial=len(tasks) - len(left), desc=desc) as bar:
+        with progress(total=len(tasks), initial=len(found), desc=desc) as bar:
             for name, future in run(_perform, left.items()):
                 if error := future.exception():
                     failed[name] = getattr(error, "cause", error)  # Ray wraps it
                     if find_disk_full(error):
                         break
+                else:
+                    found[name] = future.result()
                 bar.update()
         if failed:
             name, error = min(failed.items())
@@ -57,28 +58,32 @@ class MarkedTasks:
                 f"{name} ({len(failed)} of {len(tasks)} failed): {what.strip().rstrip('.')}. What is finished is "
                 "kept: run again to resume."
             ) from error
-        return [self.marker(name) for name in tasks]
+        return [found[name] for name in tasks]
 
     def marker(self, name: str) -> dict[str, Any]:
-        """Return the marker of a finished task."""
-        return json.loads(self._path(name).read_text("utf-8"))
+        """Return the marker of a finished task.
+
+        Raises:
+            InputError: it or one of the task's files was damaged since.
+        """
+        if (marker := self._finished(name)) is None:
+            raise InputError(f"{self._path(name)}: what the task wrote was damaged. Run again to make it again")
+        return marker
 
     def _path(self, name: str) -> Path:
         return self.work / f"{name}.json"
 
-    def _is_finished(self, name: str) -> bool:
-        """Return whether a task has a marker, and its files are as the task left them."""
-        if not self._path(name).exists():
-            return False
-        marker = self.marker(name)
-        files = {self.folder / file: digest for file, digest in marker["files"].items()}
-        return marker["settings"] == self.settings and all(
-            file.exists() and checksum(file) == digest for file, digest in files.items()
-        )
+    def _finished(self, name: str) -> dict[str, Any] | None:
+        """Return the marker of a task, or None unless it and its files are as the task left them."""
+        marker = read_mark(self._path(name))
+        return marker if marker is not None and marker["settings"] == self.settings else None
 
 
-def _perform(tasks: MarkedTasks, name: str, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
-    """Run one task and write its marker."""
+def _perform(
+    tasks: MarkedTasks, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
+) -> dict[str, Any]:
+    """Run one task, write its marker and return what it says."""
     with tasks.around(), disk_errors(tasks.folder / name):
-        found = function(*arguments)
-    write_text(tasks._path(name), json.dumps({"settings": tasks.settings, **found}, ensure_ascii=False))
+        found, files = function(*arguments)
+    write_mark(tasks._path(name), {"settings": tasks.settings, **found}, files)
+    return found

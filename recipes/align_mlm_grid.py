@@ -30,11 +30,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hf_xalign.cache import read_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import align_mlm
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
 from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.record import read_record
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 _GRID = "Grid"
 _RECIPES = Path(__file__).resolve().parent
 TABLE = "grid.md"
+_TRAINED = "trained.json"  # the mark of a model, with the checksums of its files
 _PARTS = ("train", "test")
 # Options of the labelled text as it is given; the grid writes it under the names that need none.
 _READING = {"text_columns", "label_column", "train_split", "eval_split", "dataset_revision"}
@@ -114,14 +117,17 @@ class Cell:
     def scores(self, task: str, trained_on: str) -> dict[str, float] | None:
         """Return the score of each language after fine-tuning on one side; None while unfinished."""
         path = self.folder / task / f"finetuned-{trained_on}" / f"seed-{self.seed}" / "scores.json"
-        if not path.exists():
-            return None
-        return {code: found["score"] for code, found in json.loads(path.read_text("utf-8"))["languages"].items()}
+        content = read_mark(path)
+        return content and {code: found["score"] for code, found in content["languages"].items()}
+
+    def is_trained(self) -> bool:
+        """Return whether the model is there, with all files as the pre-training left them."""
+        mark = self.folder / _TRAINED
+        return read_mark(mark) is not None if mark.exists() else (self.model / "results.json").exists()
 
     def alignment(self) -> float | None:
         """Return the alignment; None while unfinished, or with one vocabulary."""
-        path = self.model / "results.json"
-        after = json.loads(path.read_text("utf-8"))["scores"].get("after", {}) if path.exists() else {}
+        after = read_record(self.model)["scores"]["after"] if (self.model / "results.json").exists() else {}
         return next((found["embedding_alignment"] for found in after.values()), None)
 
     def result(self, task: str) -> Any:
@@ -255,7 +261,7 @@ def main(argv: list[str] | None = None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             rows.to_json(path)
         for number, cell in enumerate(cells, 1):
-            if not (cell.model / "results.json").exists() or any(cell.result(task.name) is None for task in tasks):
+            if not cell.is_trained() or any(cell.result(task.name) is None for task in tasks):
                 name = " ".join([cell.transformation, cell.objective, cell.setting, f"seed {cell.seed}"])
                 print(f"\n## {number}/{len(cells)}: {name}")
                 run_cell(cell, texts, data, args)
@@ -341,8 +347,9 @@ def run_cell(
 
     settings = cell.settings(data, args)
     _check_same(cell.folder, settings, write=True)
-    if not (cell.model / "results.json").exists():
+    if not cell.is_trained():
         _call("align_mlm.py", settings)
+        write_mark(cell.folder / _TRAINED, {}, sorted(path for path in cell.model.rglob("*") if path.is_file()))
     language = DerivedLanguage.load(cell.model / DERIVED_FILE)
     for task in dict.fromkeys(task for task, _ in texts):
         if cell.result(task.name) is not None:
@@ -406,11 +413,11 @@ def _texts(rows: Dataset) -> list[str]:
 
 def _check_same(folder: Path, settings: dict[str, Any], *, write: bool = False) -> None:
     """Refuse a folder that was made with other settings, and write those of this run."""
-    from hf_xalign.record import write_text
-
     path = folder / "settings.json"
-    now = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
-    before = json.loads(path.read_text("utf-8")) if path.exists() else now
+    now = json.loads(json.dumps({name: value for name, value in settings.items() if name not in _ELSEWHERE}))
+    before = (read_mark(path) or {}).get("settings") if path.exists() else now
+    if before is None:
+        raise InputError(f"{path} is damaged, so nobody knows what {folder} was made with: remove that folder")
     for name in sorted({*now, *before}):
         if now.get(name) != before.get(name):
             raise InputError(
@@ -418,8 +425,7 @@ def _check_same(folder: Path, settings: dict[str, Any], *, write: bool = False) 
                 "another output_dir, or remove that folder"
             )
     if write:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(now, indent=1) + "\n")
+        write_mark(path, {"settings": now})
 
 
 def _call(recipe: str, settings: dict[str, Any]) -> None:

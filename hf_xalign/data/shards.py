@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from hf_xalign.cache import checksum, replacing
+from hf_xalign.cache import checksum, hold_folder, read_mark, replacing, write_mark
 from hf_xalign.data.readers import open_parquet
 from hf_xalign.errors import InputError
-from hf_xalign.record import write_text
 
 _WORK = ".work"  # inside an output folder, until its run is done
 _GROUP = 50_000  # rows; what a reader of a shard holds in memory
 _BATCH = 10_000  # rows
 
 
-def open_work(folder: Path, identity: str) -> Path:
-    """Return the work folder inside an output folder.
+@contextmanager
+def open_work(folder: Path, identity: str) -> Iterator[Path]:
+    """Make and hold an output folder for a block, and yield the work folder inside it.
 
-    It holds what a killed run left there if that run had this identity. What another run left is removed, also its
-    shards.
+    That holds what a killed run left there if the run had this identity. What another run left is removed, also its
+    shards. A block that fails before any work is done leaves no new folder behind.
 
     Raises:
-        InputError: the output folder holds Parquet files that no unfinished run wrote.
+        InputError: the folder cannot be made, another run writes there, or it holds Parquet files of something else.
     """
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    hold_folder(folder)
     work = folder / _WORK
     mark = work / "settings.json"
-    if not mark.exists() and any(folder.glob("*.parquet")):
-        raise InputError(f"{folder}: holds Parquet files already. Give another folder, or remove them.")
-    if not mark.exists() or mark.read_text("utf-8") != identity:
-        for shard in folder.glob("part-*-of-*.parquet"):
-            shard.unlink()
-        shutil.rmtree(work, ignore_errors=True)
-        write_text(mark, identity)
-    return work
+    try:
+        if not work.exists() and any(folder.glob("*.parquet")):
+            raise InputError(f"{folder}: holds Parquet files already. Give another folder, or remove them.")
+        if (read_mark(mark) or {}).get("identity") != identity:
+            for shard in folder.glob("part-*-of-*.parquet"):
+                shard.unlink()
+            shutil.rmtree(work, ignore_errors=True)
+            write_mark(mark, {"identity": identity})
+        yield work
+    finally:
+        if not {*work.glob("*.json")} - {mark}:
+            shutil.rmtree(work, ignore_errors=True)
+            with suppress(OSError):  # not empty
+                for path in new:
+                    path.rmdir()
 
 
 def finished_shards(folder: Path) -> list[Path]:

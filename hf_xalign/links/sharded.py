@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 
-from hf_xalign.cache import checksum, hold_folder
+from hf_xalign.cache import check_output, checksum
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import clean_text, open_parquet
@@ -162,6 +162,7 @@ def align_shards(
     if min(workers, fit_pairs, 1 if shards is None else shards) < 1:
         raise InputError("shards, workers and fit_pairs must be at least 1")
     folder = Path(output).expanduser().absolute()
+    check_output(folder)
     if (folder / RECORD).exists():
         raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
     files, columns = _open_files(sources)
@@ -176,7 +177,7 @@ def align_shards(
     settings = {"aligner": aligner, "symmetrization": symmetrization, **filters._asdict(), "lowercase": lowercase}
     versions = {"links": VERSION, "words": splitter_version(lang for pair in counts for lang in pair)}
     encoder: dict[str, Any] = {}
-    inputs: list[Any] = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path, _ in files]
+    inputs: list[Any] = [[str(path), checksum(path)] for path, _ in files]
     inputs += [[lang, file_digest(path)] for lang, path in paths.items()]
     if kind in STATISTICAL_ALIGNERS:
         settings |= {"fit_pairs": fit_pairs, "seed": seed}
@@ -194,69 +195,70 @@ def align_shards(
         checked, tokenizer = load_encoder(model, torch.device("cpu"))
         inputs.append(encoder_digest(checked, tokenizer))
     identity = json.dumps([settings, versions, inputs, shards])
-    folder.mkdir(parents=True, exist_ok=True)
-    hold_folder(folder)
-    job = _Job(
-        tasks=MarkedTasks(
-            folder,
-            work=open_work(folder, identity),
-            settings=hashlib.blake2b(identity.encode(), digest_size=16).hexdigest(),
-            around=one_thread,
-        ),
-        files=tuple(files),
-        columns=tuple(columns),
-        pairs=tuple(counts.items()),
-        shards=shards,
-        kind=kind,
-        paths=tuple((lang, path.absolute()) for lang, path in paths.items()),
-        filters=filters,
-        lowercase=lowercase,
-        symmetrization=symmetrization,
-        fit_pairs=fit_pairs,
-        seed=seed,
-        encoder=tuple(encoder.items()),
-    )
+    with open_work(folder, identity) as work:
+        job = _Job(
+            tasks=MarkedTasks(
+                folder,
+                work=work,
+                settings=hashlib.blake2b(identity.encode(), digest_size=16).hexdigest(),
+                around=one_thread,
+            ),
+            files=tuple(files),
+            columns=tuple(columns),
+            pairs=tuple(counts.items()),
+            shards=shards,
+            kind=kind,
+            paths=tuple((lang, path.absolute()) for lang, path in paths.items()),
+            filters=filters,
+            lowercase=lowercase,
+            symmetrization=symmetrization,
+            fit_pairs=fit_pairs,
+            seed=seed,
+            encoder=tuple(encoder.items()),
+        )
 
-    for pair, count in counts.items() if encoder else ():
-        sides = zip(*_sampled_words(job, pair, count, _CHECKED))
-        for words, language in zip(sides, pair):
-            check_vocabulary(tokenizer, words, language, "the shards")
-    if ray is None:
-        executor = local_executor(workers)
-    else:
-        gpus = int(kind == "encoder" and not device.startswith("cpu"))
-        executor = ray_executor(ray, workers=workers, gpus=gpus)
-    try:
-        with executor as run:
-            if kind in STATISTICAL_ALIGNERS:
-                fits = {_fit_name(pair, way): (_fit, job, pair, way) for pair in counts for way in DIRECTIONS}
-                job.tasks.finish(fits, run, f"Fitting {kind}")
-            elif encoder and layer is None:
-                job.tasks.finish({"layer": (_choose_layer, job)}, run, "Choosing the layer")
-            names = {shard_name(number, shards): (_link_shard, job, number) for number in range(shards)}
-            found = job.tasks.finish(names, run, "Linking shards")
-    finally:
-        _linker.cache_clear()
-    languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
-    for shard in found:
-        for name, own in shard.pop("languages").items():
-            for key, value in own.items():
-                languages[name][key] += value
-    for name, own in languages.items():
-        if own["too_long"]:
-            logger.warning("%d %s pairs are too long for the aligner: no links", own["too_long"], name)
-    if not any(own["links"] for own in languages.values()):
-        raise InputError(f"no links in {total:,} sentence pairs. Check that source and target translate each other.")
-    record = {
-        "settings": settings,
-        "versions": versions,
-        "sources": [path.name for path, _ in files],
-        "languages": languages,
-        "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in found],
-    }
-    write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-    shutil.rmtree(job.tasks.work, ignore_errors=True)
-    return record
+        for pair, count in counts.items() if encoder else ():
+            sides = zip(*_sampled_words(job, pair, count, _CHECKED))
+            for words, language in zip(sides, pair):
+                check_vocabulary(tokenizer, words, language, "the shards")
+        if ray is None:
+            executor = local_executor(workers)
+        else:
+            gpus = int(kind == "encoder" and not device.startswith("cpu"))
+            executor = ray_executor(ray, workers=workers, gpus=gpus)
+        try:
+            with executor as run:
+                if kind in STATISTICAL_ALIGNERS:
+                    fits = {_fit_name(pair, way): (_fit, job, pair, way) for pair in counts for way in DIRECTIONS}
+                    job.tasks.finish(fits, run, f"Fitting {kind}")
+                elif encoder and layer is None:
+                    job.tasks.finish({"layer": (_choose_layer, job)}, run, "Choosing the layer")
+                names = {shard_name(number, shards): (_link_shard, job, number) for number in range(shards)}
+                found = job.tasks.finish(names, run, "Linking shards")
+        finally:
+            _linker.cache_clear()
+        languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
+        for shard in found:
+            for name, own in shard["languages"].items():
+                for key, value in own.items():
+                    languages[name][key] += value
+        for name, own in languages.items():
+            if own["too_long"]:
+                logger.warning("%d %s pairs are too long for the aligner: no links", own["too_long"], name)
+        if not any(own["links"] for own in languages.values()):
+            raise InputError(
+                f"no links in {total:,} sentence pairs. Check that source and target translate each other."
+            )
+        record = {
+            "settings": settings,
+            "versions": versions,
+            "sources": [path.name for path, _ in files],
+            "languages": languages,
+            "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in found],
+        }
+        write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        shutil.rmtree(job.tasks.work, ignore_errors=True)
+        return record
 
 
 def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[Path, int]], list[str]]:
@@ -308,26 +310,23 @@ def _fit_name(pair: Pair, direction: str) -> str:
     return f"{'-'.join(pair)} {direction}"
 
 
-def _fit(job: _Job, pair: Pair, direction: str) -> dict[str, Any]:
+def _fit(job: _Job, pair: Pair, direction: str) -> tuple[dict[str, Any], list[Path]]:
     """Fit and save one direction of a language pair."""
     # A folder of its own for each try: what remains of a killed run may still be writing.
     folder = Path(tempfile.mkdtemp(dir=job.tasks.work))
     words = _sampled_words(job, pair, dict(job.pairs)[pair], job.fit_pairs)
     [model] = fit(job.kind, words, [direction], seed=job.seed)
     save_model(model, folder)
-    return {
-        "folder": folder.name,
-        "files": {str(path.relative_to(job.tasks.folder)): checksum(path) for path in sorted(folder.iterdir())},
-    }
+    return {"folder": folder.name}, sorted(folder.iterdir())
 
 
-def _choose_layer(job: _Job) -> dict[str, Any]:
+def _choose_layer(job: _Job) -> tuple[dict[str, Any], list[Path]]:
     """Choose the layer that the encoder links by."""
     from hf_xalign.links.neural import choose_layer
 
     model, tokenizer, options = _load_encoder(job)
     words = zip(*_sampled_words(job, None, sum(rows for _, rows in job.files), LAYER_PAIRS))
-    return {"files": {}, "layer": choose_layer(model, tokenizer, *map(list, words), method=options["method"])}
+    return {"layer": choose_layer(model, tokenizer, *map(list, words), method=options["method"])}, []
 
 
 def _sampled_words(job: _Job, pair: Pair | None, count: int, size: int) -> Iterator[tuple[list[str], list[str]]]:
@@ -363,7 +362,7 @@ def _normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     return table
 
 
-def _link_shard(job: _Job, number: int) -> dict[str, Any]:
+def _link_shard(job: _Job, number: int) -> tuple[dict[str, Any], list[Path]]:
     """Link the rows of one shard and write it."""
     total = sum(rows for _, rows in job.files)
     first, last = (total * edge // job.shards for edge in (number, number + 1))
@@ -390,8 +389,8 @@ def _link_shard(job: _Job, number: int) -> dict[str, Any]:
     for name in _ADDED.names:
         table = table.append_column(name, added[name])
     # Without the metadata, in which `datasets` lists the columns of the input.
-    shard = write_shard(job.tasks.folder / shard_name(number, job.shards), [table.replace_schema_metadata()])
-    return {**shard, "files": {shard["file"]: shard["checksum"]}, "languages": languages}
+    path = job.tasks.folder / shard_name(number, job.shards)
+    return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,12 +1,12 @@
 """Judge a corpus chunk by chunk in worker processes, and read the survivors back by their number.
 
-A chunk becomes three files: its survivors (Arrow), their hashes, and last a summary, which marks the chunk as done.
+A chunk becomes three files: its survivors (Arrow), their hashes, and last a summary, which marks the chunk as done and
+has the checksums of the others.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
+import xxhash
 
-from hf_xalign.cache import replacing
+from hf_xalign.cache import read_mark, replacing, write_mark
 from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
 from hf_xalign.executors import local_executor
 from hf_xalign.prepare.duplicates import hashes
-from hf_xalign.prepare.rules import Limits, Pair, clean, length_ratio, make_rules
-from hf_xalign.record import write_text
+from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, length_ratio, make_rules
 
 CHUNK = 20_000  # pairs
 EXAMPLES = 5  # removed pairs that are kept to look at, of each step
@@ -37,29 +37,41 @@ class Chunk(NamedTuple):
     origin: str
     pairs: list[Pair]
 
+    @property
+    def digest(self) -> str:
+        """Hash of all of it."""
+        text = "\0".join([self.origin, *itertools.chain.from_iterable(self.pairs)])
+        return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
+
 
 def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[int], workers: int) -> list[Any]:
     """Judge the chunks that are not done, and return the summaries of all.
 
-    A summary has `origin`, `read` {language pair: number of pairs}, `removed` {language pair: {step: number}} and
-    `examples` {step: pairs}.
+    A summary has `origin`, `digest` of the chunk, `read` {language pair: number of pairs}, `languages` {language:
+    number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step:
+    number}} and `examples` {step: pairs}.
 
     Raises:
         InputError: a worker died.
     """
-    files: list[Path] = []
+    found: dict[str, dict[str, Any]] = {}
 
-    def left() -> Iterator[Chunk]:
+    def left() -> Iterator[tuple[str, tuple[Any, ...]]]:
         for chunk in progress(chunks, desc="Checking pairs", unit=f" x {CHUNK:,} pairs", leave=False):
-            files.append(work / f"{chunk.number:06d}.json")
-            if not files[-1].exists():
-                yield chunk
+            name = f"chunk {chunk.number} ({chunk.origin})"
+            summary = read_mark(_summary_file(work, chunk.number))
+            found[name] = summary or {}
+            if summary is None or summary["digest"] != chunk.digest:
+                yield name, (chunk, work, limits)
 
-    tasks = ((f"chunk {chunk.number} ({chunk.origin})", (chunk, work, limits)) for chunk in left())
     with local_executor(workers, start=(_start, limits, tests), ahead=workers) as run:
-        for _, future in run(_judge, tasks):
-            future.result()
-    return [json.loads(file.read_text("utf-8")) for file in files]
+        for name, future in run(_judge, left()):
+            found[name] = future.result()
+    return list(found.values())
+
+
+def _summary_file(work: Path, number: int) -> Path:
+    return work / f"{number:06d}.json"
 
 
 def _start(limits: Limits, tests: frozenset[int]) -> None:
@@ -67,13 +79,16 @@ def _start(limits: Limits, tests: frozenset[int]) -> None:
     _rules.update(make_rules(limits, tests))
 
 
-def _judge(chunk: Chunk, work: Path, limits: Limits) -> None:
-    """Write the files of one chunk."""
+def _judge(chunk: Chunk, work: Path, limits: Limits) -> dict[str, Any]:
+    """Write the files of one chunk, and return its summary."""
     survivors: list[Pair] = []
+    decoded: Counter[str] = Counter()
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, list[Pair]] = defaultdict(list)
     for source, target, *languages in chunk.pairs:
-        pair = Pair(clean(source), clean(target), *languages)
+        texts = decode_entities(source), decode_entities(target)
+        pair = Pair(*(clean(text) for text in texts), *languages)
+        decoded[pair.languages] += texts != (source, target)
         step = next((step for step, broken in _rules.items() if broken(pair)), None)
         if step is None:
             survivors.append(pair)
@@ -83,18 +98,23 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> None:
             examples[step].append(pair)
     columns = [*(zip(*survivors) if survivors else ([] for _ in Pair._fields)), [*map(length_ratio, survivors)]]
     table = pyarrow.table({name: list(column) for name, column in zip(_SCHEMA.names, columns)}, _SCHEMA)
-    file = work / f"{chunk.number:06d}.json"
-    with replacing(file.with_suffix(".arrow")) as partial, pyarrow.ipc.new_file(str(partial), _SCHEMA) as writer:
+    file = _summary_file(work, chunk.number)
+    files = file.with_suffix(".arrow"), file.with_suffix(".npy")
+    with replacing(files[0]) as partial, pyarrow.ipc.new_file(str(partial), _SCHEMA) as writer:
         writer.write_table(table)
-    with replacing(file.with_suffix(".npy")) as partial, partial.open("wb") as stream:
+    with replacing(files[1]) as partial, partial.open("wb") as stream:
         np.save(stream, hashes(survivors, near="near_duplicate" not in limits.skip))
     summary = {
         "origin": chunk.origin,
+        "digest": chunk.digest,
         "read": Counter(pair.languages for pair in chunk.pairs),
+        "languages": Counter(code for pair in chunk.pairs for code in {pair.source_lang, pair.target_lang}),
+        "decoded": +decoded,
         "removed": removed,
         "examples": examples,
     }
-    write_text(file, json.dumps(summary, ensure_ascii=False))
+    write_mark(file, summary, files)
+    return summary
 
 
 class Survivors:

@@ -17,6 +17,7 @@ import xxhash
 
 from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
+from hf_xalign.language_codes import canonical_language
 from hf_xalign.prepare.rules import Pair, bare
 
 KEPT, EXACT, NEAR = range(3)
@@ -26,7 +27,8 @@ _DIGIT = regex.compile(r"\p{Nd}")
 
 def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
     """Return the hash of each pair and, if `near`, of each band of its signature: uint64 (pairs, 1 or 25)."""
-    exact = np.array([xxhash.xxh3_64_intdigest("\0".join(pair).encode()) for pair in pairs], np.uint64)[:, None]
+    texts = ("\0".join([*pair[:2], *map(canonical_language, pair[2:])]) for pair in pairs)
+    exact = np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)[:, None]
     if not near:
         return exact
     if not pairs:

@@ -7,6 +7,7 @@ searched over all chunks, and the shards are written. The result does not depend
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 import itertools
@@ -16,13 +17,15 @@ import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
-from hf_xalign.cache import disk_errors, hold_folder
+from hf_xalign._version import __version__
+from hf_xalign.cache import check_output, disk_errors
 from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.shards import open_work
 from hf_xalign.data.sources import parse_source
@@ -30,7 +33,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.prepare.chunks import CHUNK, EXAMPLES, Chunk, Survivors, judge
 from hf_xalign.prepare.duplicates import EXACT, NEAR, find_duplicates
-from hf_xalign.prepare.rules import STEPS, Limits, Pair, test_hashes
+from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, decode_entities, test_hashes, unjudged
 from hf_xalign.prepare.shards import render_report, write_shards
 from hf_xalign.record import mask_secrets, write_text
 
@@ -38,7 +41,10 @@ logger = logging.getLogger(__name__)
 
 RECORD, REPORT = "prepare.json", "prepare.html"
 _NEIGHBOURS = 4  # of the margin, as Artetxe and Schwenk (2019) have it
-_PACKAGES = {"script": "babel", "language": "lingua", "near_duplicate": "datasketch"}
+_HINTS = dict.fromkeys(
+    ("script", "language"), "Is the language right? A code may name the script too, such as sr-Latn."
+)
+_PACKAGES = {"language": "lingua-language-detector", "near_duplicate": "datasketch"}
 
 
 def prepare(
@@ -85,50 +91,64 @@ def prepare(
     if shard_pairs < 1 or workers < 1:
         raise InputError("shard_pairs and workers must be at least 1")
     folder = Path(output).expanduser()
+    check_output(folder)
     if (folder / RECORD).exists():
         raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
     sources = [name for source in sources for name in _expand(source)]
     held_out = (pair for source in test_sources for pair in _read(source, {**reading, "split": "test"}))
-    tests = test_hashes(side for pair in held_out for side in pair[:2])
+    tests = test_hashes(clean(decode_entities(side)) for pair in held_out for side in pair[:2])
     record: dict[str, Any] = {
         "limits": dataclasses.asdict(limits),
         "sources": [mask_secrets(source) for source in sources],
         "test_sources": [mask_secrets(source) for source in test_sources],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    hold_folder(folder)
-    with disk_errors(folder):
-        identity = [record, reading, len(tests), [_stamp(source) for source in (*sources, *test_sources)]]
-        work = open_work(folder, json.dumps(identity))
+    # Not the text: each chunk is marked with a hash of its own.
+    held = np.sort(np.fromiter(tests, np.uint64, len(tests)))
+    identity = [record, reading, xxhash.xxh3_64_hexdigest(held.data), __version__, _versions()]
+    with open_work(folder, json.dumps(identity)) as work, disk_errors(folder):
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
+        if not summaries:
+            raise InputError(f"{', '.join(record['sources'])}: no sentence pairs in it")
         kept = Survivors(work, len(summaries))
-        read, removed, examples = _merge(summaries)
+        read, decoded = _merge(summaries, "read"), _merge(summaries, "decoded")
+        removed, examples = _removed(summaries)
+        record["entities"] = dict(sorted(decoded.items()))
+        record["off"] = _off(_merge(summaries, "languages"), limits)
         for step, rows in _compare(kept, limits, encoder):
             for name, count in kept.remove(rows).items():
                 removed[name][step] += count
             examples[step] = [kept.pair(row) for row in rows[:EXAMPLES].tolist()]
+        for name, counts in removed.items():
+            for step in _HINTS:
+                if counts[step] > read[name] / 2:
+                    shown = f"{counts[step]:,} of {read[name]:,}"
+                    logger.warning("step %r removed %s pairs of %s. %s", step, shown, name, _HINTS[step])
         left = int(kept.left.sum())
         if not left:
+            shutil.rmtree(work)  # other limits would start over
             step, count = sum(removed.values(), Counter()).most_common(1)[0]
             raise InputError(
-                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Loosen its limit or skip it."
+                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Loosen its limit or skip it. "
+                f"{_HINTS.get(step, '')}".strip()
             )
         record["pairs"] = {"read": read.total(), "kept": left}
         record["removed"] = {name: {step: counts[step] for step in STEPS} for name, counts in removed.items()}
         origins = [summary["origin"] for summary in summaries]
+        for shard in folder.glob("part-*-of-*.parquet"):  # of a killed run, perhaps of another number
+            shard.unlink()
         record["shards"], histograms = write_shards(kept, origins, folder, shard_pairs)
-    write_text(folder / REPORT, render_report(record, examples, histograms))
-    write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-    shutil.rmtree(work)
+        write_text(folder / REPORT, render_report(record, examples, histograms))
+        write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        shutil.rmtree(work)
     return record
 
 
 def _expand(source: str) -> list[str]:
-    """Return the sources that a name with `*` or `?` stands for, sorted."""
+    """Return the sources that a name with `*` or `?` stands for, sorted; a file may be called so, too."""
     prefix, equals, name = source.partition("=") if "=" in source else ("", "", source)
-    if not set(name) & set("*?"):
+    if not set(name) & set("*?") or os.path.exists(os.path.expanduser(name)):
         return [source]
-    if not (files := sorted(glob.glob(os.path.expanduser(name)))):
+    if not (files := sorted(glob.glob(os.path.expanduser(name).replace("[", "[[]")))):
         raise InputError(f"{source}: no file has such a name")
     return [f"{prefix}{equals}{file}" for file in files]
 
@@ -141,40 +161,60 @@ def _read(source: str, reading: Mapping[str, Any]) -> Iterator[tuple[str, str, s
 def _chunks(sources: Sequence[str], reading: Mapping[str, Any]) -> Iterator[Chunk]:
     number = 0
     for source in sources:
-        pairs = map(Pair._make, _read(source, reading))
+        first, pairs = number, map(Pair._make, _read(source, reading))
         while own := list(itertools.islice(pairs, CHUNK)):
             yield Chunk(number, mask_secrets(source), own)
             number += 1
+        if number == first:
+            logger.warning("%s: no sentence pairs in it", mask_secrets(source))
 
 
 def _available(limits: Limits, encoder: bool) -> Limits:
     """Skip, with a warning, the steps whose library is not installed."""
     skip = {*limits.skip, *(() if encoder else ("margin",))}
     for step, package in _PACKAGES.items():
-        if step not in skip and util.find_spec(package) is None:
+        if step not in skip and package not in _versions():
             logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
             skip.add(step)
     return dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
 
 
-def _stamp(source: str) -> list[Any]:
-    """Return what changes when the files of a source do."""
-    files = [Path(name).expanduser() for name in parse_source(source)[0].split(",")]
-    return [[file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()]
+def _versions() -> dict[str, str]:
+    """Return the versions of the libraries of single steps that are installed."""
+    found = {}
+    for package in _PACKAGES.values():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
-def _merge(
+def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, str]]:
+    """Return {step: {language: why it does not judge it}} of the steps that are not skipped, and log it."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for language, pairs in sorted(languages.items()):
+        for step, why in unjudged(language, limits.skip).items():
+            found[step][language] = why
+            logger.warning("step %r is off for %s (%s pairs): %s", step, language, f"{pairs:,}", why)
+    return dict(found)
+
+
+def _merge(summaries: Sequence[Mapping[str, Any]], key: str) -> Counter[str]:
+    """Add up the counts of all chunks."""
+    return sum((Counter(summary[key]) for summary in summaries), Counter())
+
+
+def _removed(
     summaries: Sequence[Mapping[str, Any]],
-) -> tuple[Counter[str], dict[str, Counter[str]], dict[str, list[Pair]]]:
-    read: Counter[str] = sum((Counter(summary["read"]) for summary in summaries), Counter())
-    removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(read)}
+) -> tuple[dict[str, Counter[str]], dict[str, list[Pair]]]:
+    """Return the number of removed pairs by languages and step, and examples by step."""
+    removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(_merge(summaries, "read"))}
     examples: dict[str, list[Pair]] = defaultdict(list)
     for summary in summaries:
         for name, counts in summary["removed"].items():
             removed[name].update(counts)
         for step, pairs in summary["examples"].items():
             examples[step] = [*examples[step], *(Pair(*pair) for pair in pairs)][:EXAMPLES]
-    return read, removed, examples
+    return removed, examples
 
 
 def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -> Iterator[tuple[str, np.ndarray]]:

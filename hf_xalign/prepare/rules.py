@@ -5,17 +5,23 @@ This module and [`~hf_xalign.prepare.duplicates`] run in worker processes, so th
 
 from __future__ import annotations
 
+import html
+import html.entities
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import regex
 import xxhash
+from babel.core import get_global
+from babel.localedata import locale_identifiers
 
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import likely_language, parse_language
 
 # {step: what it removes}, in the order of the steps: cheap ones first, so that dear ones see fewer pairs.
 STEPS = {
@@ -38,13 +44,45 @@ _GRAM = 13  # words in a row that betray text of a test set
 _SHORTEST = 20  # letters; the identifier cannot tell the language of less
 
 # ISO 15924's codes of writing systems that mix scripts, or that Unicode has under another name.
-_SCRIPTS = {"Hans": ["Hani"], "Hant": ["Hani"], "Jpan": ["Hani", "Hira", "Kana"], "Kore": ["Hang", "Hani"]}
+_SCRIPTS = {
+    "Aran": ["Arab"],
+    "Cyrs": ["Cyrl"],
+    "Hanb": ["Bopo", "Hani"],
+    "Hans": ["Hani"],
+    "Hant": ["Hani"],
+    "Hrkt": ["Hira", "Kana"],
+    "Jamo": ["Hang"],
+    "Jpan": ["Hani", "Hira", "Kana"],
+    "Kore": ["Hang", "Hani"],
+    "Latf": ["Latn"],
+    "Latg": ["Latn"],
+    "Syre": ["Syrc"],
+    "Syrj": ["Syrc"],
+    "Syrn": ["Syrc"],
+}
+_NO_SCRIPT = ("Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz")
+# Languages that are also written in Latin letters every day, in no region that CLDR knows.
+_LATIN_TOO = ("crh", "iu", "kaa", "kk", "kok", "shi", "tt")
 
 _CONTROL = regex.compile(r"\p{Cc}+")
 _OTHER = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _LETTERS = regex.compile(r"\p{L}")
 _DIGITS = regex.compile(r"\p{Nd}")
-_URL = regex.compile(r"(?:https?://|www\.)[^\s<>\"')\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", regex.IGNORECASE)
+# Not without a semicolon, as browsers do: `?a=1&copy=2` is no copyright sign. A number cannot be anything else.
+_ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,31};)", regex.IGNORECASE)
+# Letters that may follow an address without a blank: of scripts without blanks, and Korean particles.
+_GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
+# A top-level domain has no hyphen: `example.com-ra` is Hungarian.
+_DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_LETTER}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_LETTER}+)"
+_REST = rf"[{_LETTER}\-._~:/?\#\[\]@!$&*+,;=%]"
+_URL = regex.compile(
+    rf"(?:[a-z][a-z0-9+-]{{1,19}}://(?:[a-z0-9._%+-]+(?::[^\s@/]*)?@)?(?:{_DOMAIN}|[-{_LETTER}]+)"
+    rf"|(?<![a-z0-9])(?=www\.)(?:{_DOMAIN}))(?::\d+)?(?:[/?\#](?:{_REST}|\({_REST}*\))*)?"
+    rf"|[a-z0-9._%+-]+@(?:{_DOMAIN})",
+    regex.IGNORECASE | regex.V1,
+)
+_PUNYCODE = regex.compile(r"\bxn--[-a-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -87,6 +125,24 @@ class Pair(NamedTuple):
     def languages(self) -> str:
         """Both languages, as in `de-en`."""
         return f"{self.source_lang}-{self.target_lang}"
+
+
+def decode_entities(text: str) -> str:
+    """Decode the character references of HTML and XML, also those that were encoded several times.
+
+    Example:
+        >>> decode_entities("L&#39;ami &amp;amp; moi, AT&T, R&D; ?a=1&copy=2")
+        "L'ami & moi, AT&T, R&D; ?a=1&copy=2"
+    """
+    before = None
+    while before != text and "&" in text:
+        before, text = text, _ENTITY.sub(_decode, text)
+    return text
+
+
+def _decode(found: Any) -> str:
+    entity = found[0]
+    return html.unescape(entity) if entity[1] == "#" else html.entities.html5.get(entity[1:], entity)
 
 
 def clean(text: str) -> str:
@@ -135,7 +191,8 @@ def test_hashes(texts: Iterable[str]) -> frozenset[int]:
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (pair.source, pair.source_lang), (pair.target, pair.target_lang)
+    """Return the text of each side without addresses, and its language."""
+    return (_without_urls(pair.source), pair.source_lang), (_without_urls(pair.target), pair.target_lang)
 
 
 def _is_long(text: str, words: int) -> bool:
@@ -154,16 +211,44 @@ def _hashes(text: str) -> list[int]:
     return [xxhash.xxh3_64_intdigest(part.encode()) for part in (text, *grams)]
 
 
-@cache
-def _script(language: str) -> Any:
-    """Return the pattern of a letter in the script of a language (`sr-Latn` names it); None if CLDR knows none."""
-    from babel.core import get_global
+def _unicode_scripts(code: str) -> frozenset[str]:
+    """Return the scripts that a code of ISO 15924 stands for, by the codes that Unicode has; none if it has none."""
+    found = set()
+    for script in _SCRIPTS.get(code, [code]):
+        try:
+            regex.compile(rf"\p{{Script={script}}}")
+        except regex.error:
+            continue
+        found.add(script)
+    return frozenset(found - {*_NO_SCRIPT})
 
-    parts = language.replace("-", "_").split("_")
-    likely = get_global("likely_subtags").get(parts[0].lower(), "").split("_")
-    code = next((part.title() for part in parts[1:] if len(part) == 4), likely[1] if len(likely) == 3 else None)
-    scripts = _SCRIPTS.get(code, [code]) if code else []
-    return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in scripts) + "]") if scripts else None
+
+@cache
+def scripts(language: str) -> frozenset[str]:
+    """Return the scripts that a language is written in, as ISO 15924 and Unicode call them; none if unknown.
+
+    The script in the code counts, or the likely one of its region. Without them, a language has all scripts that are
+    likely in some region or that CLDR has a locale for; there, Latin letters may be a mere transcription.
+
+    Example:
+        >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]
+        [['Latn'], ['Cyrl', 'Latn'], ['Arab'], ['Hani', 'Hira', 'Kana'], ['Latn']]
+    """
+    own, likely = parse_language(language), likely_language(language)
+    codes = {likely.script}
+    if own.script is None and likely.script == likely_language(own.language).script:
+        regions = (key.split("_") for key in get_global("likely_subtags") if key.startswith(f"{own.language}_"))
+        codes |= {likely_language(f"{own.language}_{key[1]}").script for key in regions if len(key[1]) < 4}
+        locales = (name.split("_")[1:2] for name in locale_identifiers() if name.startswith(f"{own.language}_"))
+        codes |= {part for [part] in locales if len(part) == 4 and part not in ("Latn", "Dsrt", "Shaw")}
+        codes |= {"Latn"} if own.language in _LATIN_TOO else set()
+    return frozenset().union(*map(_unicode_scripts, filter(None, codes)))
+
+
+@cache
+def _letters_in(names: frozenset[str]) -> Any:
+    """Return the pattern of a letter in one of these scripts."""
+    return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + "]")
 
 
 @lru_cache(maxsize=1)
@@ -175,25 +260,56 @@ def _identifier() -> Any:
 
 
 @cache
-def _lingua_language(code: str) -> Any:
-    from lingua import IsoCode639_1, Language
+def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
+    """Return lingua's languages by their codes, with the scripts that it knows each in."""
+    from lingua import Language
 
-    iso = getattr(IsoCode639_1, code.replace("_", "-").partition("-")[0].upper(), None)
-    return iso and Language.from_iso_code_639_1(iso)
+    found = {}
+    for language in Language.all():
+        code = parse_language(language.iso_code_639_1.name.lower()).language
+        shared = {"Arab": "arabic", "Cyrl": "cyrillic", "Deva": "devanagari", "Latn": "latin"}
+        known = [one for one, name in shared.items() if language in getattr(Language, f"all_with_{name}_script")()]
+        found[code] = [(language, frozenset(known) or _unicode_scripts(str(likely_language(code).script)))]
+    return found | {"no": found["nb"] + found["nn"]}
+
+
+@cache
+def identified_scripts(language: str) -> frozenset[str]:
+    """Return those of a language's [`scripts`] in which the identifier knows it."""
+    known = _lingua_languages().get(parse_language(language).language, [])
+    return scripts(language) & frozenset().union(*(names for _, names in known))
+
+
+def unjudged(language: str, skip: Sequence[str] = ()) -> dict[str, str]:
+    """Return {step: why} of the steps, apart from those to skip, that cannot judge a language, or not all its text."""
+    found = {}
+    if "script" not in skip and not scripts(language):
+        found["script"] = "its script is not known"
+    if "language" not in skip and (others := scripts(language) - (known := identified_scripts(language))):
+        found["language"] = f"the identifier does not know it in {'/'.join(sorted(others))}"
+        if known:
+            found["language"] += f", but judges text in {'/'.join(sorted(known))}"
+    elif "language" not in skip and not scripts(language):
+        found["language"] = "the identifier does not know it"
+    return found
 
 
 def _confidence(text: str, language: str) -> float:
-    """Return the identifier's confidence in a language; 1 for short texts and languages that it does not know."""
-    known = _lingua_language(language)
-    if known is None or len(_LETTERS.findall(text)) < _SHORTEST:
+    """Return the identifier's confidence in a language; 1 for short texts, and where it does not know the language."""
+    known, own = identified_scripts(language), scripts(language)
+    letters = _LETTERS.findall(text)
+    if not known or len(letters) < _SHORTEST:
         return 1.0
-    return _identifier().compute_language_confidence(text, known)
+    # Of a language in several scripts, it may know one.
+    if own != known and 2 * len(_letters_in(own - known).findall("".join(letters))) > len(letters):
+        return 1.0
+    languages = _lingua_languages()[parse_language(language).language]
+    return sum(_identifier().compute_language_confidence(text, one) for one, _ in languages)
 
 
 def _script_share(text: str, language: str) -> float:
-    pattern = _script(language)
-    letters = "".join(_LETTERS.findall(text))
-    return 1.0 if pattern is None or not letters else len(pattern.findall(letters)) / len(letters)
+    letters, own = "".join(_LETTERS.findall(text)), scripts(language)
+    return len(_letters_in(own).findall(letters)) / len(letters) if own and letters else 1.0
 
 
 def _shared_digits(pair: Pair) -> float:
@@ -205,4 +321,27 @@ def _shared_digits(pair: Pair) -> float:
 
 
 def _urls(text: str) -> set[str]:
-    return {found.rstrip(".,;:!?").lower() for found in _URL.findall(text)} if "." in text else set()
+    """Return the addresses in a text, in one form whether or not they are percent-encoded or in Punycode."""
+    return {_address(found) for found in _URL.findall(text)} if _may_hold_url(text) else set()
+
+
+def _may_hold_url(text: str) -> bool:
+    return "://" in text or "@" in text or "www." in text.lower()
+
+
+@lru_cache(maxsize=1000)
+def _address(found: str) -> str:
+    text = _PUNYCODE.sub(_decode_label, unicodedata.normalize("NFC", unquote(found.lower())))
+    match = _URL.match(text)  # what was encoded may end an address
+    return (match[0] if match else text).rstrip(".,;:!?*_~&/")
+
+
+def _decode_label(found: Any) -> str:
+    try:
+        return found[0].encode().decode("idna")
+    except UnicodeError:
+        return found[0]
+
+
+def _without_urls(text: str) -> str:
+    return _URL.sub(" ", text) if _may_hold_url(text) else text

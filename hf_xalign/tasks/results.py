@@ -3,7 +3,7 @@
     OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs
     OUTPUT/seed-<s>/examples/<lang>.json  scores of every example
 
-`scores.json` is written last, so a seed that has one is finished.
+`scores.json` is written last, with checksums of itself and the examples: a seed that has a whole one is finished.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hf_xalign.cache import inside
+from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
-from hf_xalign.record import write_text
 from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
@@ -27,44 +26,43 @@ _RUN = "run.json"
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the content of a finished seed's scores.json, or None.; a field that differs from `how` is refused."""
+    """Return the content of a finished seed's scores.json, or None; a field that differs from `how` is refused."""
     return _agreeing(folder / SCORES, how)
 
 
-def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> None:
-    """Prepare a seed's folder to begin or resume a run; `overwrite` deletes an earlier run's results.
+def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> bool:
+    """Prepare a seed's folder, and return whether it holds an interrupted run to resume.
 
-    The fields `how` are kept in `run.json` until there are scores; an interrupted run with others is refused.
+    The fields `how` are kept in `run.json` until there are scores; an interrupted run with others is refused. If that
+    file is damaged, or with `overwrite`, the seed starts over.
     """
     if overwrite:
         for path in (folder / SCORES, folder / _RUN):
             path.unlink(missing_ok=True)
     elif _agreeing(folder / _RUN, how) is not None:
-        return
-    write_text(folder / _RUN, json.dumps(how, indent=2, ensure_ascii=False) + "\n")
+        return True
+    write_mark(folder / _RUN, how)
+    return False
 
 
 def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
     """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content."""
-    languages = {}
+    languages, files = {}, []
     for language, found in scores.items():
         examples = found.examples[how["metric"]]
-        examples.save(inside(folder / EXAMPLES, f"{language}.json"))
+        files.append(inside(folder / EXAMPLES, f"{language}.json"))
+        examples.save(files[-1])
         languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
     content = {**how, "languages": languages}
-    write_text(folder / SCORES, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_mark(folder / SCORES, content, files)
     (folder / _RUN).unlink(missing_ok=True)
     return content
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the content of a file if it agrees with the fields of a run; None if there is no file."""
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    """Return the content of a file if it agrees with the fields of a run; None if there is no whole file."""
+    if (content := read_mark(path)) is None:
         return None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}). Delete {path.parent} and run that seed again.") from error
     # JSON turns tuples into lists, and keys into text.
     for name, wanted in json.loads(json.dumps(how)).items():
         there = content.get(name)

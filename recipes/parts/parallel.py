@@ -16,7 +16,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import map_rows
+from hf_xalign.cache import is_whole, map_rows, seal
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import scan_columns
@@ -113,6 +113,7 @@ class WordCorpus(Corpus):
     def keep(self, folder: Path) -> None:
         """Save the evaluation links before training."""
         write_links(self.evaluation, folder / EVAL_LINKS)
+        seal(folder / EVAL_LINKS)
 
     def export(self, folder: Path) -> dict[str, str]:
         """Return further saved files, path by name."""
@@ -374,7 +375,7 @@ def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
     """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
     kept = Path(args.output_dir) / EVAL_LINKS
-    eval_links = data.eval_links or (str(kept) if resume and kept.exists() else None)
+    eval_links = data.eval_links or (str(kept) if resume and is_whole(kept) else None)
     with args.main_process_first(desc="reading the text"):
         text = read_text(data, eval_links, links=args.objective != "none")
     model, tokenizer = load_checked(data, args)

@@ -60,7 +60,8 @@ def run_seeds(data: TaskArguments, args: TaskConfig) -> None:
         before = None if args.overwrite_output_dir else finished(folder, how)
         if before is None:
             with args.main_process_first(desc="making the seed's folder"):
-                begin(folder, how, overwrite=args.overwrite_output_dir)
+                if not begin(folder, how, overwrite=args.overwrite_output_dir):
+                    clear_run(folder)
         elif args.should_save:
             print(f"seed {seed}   finished before: {folder}")
         runs.append(before or _run_seed(data, args, task_data, folder, how))

@@ -2,8 +2,10 @@
 
 import errno
 import json
+import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -11,8 +13,10 @@ import unicodedata
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 
+import pyarrow.parquet
 import pytest
 from datasets import Dataset, concatenate_datasets
+from support.faults import flip_byte
 from support.refusals import assert_refused
 from support.text import bitext
 from support.tiny import make_encoder, make_tokenizer
@@ -158,12 +162,52 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
         align_shards([source], out, **FAST)
     assert done == [0, 1, 3] and len(list(out.glob("*.parquet"))) == 3
     (out / "part-00001-of-00004.parquet").write_bytes(b"damaged")
-    marker = out / ".work" / "part-00003-of-00004.parquet.json"
-    marker.write_text(marker.read_text().replace(json.loads(marker.read_text())["settings"], "other"))
     monkeypatch.setattr(sharded, "_link_shard", counting)
     monkeypatch.setattr(sharded, "fit", None)
     align_shards([source], out, **FAST)
-    assert done == [0, 1, 3, 1, 2, 3] and contents(out) == contents(tmp_path / "whole")
+    assert done == [0, 1, 3, 1, 2] and contents(out) == contents(tmp_path / "whole")
+
+
+def interrupted(monkeypatch, source, out, **options):
+    """Finish all shards, but not the run."""
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sharded, "write_text", lambda path, text: 1 / 0 if path.name == sharded.RECORD else write_text(path, text)
+        )
+        with pytest.raises(ZeroDivisionError):
+            align_shards([source], out, **FAST | options)
+
+
+def test_a_flipped_byte_in_any_file_is_noticed(source, tmp_path, monkeypatch, caplog):
+    align_shards([source], tmp_path / "whole", **FAST)
+    interrupted(monkeypatch, source, tmp_path / "before")
+    paths = [path for path in (tmp_path / "before").rglob("*") if path.is_file() and path.stat().st_size]
+    fits = sorted({path.parent for path in paths if path.parent.parent.name == ".work"})
+    names = [path.relative_to(tmp_path / "before") for path in paths if path.parent not in fits[1:]]
+    assert len(names) > 1 + 4 * 2 + 4  # settings, shards with their markers, and fits of models
+    for number, name in enumerate(sorted(names)):
+        out = tmp_path / f"out{number}"
+        shutil.copytree(tmp_path / "before", out)
+        flip_byte(out / name, number % 5 / 4)
+        caplog.clear()
+        align_shards([source], out, **FAST)
+        assert (
+            contents(out) == contents(tmp_path / "whole") and f"{name}: the file is missing or damaged" in caplog.text
+        )
+
+
+def test_other_text_of_the_same_size_and_time_is_noticed(corpus, tmp_path, monkeypatch):
+    source = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(corpus.data.table, source, compression="none")
+    interrupted(monkeypatch, source, tmp_path / "out")
+    before = source.stat()
+    source.write_bytes(source.read_bytes().replace(b"hut", b"hat"))
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert source.stat().st_size == before.st_size
+    align_shards([source], tmp_path / "out", **FAST)
+    align_shards([source], tmp_path / "whole", **FAST)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert not any("hut" in words for words in read(tmp_path / "out")["target_words"])
 
 
 def test_a_full_disk_stops_the_run(source, tmp_path, monkeypatch):
@@ -180,12 +224,7 @@ def test_a_full_disk_stops_the_run(source, tmp_path, monkeypatch):
 
 
 def test_other_settings_start_over(source, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            sharded, "write_text", lambda path, text: 1 / 0 if path.name == sharded.RECORD else write_text(path, text)
-        )
-        with pytest.raises(ZeroDivisionError):
-            align_shards([source], tmp_path / "out", **FAST | {"shards": 5})
+    interrupted(monkeypatch, source, tmp_path / "out", shards=5)
     align_shards([source], tmp_path / "out", **FAST)
     assert len(read(tmp_path / "out")) == 300
 

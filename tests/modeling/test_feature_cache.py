@@ -11,6 +11,7 @@ import pytest
 import torch
 from support.adapters import adapt
 from support.families import PASS
+from support.faults import flip_byte
 from support.features import ALL, LINKED, cache, counted, many, pairs
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
@@ -139,20 +140,13 @@ def compute(folder, model=None, batch_size=8):
 
 def marked(folder):
     """Sentences up to the end of the last block."""
-    return json.loads((folder / "blocks.json").read_text())[-1][0]
+    return json.loads((folder / "blocks.json").read_text())["blocks"][-1][0]
 
 
 def sentence_ends():
     """Bytes of the file before each sentence: one layer of 16 numbers a word."""
     plan = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words")
     return (plan.row_offsets * 64).tolist()
-
-
-def flip(path, at):
-    """Change one byte."""
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.fixture
@@ -218,22 +212,25 @@ def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkey
     elif left == "unmarked":
         (tmp_path / "part" / "blocks.json").write_text("[[24")
     elif left == "flipped":
-        flip(part, sentence_ends()[30])
+        flip_byte(part, sentence_ends()[30] / part.stat().st_size)
     batches.clear()
     vectors = compute(tmp_path / "part", model)
     assert len(batches) == 15 - done and vectors.path.read_bytes() == whole.path.read_bytes()
 
 
-@pytest.mark.parametrize("at", [0, 1500, -1])
+@pytest.mark.parametrize("at", [0, 0.5, 1])
 def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monkeypatch, caplog, whole):
     monkeypatch.setattr(feature_cache, "_MARK_EVERY", 5)
     content = compute(tmp_path / "again").path.read_bytes()
-    flip(tmp_path / "again" / "vectors.bin", at)
+    flip_byte(tmp_path / "again" / "vectors.bin", at)
     model, batches = counting()
     assert compute(tmp_path / "again", model).path.read_bytes() == content == whole.path.read_bytes()
-    assert len(batches) == (5 if at == -1 else 15) and "vectors.bin is damaged" in caplog.text
-    (tmp_path / "again" / "cache.json").write_text("{")
-    assert compute(tmp_path / "again", model).path.read_bytes() == content
+    assert len(batches) == {0: 15, 0.5: 10, 1: 5}[at] and "vectors.bin is damaged" in caplog.text
+    for name in ("cache.json", "blocks.json"):
+        batches.clear()
+        flip_byte(tmp_path / "again" / name, at)
+        assert compute(tmp_path / "again", model).path.read_bytes() == content and len(batches) == 15
+        assert f"{name}: the file is missing or damaged" in caplog.text
 
 
 @pytest.mark.slow

@@ -2,18 +2,22 @@
 
 import itertools
 import json
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
-from types import SimpleNamespace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
+from support.faults import flip_byte
 from support.numeric import assert_rounding
 
 from hf_xalign import executors
@@ -24,6 +28,7 @@ from hf_xalign.prepare import chunks, duplicates, pipeline, rules
 from hf_xalign.prepare.pipeline import prepare
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, make_rules
 
+PIECES = ("arrow", "npy", "json")
 FAST = ["language"]  # lingua loads for seconds
 LONG = "the quick brown fox jumps over the lazy dog and then it runs away from all of us"
 # (step, source, target) of pairs that only this step removes; a step of None: a pair that stays.
@@ -79,13 +84,127 @@ def test_clean_text_is_nfc_with_single_blanks():
         ("zh-Hant", "打開檔案", True),
         ("ja", "ファイルを開く", True),
         ("ko", "파일 열기", True),
-        ("sr-Latn", "otvori datoteku", True),
-        ("sr", "otvori datoteku", False),
+        ("bos_Latn", "otvori datoteku", True),
+        ("bos_Cyrl", "otvori datoteku", False),
+        ("bs", "otvori datoteku", True),  # both scripts are in use
+        ("bs", "отвори датотеку", True),
+        ("az", "فایلی آچ", True),
+        ("az-IR", "faylı aç", False),
+        ("sd-IN", "फ़ाइल खोलो", True),
+        ("sd-IN", "فائل کوليو", False),
+        ("ku", "pelê veke", True),
+        ("crh", "dosyanı aç", True),
+        ("hi", "file kholo", False),  # romanised Hindi must be called so
+        ("hin_Latn", "file kholo", True),
+        ("nld", "open het bestand", True),
+        ("ell_Grek", "open the file", False),
+        ("ur-Aran", "فائل کھولیں", True),
+        ("de-Zyyy", "Datei öffnen", True),
+        ("zh", "https://example.org/help 打开", True),  # an address is in no language
         ("xx", "anything", True),  # of a language that CLDR does not know, nothing is known
     ],
 )
 def test_scripts(language, text, stays):
     assert make_rules(Limits())["script"](Pair(text, "open the file", language, "en")) is not stays
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "off"),
+    [
+        ("kaz_Latn", "", "the identifier does not know it in Latn"),
+        ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but judges text in Cyrl"),
+        ("pa-Arab", "", "the identifier does not know it in Arab"),
+        ("my", "", "the identifier does not know it in Mymr"),
+        ("zsm_Latn", "Latn", None),
+        ("no", "Latn", None),
+        ("fil", "Latn", None),
+        ("kor", "Hang Hani", None),
+        ("zz", "", "the identifier does not know it"),
+    ],
+)
+def test_languages_that_the_identifier_cannot_judge(code, known, off):
+    pytest.importorskip("lingua")
+    assert rules.identified_scripts(code) == {*known.split()}
+    assert rules.unjudged(code) == ({"language": off} if off else {}) | (
+        {"script": "its script is not known"} if code == "zz" else {}
+    )
+    assert not rules.unjudged(code, ["language", "script"])
+
+
+SAME, OTHER = "https://example.org/a/b", "https://example.org/a/c"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (f"参照{SAME}。", SAME),
+        (f"詳細は{SAME}をご覧ください", SAME),
+        (f"{SAME}에서 확인하세요", SAME),
+        (f"ดูที่{SAME}ได้เลย", SAME),
+        (f"و {SAME}، ثم", SAME),
+        (f"देखें {SAME}।", SAME),
+        (f"（{SAME}）", SAME),
+        (f"»{SAME}«…", SAME),
+        (f"'{SAME}'dan", SAME),
+        ("a www.example.hu-ra", "www.example.hu"),
+        ("写信给me@example.org吧", "me@example.org"),
+        ("http://пример.рф/путь?", "http://xn--e1afmkfd.xn--p1ai/%D0%BF%D1%83%D1%82%D1%8C"),
+        ("https://de.wikipedia.org/wiki/K%C3%B6ln", "https://de.wikipedia.org/wiki/Köln"),
+        ("https://ja.wikipedia.org/wiki/%E6%9D%B1%E4%BA%AC", "https://ja.wikipedia.org/wiki/東京"),
+        ("(https://en.wikipedia.org/wiki/C_(language))", "https://en.wikipedia.org/wiki/C_(language)"),
+        ("chrome://settings/", "chrome://settings"),
+        (OTHER, OTHER),
+        ("www. a@b http://", ""),
+    ],
+)
+def test_an_address_ends_where_its_characters_end(text, address):
+    broken = make_rules(Limits())["urls"]
+    assert not broken(Pair(text, address, "xx", "en")) and broken(Pair(text, f"{address} {SAME}x", "xx", "en"))
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded"),
+    [
+        ("Bitte &quot;hier&quot; f&uuml;r 3&nbsp;&euro;", 'Bitte "hier" für 3 €'),
+        ("Moses &#124; &#91;1&#93; &apos;s", "Moses | [1] 's"),
+        ("&amp;amp;#x2019; &amp;lt;b&gt;", "’ <b>"),
+        ("L&#39eau &#150; &#0;", "L'eau – \ufffd"),
+        ("AT&T, R&D; Q&A; M&M;s &c; ?a=1&copy=2&lt=3 &notit; &#; &#123456789", None),
+    ],
+)
+def test_entities_are_decoded_and_nothing_else(text, decoded):
+    assert clean(rules.decode_entities(text)) == (decoded or text)
+    assert rules.decode_entities(decoded or text) == (decoded or text)
+
+
+def test_the_report_says_what_was_decoded_and_which_steps_are_off(tmp_path, caplog):
+    pytest.importorskip("lingua")
+    pairs = [("3 &#46; fayl&#305; a&ccedil;", "Open file 3"), ("Qovluq", "Folder")]
+    source = write(tmp_path / "a.jsonl", pairs, lang="az-Cyrl")
+    record = prepare([source], tmp_path / "out", Limits(skip=["numbers", "script"]), test_sources=[])
+    assert record["entities"] == {"az-Cyrl-en": 1}
+    assert record["off"] == {"language": {"az-Cyrl": "the identifier does not know it in Cyrl"}}
+    assert "'language' is off for az-Cyrl (2 pairs)" in caplog.text
+    [table] = shards(tmp_path / "out")
+    assert table["source"].to_pylist() == ["3 . faylı aç", "Qovluq"]
+    page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
+    assert "decoded in 1 pairs of az-Cyrl-en" in page and "for az-Cyrl: the identifier" in page
+
+
+def test_one_language_under_two_codes_is_one_language(tmp_path):
+    files = [
+        f"{code}={write(tmp_path / f'{code}.jsonl', [('&#65;pfel', 'Apple')], code)}" for code in ("deu", "de_DE")
+    ]
+    test = write(tmp_path / "test.jsonl", [("&#66;irne", "Pear")])
+    more = write(tmp_path / "more.jsonl", [("Birne", "A pear")])
+    record = prepare([*files, more], tmp_path / "out", Limits(skip=FAST), test_sources=[test])
+    assert record["removed"]["de_DE-en"]["duplicate"] == 1 and record["removed"]["de-en"]["test"] == 1
+
+
+def test_a_wrong_script_is_said(tmp_path, caplog):
+    source = write(tmp_path / "a.jsonl", [("Otvori", "Open"), ("Отвори", "Open it"), ("Sačuvaj", "Save")], "mk")
+    assert prepare([source], tmp_path / "out", Limits(skip=FAST))["pairs"]["kept"] == 1
+    assert "step 'script' removed 2 of 3 pairs of mk-en. Is the language right?" in caplog.text
 
 
 def test_the_identifier_takes_long_texts_only():
@@ -95,6 +214,12 @@ def test_the_identifier_takes_long_texts_only():
     english = "Save the document before you close the window"
     assert rule(Pair(spanish, english, "de", "en")) and not rule(Pair(german, english, "de", "en"))
     assert not rule(Pair("Guardar", "Save", "de", "en")) and not rule(Pair(spanish, english, "qx", "en"))
+    address = "https://example.org/the-document-before-you-close-the-window"
+    assert not rule(Pair(f"Siehe {address}", english, "deu", "eng_Latn")) and rule(
+        Pair(spanish, english, "deu", "eng")
+    )
+    latin, cyrillic = "Sačuvajte dokument pre zatvaranja prozora", "Сохраните документ перед закрытием окна"
+    assert not rule(Pair(latin, english, "sr", "en")) and rule(Pair(cyrillic, english, "sr", "en"))
 
 
 def test_duplicates_against_all_pairs():
@@ -216,6 +341,74 @@ def test_workers_and_kills_change_no_byte(tmp_path):
             assert (tmp_path / other / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
+EXACT = Limits(skip=[*FAST, "near_duplicate"])
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """Two chunks of a source, a folder with all pieces of an interrupted run, and what a whole run writes."""
+    monkeypatch.setattr(chunks, "CHUNK", 25)
+    monkeypatch.setattr(pipeline, "CHUNK", 25)
+    source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare([source], tmp_path / "before", EXACT)
+    prepare([source], tmp_path / "whole", EXACT)
+    return source, tmp_path / "before", contents(tmp_path / "whole")
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["settings.json", *(f"00000{n}.{kind}" for n in "01" for kind in PIECES)])
+def test_a_damaged_piece_is_made_again(interrupted, tmp_path, caplog, name):
+    source, before, whole = interrupted
+    assert len([*(before / ".work").iterdir()]) == 7
+    damages = [*(partial(flip_byte, share=share) for share in (0, 0.5, 1)), Path.unlink, cut]
+    for number, damage in enumerate(damages):
+        out = tmp_path / str(number)
+        shutil.copytree(before, out)
+        damage(out / ".work" / name)
+        caplog.clear()
+        prepare([source], out, EXACT)
+        assert contents(out) == whole
+        assert f"{name}: the file is missing or damaged" in caplog.text or (damage is Path.unlink and "json" in name)
+
+
+def test_other_text_of_the_same_size_and_time_is_judged_again(interrupted, monkeypatch):
+    source, before, _ = interrupted
+    path = Path(source)
+    *_, word = path.read_text("utf-8").splitlines()[30].split('"target": "')[1].split('"')[0].split()
+    stat = path.stat()
+    path.write_bytes(path.read_bytes().replace(word.encode(), b"z" * len(word)))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    judged, judge = [], chunks._judge
+    monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
+    prepare([source], before, EXACT)
+    assert path.stat().st_size == stat.st_size and judged == [1]
+    prepare([source], before.with_name("fresh"), EXACT)
+    assert contents(before) == contents(before.with_name("fresh"))
+
+
+def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
+    source, test = write(tmp_path / "a.jsonl", sentences(9)), tmp_path / "test.jsonl"
+    for held_out in sentences(9)[:2]:
+        write(test, [held_out])
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+    prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+    [table] = shards(tmp_path / "out")
+    assert table["source"].to_pylist() == [pair[0] for pair in sentences(9)[:1] + sentences(9)[2:]]
+
+
 def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", sentences(30))
     with monkeypatch.context() as patch:
@@ -234,15 +427,26 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
         ({"sources": ["de=*.nothing"]}, "no file has such a name"),
         ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
+        ({"sources": ["de=empty.tsv", "de=blank.jsonl"]}, "empty.tsv, de=blank.jsonl: no sentence pairs in it"),
+        ({"sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
+        ({"test_sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
+        ({"output": "a.jsonl"}, "a.jsonl is no folder). Give another one."),
+        ({"output": "a.jsonl/out"}, "a.jsonl is no folder"),
+        ({"output": "new/" + "o" * 300}, "File name too long"),
+        ({"output": "\udcff"}, "the name of the output folder is not UTF-8"),
         ({"workers": 0}, "at least 1"),
         ({"shard_pairs": 0}, "at least 1"),
     ],
 )
-def test_bad_input(tmp_path, monkeypatch, options, said):
+def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):
     monkeypatch.chdir(tmp_path)
     source = write(tmp_path / "a.jsonl", sentences(9))
-    with pytest.raises(InputError, match=said.replace("*", r"\*")):
-        prepare(**{"sources": [source], "output": "out", "limits": Limits(skip=FAST)} | options)
+    for name, text in {"empty.tsv": "", "blank.jsonl": "\n\n", os.fsdecode(b"\xff.tsv"): "a\tb\n"}.items():
+        (tmp_path / name).write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=re.escape(said)):
+        prepare(**{"sources": [source], "output": "new/out", "limits": Limits(skip=FAST)} | options)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("limits", [{"skip": ["speed"]}, {"near": 2}, {"max_ratio": 0.5}])
@@ -252,9 +456,9 @@ def test_bad_limits(limits):
 
 
 def test_a_step_without_its_library_is_skipped_with_a_warning(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(pipeline, "util", SimpleNamespace(find_spec=lambda name: None))
+    monkeypatch.setattr(pipeline, "_versions", dict)
     record = prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out")
-    assert record["limits"]["skip"] == ["script", "language", "near_duplicate", "margin"]
+    assert record["limits"]["skip"] == ["language", "near_duplicate", "margin"]
     assert "lingua" in caplog.text
 
 

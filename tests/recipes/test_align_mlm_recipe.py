@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.faults import flip_byte
 from support.recipe import output_of, pretraining_command, record_of
 from transformers import AutoModel, AutoTokenizer
 
+from hf_xalign.cache import write_mark
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.errors import InputError
@@ -133,9 +135,8 @@ def test_grid(files, trees, tmp_path, monkeypatch):
         if {"align_mlm", "finetuned-natural"} <= {*Path(settings["output_dir"]).parts}:
             return finetune.main([*align_mlm_grid._words(settings), "--num_train_epochs", "1"])
         folder = Path(settings["output_dir"], "seed-0")
-        folder.mkdir(parents=True)
         scores = {item.partition("=")[0]: {"score": 0.5} for item in settings["eval_data"]}
-        (folder / "scores.json").write_text(json.dumps({"languages": scores}))
+        write_mark(folder / "scores.json", {"languages": scores})
 
     monkeypatch.setattr(align_mlm_grid, "_call", call)
     study = {"objectives": "align_mlm", "transformations": OF_TREES[1:], "dictionary_share": [0.5, 0.25]}
@@ -172,6 +173,19 @@ def test_grid(files, trees, tmp_path, monkeypatch):
     assert table in output_of(align_mlm_grid.main, [*words, "--show", "true"])
     with pytest.raises(InputError, match=r"seed-0 was made with max_steps=2, not 3: give the same settings"):
         align_mlm_grid.main([*words, "--max_steps", "3"])
+    # What was damaged is made again, and nothing else.
+    for name, again in {
+        "model/derived_language.json": "align_mlm.py",
+        "model/model.safetensors": "align_mlm.py",
+        "ner/finetuned-derived/seed-0/scores.json": "finetune.py",
+    }.items():
+        flip_byte(folder / name)
+        align_mlm_grid.main(words)
+        assert [recipe for recipe, _ in calls] == [again] and (tmp_path / "grid" / "grid.md").read_text() == table
+        calls.clear()
+    flip_byte(folder / "ner" / "settings.json")
+    with pytest.raises(InputError, match=r"ner/settings\.json is damaged.*remove that folder"):
+        align_mlm_grid.main(words)
 
 
 def test_grid_says_what_is_missing_before_it_trains(files, trees, tmp_path, monkeypatch):

@@ -7,11 +7,13 @@ from functools import partial
 import pytest
 from datasets import Dataset
 from support.families import save_base
+from support.faults import flip_byte
 from support.labelled import squad, squad_rows, write_json, write_lines
 from support.recipe import command, output_of, task_command
 from support.tiny import SENTENCES
 
 import hf_xalign
+from hf_xalign.cache import write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
@@ -101,6 +103,21 @@ def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     shutil.rmtree(folder / "checkpoint-6")  # there is more to train then
     main(words)
     assert scores_of(tmp_path) == scores_of(finetuned[0]) and not (folder / "run.json").exists()
+
+
+@pytest.mark.parametrize("name", ["scores.json", "examples/de.json", "run.json"])
+def test_a_damaged_seed_is_run_again(files, finetuned, tmp_path, caplog, name):
+    words, folder = task_command(files, *EPOCHS, "--seeds", "0", out=tmp_path), tmp_path / "seed-0"
+    shutil.copytree(finetuned[0] / "seed-0", folder)
+    if name == "run.json":
+        (folder / "scores.json").unlink()
+        write_mark(folder / name, {"of": "another run, if it could be read"})
+        (folder / "checkpoint-3").mkdir()
+    flip_byte(folder / name, 0.4)
+    main(words)
+    assert f"{name}: the file is missing or damaged" in caplog.text
+    assert scores_of(tmp_path) == scores_of(finetuned[0])
+    assert sorted(path.name for path in folder.iterdir()) == ["examples", "scores.json"]
 
 
 def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files, tmp_path):

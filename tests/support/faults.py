@@ -220,6 +220,15 @@ def attack(fault, method, main, words, resume, folder, every=1):
     return len(range(1, len(operations) + 1, every)), wrong
 
 
+def flip_byte(path, share=0.5):
+    """Change one bit at this share of a file's bytes, and keep its size and time; return its content before."""
+    content, time = path.read_bytes(), path.stat().st_mtime_ns
+    at = min(int(share * len(content)), len(content) - 1)
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    os.utime(path, ns=(time, time))
+    return content
+
+
 def flip(method, main, words, resume, folder, every=1):
     """Change a byte in each file of the last checkpoint and of the caches; return what [`attack`] does."""
     folder = Path(folder) / "flip" / method
@@ -230,15 +239,13 @@ def flip(method, main, words, resume, folder, every=1):
     status, _, log = forked(main, placed(words, run), run)
     assert status == 0, log
     whole, last = result_of(run), max(run.rglob("checkpoint-*"))
-    caches = [path for path in (folder / "cache").rglob("*") if path.suffix in (".arrow", ".bin", ".json", ".xxh3")]
+    caches = [path for path in (folder / "cache").rglob("*") if path.suffix in (".arrow", ".bin", ".json", ".seal")]
     files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[::every]
     wrong = []
     for path in files:
-        content, before = path.read_bytes(), folder / "before"
-        middle = len(content) // 2
+        before = folder / "before"
         shutil.copytree(run, before)
-        changed = before / path.relative_to(run) if path.is_relative_to(run) else path
-        changed.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        content = flip_byte(before / path.relative_to(run) if path.is_relative_to(run) else path)
         (before / "seed-0" / "scores.json").unlink(missing_ok=True)
         again_by = resume if path.is_relative_to(run) else ["--overwrite_output_dir", "true"]
         status, _, log = forked(main, [*placed(words, before), *again_by], before)

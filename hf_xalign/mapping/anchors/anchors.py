@@ -18,11 +18,11 @@ from typing import Any, cast, get_args
 import numpy as np
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir, locked
+from hf_xalign.cache import cache_dir, is_whole, locked, seal
 from hf_xalign.data.batches.token_index import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.environment import progress
@@ -235,7 +235,7 @@ def make_anchors(
         home.mkdir(parents=True, exist_ok=True)
         stack.enter_context(locked(home))
         path, progress = home / "anchors.safetensors", home / "progress.safetensors"
-        if path.exists():
+        if is_whole(path):
             logger.info("using the anchors in %s", path)
             return replace(Anchors.load(path), layers=tuple(layers), cover=report)
         sums = sum_vectors(
@@ -254,7 +254,9 @@ def make_anchors(
         vectors = sums[torch.from_numpy(there)] / counts[:, None, None]
         anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint, report)
         anchors.save(path)
-        progress.unlink(missing_ok=True)
+        seal(path)
+        for file in home.glob(f"{progress.name}*"):
+            file.unlink()
         return anchors
 
 
@@ -422,12 +424,9 @@ def sum_vectors(
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
-    if progress is not None and progress.exists():
-        try:
-            with safe_open(progress, "pt") as file:
-                done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{progress}: cannot be read ({error}). Remove it and run again.") from error
+    if progress is not None and is_whole(progress):
+        with safe_open(progress, "pt") as file:
+            done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
     sums = sums.to(device)
     marked = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -457,5 +456,6 @@ def sum_vectors(
             done += len(rows)
             if progress is not None and time.monotonic() - marked > _MARK_SECONDS:
                 write_tensors(progress, {"sums": sums.cpu()}, {"sentences": str(done)})
+                seal(progress)
                 marked = time.monotonic()
     return sums.cpu()

@@ -18,7 +18,7 @@ import xxhash
 from datasets import Dataset
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, disk_errors, is_whole, locked, replacing, seal
+from hf_xalign.cache import cache_dir, disk_errors, locked, read_mark, write_mark
 from hf_xalign.data.batches.pairs import CachedVectors, LinkedTokens, Side
 from hf_xalign.data.batches.token_index import Pooling, word_token_index
 from hf_xalign.environment import progress
@@ -151,9 +151,8 @@ def _write(
     logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
     if done:
         logger.info("resuming after %d cached sentences", done)
-    _write_json(folder / "cache.json", identity)
-    seal(folder / "cache.json")
-    _write_json(folder / _BLOCKS, blocks)
+    write_mark(folder / "cache.json", identity)
+    write_mark(folder / _BLOCKS, {"blocks": blocks})
     block = max(1, _BLOCK // batch_size) * batch_size
     with (
         open(part, "ab") as file,
@@ -189,7 +188,7 @@ def _write(
                     if ready - _done(blocks) >= batch_size * _MARK_EVERY or ready == len(plan):
                         _sync(file)
                         blocks = [*blocks, (ready, digest.hexdigest())]
-                        _write_json(folder / _BLOCKS, blocks)
+                        write_mark(folder / _BLOCKS, {"blocks": blocks})
                         digest.reset()
     os.replace(part, vectors.path)
 
@@ -197,13 +196,11 @@ def _write(
 def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
     """Return the whole blocks on disk, up to the first damaged one; `ends` are the bytes before each sentence."""
     whole: list[Block] = []
-    try:
-        file = next(path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists())
-        blocks = [(int(ready), str(due)) for ready, due in json.loads((folder / _BLOCKS).read_text())]
-    except (StopIteration, OSError, ValueError, TypeError):
+    file = next((path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists()), None)
+    if file is None or (mark := read_mark(folder / _BLOCKS)) is None:
         return whole
     with open(file, "rb") as stream:
-        for ready, due in blocks:
+        for ready, due in mark["blocks"]:
             start, end = int(ends[_done(whole)]), int(ends[min(ready, len(ends) - 1)])
             digest = xxhash.xxh3_64()
             while start < end and (read := stream.read(min(_READ, end - start))):
@@ -224,15 +221,13 @@ def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
     """Refuse a folder that holds another cache."""
     path = folder / "cache.json"
     way_out = "Give another folder, or remove this one."
-    if not path.exists():
-        if any((folder / name).exists() for name in ("vectors.bin", "vectors.part")):
+    if (there := read_mark(path)) is None:
+        files = [file for name in ("vectors.bin", "vectors.part", _BLOCKS) if (file := folder / name).exists()]
+        if files and not path.exists():
             raise InputError(f"{folder}: holds vectors without the cache.json that says what they are of. {way_out}")
+        for file in files:
+            file.unlink()
         return
-    if not is_whole(path):
-        for name in ("vectors.bin", "vectors.part", _BLOCKS):
-            (folder / name).unlink(missing_ok=True)
-        return
-    there = json.loads(path.read_text())
     differing = [name for name, value in identity.items() if there.get(name) != value]
     if not differing:
         return
@@ -278,8 +273,3 @@ def _gb(size: int) -> str:
 def _sync(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _write_json(path: Path, value: Any) -> None:
-    with replacing(path) as partial:
-        partial.write_text(json.dumps(value, indent=1))

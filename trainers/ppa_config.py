@@ -9,20 +9,13 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import check_probability
+from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.momentum import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import (
-    ADAM,
-    AlignmentConfig,
-    by_preset,
-    check_no_head,
-    check_vocabulary,
-    own,
-)
+from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,
@@ -137,7 +130,7 @@ class PPAConfig(AlignmentConfig):
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
         if self.words != "none":
-            check_vocabulary(model, tokenizer)
+            masking_vocabulary(tokenizer)  # refuses one without a mask token
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
         if self.contrast == "moco" and step > self.queue_size:
             raise InputError(

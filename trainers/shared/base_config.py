@@ -6,7 +6,7 @@ import importlib.util
 import logging
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
@@ -16,7 +16,7 @@ from transformers.training_args import TrainingArguments
 from hf_xalign.config import non_default_fields, suggestion
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
-from hf_xalign.data.pretraining.masking import masking_vocabulary
+from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.environment import bfloat16_is_faster
 from hf_xalign.errors import InputError
 from hf_xalign.record import to_plain
@@ -177,6 +177,7 @@ class AlignmentConfig(TrainingArguments):
             )
         if tokenizer.pad_token_id is None:
             raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        check_embeddings(model, tokenizer)
 
     def refuse_unused(self, reason: str, *names: str) -> None:
         """Refuse changed settings that the run would not read, for a reason."""
@@ -205,15 +206,3 @@ def check_no_head(model: PreTrainedModel) -> None:
     if model.base_model is not model:
         name = type(model).__name__
         raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
-
-
-def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer whose mask token or random replacements have no embedding in the encoder."""
-    vocabulary = masking_vocabulary(tokenizer)
-    last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
-    rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
-    if last >= rows:
-        raise InputError(
-            f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
-            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
-        )

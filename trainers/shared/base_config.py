@@ -13,12 +13,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.training_args import TrainingArguments
 
-from hf_xalign.config import non_default_fields, suggestion
+from hf_xalign.config import non_default_fields
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.environment import bfloat16_is_faster
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, suggestion
 from hf_xalign.record import to_plain
 
 logger = logging.getLogger(__name__)

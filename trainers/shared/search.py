@@ -15,7 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.trainers.shared.base import AlignmentTrainer, make_model
 from hf_xalign.trainers.shared.tracking import finish_run
 
@@ -78,8 +78,10 @@ def search_settings(
 
     def make_trainer(trial: optuna.Trial) -> AlignmentTrainer:
         settings = dict((hp_space or default_hp_space_optuna)(trial))
-        if unknown := sorted(settings.keys() - {field.name for field in fields(trainer.args)}):
-            raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}")
+        names = {field.name for field in fields(trainer.args)}
+        if unknown := sorted(settings.keys() - names):
+            hint = suggestion(unknown[0], names)
+            raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}{hint}")
         if "preset" in settings:
             raise InputError("hp_space: preset cannot be searched, its values are already set: name those instead")
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")

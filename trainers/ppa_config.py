@@ -106,6 +106,8 @@ class PPAConfig(AlignmentConfig):
                 f"chunk_size={self.chunk_size} is for contrast=in_batch: with contrast={self.contrast}, "
                 "gradient_accumulation_steps saves the memory and changes nothing"
             )
+        if self.chunk_size is not None:
+            self.refuse_unused("chunk_size empties no cache: leave it out", "torch_empty_cache_steps")
         if self.words != "none":
             check_probability(self.mlm_probability)
 

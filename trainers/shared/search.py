@@ -17,6 +17,7 @@ from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.trainers.shared.base import AlignmentTrainer, make_model
+from hf_xalign.trainers.shared.base_config import is_lower_better
 from hf_xalign.trainers.shared.tracking import finish_run
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def search_settings(
         raise InputError("search: there is nothing to score: give the trainer an eval_dataset")
     if direction is None and compute_objective is not None:
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
-    direction = direction or ("minimize" if trainer.args.headline.endswith("loss") else "maximize")
+    direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")
     value = compute_objective or itemgetter(trainer.args.headline)
     given, named = trainer.made_with
     bound = inspect.signature(type(trainer).__init__).bind(trainer, *given, **named)

@@ -30,7 +30,7 @@ _PARTS = "only a part of this method's tokens are its model's input_ids: leave i
 _READ = """
 output_dir do_train resume_from_checkpoint seed data_seed full_determinism use_cpu local_rank log_level
 log_level_replica log_on_each_node disable_tqdm logging_strategy logging_steps logging_first_step report_to
-run_name project trackio_space_id trackio_bucket_id trackio_static_space_id skip_memory_metrics debug
+run_name project trackio_space_id trackio_bucket_id trackio_static_space_id skip_memory_metrics
 per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
 lr_scheduler_type lr_scheduler_kwargs warmup_steps optim optim_args optim_target_modules weight_decay
 adam_beta1 adam_beta2 adam_epsilon max_grad_norm train_sampling_strategy
@@ -53,6 +53,7 @@ SETTINGS: dict[str, str | dict[str, str] | None] = {
     "batch_eval_metrics": _SCORES,
     "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
     "dataloader_in_order": "a step would not have the rows that are drawn for it: leave it out",
+    "debug": "transformers' detector of overflow stops at an encoder's boolean masks: leave it out",
     "deepspeed": "DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU",
     "do_predict": "predict with the trained model, by hf-xalign evaluate: leave it out",
     "enable_jit_checkpoint": "a run that is killed resumes from its last complete checkpoint: set save_steps",

@@ -13,14 +13,13 @@ import ast
 import contextlib
 import copy
 import dataclasses
-import difflib
 import importlib.util
 import inspect
 import json
 import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -30,7 +29,7 @@ import yaml
 from transformers import HfArgumentParser
 
 from hf_xalign.cache import check_regular
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
 _UNSET = object()
@@ -99,7 +98,8 @@ def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> No
 def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
     """Return an instance of each class; options and keys of the names in `later` are left for later."""
     hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
-    known = [*(name for name in hints if not is_secret(name, hints[name])), *later]
+    known = [name for name in hints if not is_secret(name, hints[name])]
+    known += [name for name in later if not is_secret_name(name)]
     if hidden := next((word for word in words if mask_secrets(word) != word), None):
         raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
     options, extra = parser.parse_options(words)
@@ -160,12 +160,6 @@ def non_default_fields(config: Any) -> dict[str, Any]:
         if default is _UNSET or to_plain(value) != to_plain(default):
             found[field.name] = to_plain(value, field.name)
     return found
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def is_secret(name: str, hint: Any) -> bool:

@@ -8,17 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.pretraining.masking import check_probability
+from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
-from hf_xalign.trainers.shared.base_config import (
-    ADAM,
-    AlignmentConfig,
-    by_preset,
-    check_no_head,
-    check_vocabulary,
-    own,
-)
+from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
 
 # What the paper does not list is RoBERTa's (Liu et al. 2019, table 9).
 _PAPER: dict[str, Any] = {
@@ -96,7 +89,7 @@ class AlignMLMConfig(AlignmentConfig):
                 f"objective={self.objective} needs the language of each token, and this encoder has no language "
                 "embeddings: call hf_xalign.modeling.add_language_embeddings first"
             )
-        check_vocabulary(model, tokenizer)
+        masking_vocabulary(tokenizer)  # refuses one without a mask token
 
     def formula(self) -> str:
         """Return the objective as plain text."""

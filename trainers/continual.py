@@ -16,7 +16,7 @@ from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.data.encoding import encode_pairs, position_limit
+from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
@@ -111,6 +111,7 @@ class ContinualTrainer(TaskTrainer):
             self._check_output_dir()
             with args.main_process_first(desc="linking words"):
                 pairs = align_words(pairs)
+        check_embeddings(reference, self.processing_class)
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "

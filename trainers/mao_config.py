@@ -10,8 +10,7 @@ from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.config import suggestion
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, suggestion
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig

@@ -9,20 +9,13 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import check_probability
+from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.momentum import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import (
-    ADAM,
-    AlignmentConfig,
-    by_preset,
-    check_no_head,
-    check_vocabulary,
-    own,
-)
+from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,
@@ -113,6 +106,8 @@ class PPAConfig(AlignmentConfig):
                 f"chunk_size={self.chunk_size} is for contrast=in_batch: with contrast={self.contrast}, "
                 "gradient_accumulation_steps saves the memory and changes nothing"
             )
+        if self.chunk_size is not None:
+            self.refuse_unused("chunk_size empties no cache: leave it out", "torch_empty_cache_steps")
         if self.words != "none":
             check_probability(self.mlm_probability)
 
@@ -137,7 +132,7 @@ class PPAConfig(AlignmentConfig):
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
         if self.words != "none":
-            check_vocabulary(model, tokenizer)
+            masking_vocabulary(tokenizer)  # refuses one without a mask token
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
         if self.contrast == "moco" and step > self.queue_size:
             raise InputError(

@@ -23,7 +23,7 @@ from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.head_start import fit_head
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.models import load_task_model
+from hf_xalign.tasks.models import load_task_model, name_labels
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.average import AverageAtEnd
@@ -87,6 +87,7 @@ class TaskTrainer(AlignmentTrainer):
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
         if args.keep_aligned and not isinstance(self.task, TokenTask | SequenceTask):
             raise InputError(f"keep_aligned=true fits a head of labels, not one of {self.task.kind}: leave it out")
+        name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         if not isinstance(train_dataset, Dataset):

@@ -92,6 +92,8 @@ class TaskConfig(AlignmentConfig):
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
         if self.keep_aligned and self.head == "tagger":
             raise InputError("keep_aligned=true: a tagger's encoder is frozen and stays aligned; leave it out")
+        if self.head == "tagger":
+            self.refuse_unused("a tagger's encoder is frozen: leave it out", "neftune_noise_alpha")
         if not self.keep_aligned:
             self.refuse_unused("without keep_aligned=true nothing is averaged: leave it out", "start_share")
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hf_xalign._version import __version__
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 
 # {name: line of `hf-xalign --help`}
 COMMANDS = {
@@ -132,7 +132,15 @@ def _parse(
         args, unknown = parser.parse_known_args(words[:at])
         return args, unknown + words[at + 1 :], False
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        known = [option for action in parser._actions for option in action.option_strings or [f"--{action.dest}"]]
+        hint = suggestion(name.replace("-", "_").replace("__", "--", 1), known)
+        for action in parser._actions:
+            if not action.option_strings and hint.endswith(f"'--{action.dest}'?"):
+                hint = f"; write {action.metavar} alone, without an option's name"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return args, [], args.debug
 
 

@@ -7,14 +7,14 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from datasets import Column, Dataset
 from tokenizers.normalizers import Prepend
 from tokenizers.normalizers import Sequence as Normalizers
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
@@ -31,6 +31,10 @@ _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
+# Of a tokenizer, its size and its highest id: reading a large vocabulary takes a quarter of a second.
+_HIGHEST: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+# Special tokens that tokenizers and masking put in; text makes the others only by spelling them out.
+_PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
 class EncodedWords(NamedTuple):
@@ -183,6 +187,26 @@ def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list
         language: np.sort(np.random.default_rng(0).permutation(np.concatenate(parts))[:_SAMPLE]).tolist()
         for language, parts in sorted(found.items(), key=str)
     }
+
+
+def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with ids that have no word embedding in the model, where they would be an `IndexError`.
+
+    Special tokens that nothing puts in, such as the image token of a text model's tokenizer, need none.
+    """
+    size = len(tokenizer)
+    if _HIGHEST.get(tokenizer, (0, 0))[0] != size:
+        put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
+        idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
+        _HIGHEST[tokenizer] = size, max(set(tokenizer.get_vocab().values()) - idle, default=0)
+    highest = _HIGHEST[tokenizer][1]
+    rows = len(cast(Any, model).get_input_embeddings().weight)
+    if highest >= rows:
+        name = f"the tokenizer {tokenizer.name_or_path}" if tokenizer.name_or_path else "the tokenizer"
+        raise InputError(
+            f"{name} has ids up to {highest}, and the encoder has {rows} word embeddings: take the encoder's own "
+            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+        )
 
 
 def token_ids(

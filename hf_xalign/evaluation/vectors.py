@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
-from hf_xalign.data.encoding import check_vocabulary, position_limit
+from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling, pool_sentences
@@ -182,6 +182,7 @@ def encode_pooled_sentences(
     for pooling in poolings:
         if pooling not in SENTENCE_POOLINGS:
             raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
+    check_embeddings(model, tokenizer)
     texts = [texts] if isinstance(texts, str) else list(texts)
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids

@@ -16,6 +16,7 @@ from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_fil
 import hf_xalign.modeling.rotated  # noqa: F401 (has transformers know mapped encoders)
 from hf_xalign import pretrained
 from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
 from hf_xalign.modeling.xalign.config import XAlignConfig
@@ -116,6 +117,7 @@ def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreT
     """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes."""
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
+    check_embeddings(encoder, tokenizer)
     cast(nn.Module, encoder).to(device)
     return encoder, tokenizer
 

@@ -17,6 +17,7 @@ from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig
 from hf_xalign.modeling.contrast.heads import SentencePooling
@@ -74,6 +75,7 @@ def export_onnx(
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
     encoder = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
+    check_embeddings(encoder, tokenizer)
     tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")
     anything = torch.export.Dim.DYNAMIC
     try:

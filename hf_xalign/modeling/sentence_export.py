@@ -22,7 +22,7 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTraine
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
-from hf_xalign.data.encoding import position_limit
+from hf_xalign.data.encoding import check_embeddings, position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling
@@ -64,6 +64,7 @@ def save_sentence_transformer(
     _check_plain(model)
     if pooling not in SENTENCE_POOLINGS:
         raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
+    check_embeddings(model, tokenizer)
     _check_free(folder)
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.token_index import Pooling, pad_rows, ranges, word_token_index
-from hf_xalign.data.encoding import position_limit, tokenize_words, word_tokenizer
+from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -197,6 +197,7 @@ def word_spans(
     specials: bool = False,
 ) -> tuple[list[list[int]], list[np.ndarray]]:
     """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off."""
+    check_embeddings(model, tokenizer)
     limit = position_limit(model.config)
     encoded = tokenize_words(word_tokenizer(tokenizer), sentences, min(max_length or limit, limit))
     ids, spans = encoded.input_ids, encoded.spans

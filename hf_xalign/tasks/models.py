@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
+from peft import PeftModel
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
@@ -144,9 +145,7 @@ def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
     trained = [kind for kind in config.architectures or [] if kind.endswith(tuple(_MAPPINGS))]
     if not trained:
         return
-    there = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
-    if there == tuple(f"LABEL_{number}" for number in range(len(there))):  # transformers' defaults
-        there = ()
+    there = _label_names(config)
     wanted = task.config().get("id2label")
     if trained[0].endswith(task.head) and (wanted is None or there == tuple(wanted.values())):
         return
@@ -156,6 +155,38 @@ def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
         "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep its head, name its labels "
         "in their order by labels=labels.json"
     )
+
+
+def _label_names(config: Any) -> tuple[str, ...]:
+    """Return the names of a head's labels in their order; none for transformers' defaults."""
+    names = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
+    return () if names == tuple(f"LABEL_{number}" for number in range(len(names))) else names
+
+
+def name_labels(model: PreTrainedModel, task: Task) -> None:
+    """Check that a model's head is one for the task's labels; a head whose labels have no names gets them.
+
+    Raises:
+        InputError: the model has no head, one for another kind of task, or one for other labels or another order.
+    """
+    base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    kind, config = type(base).__name__, base.config
+    advice = "load the encoder with hf_xalign.tasks.load_task_model, which gives it a new head"
+    if kind.endswith("Model") and backbone_of(base) is base:
+        raise InputError(f"{kind} has no head for a task: {advice}")
+    if kind.endswith(tuple(_MAPPINGS)) and not kind.endswith(task.head):
+        raise InputError(f"{kind} has no head for a task of kind {task.kind}: {advice}")
+    if (wanted := task.config().get("id2label")) is None:
+        return
+    there, names = _label_names(config), tuple(wanted.values())
+    if len(config.id2label or ()) != len(names) or (there and there != names):
+        shown = ", ".join(there) or f"{len(config.id2label or ())} labels without names"
+        raise InputError(
+            f"this {kind} has a head for {shown}, and the task's labels are {', '.join(names)}: name the "
+            f"task's labels in the model's order, or {advice}"
+        )
+    for key, value in task.config().items():
+        setattr(config, key, value)
 
 
 def _last_map(config: RotatedConfig, name: str) -> int:

@@ -42,6 +42,11 @@ MISTAKES = [
     ("train fao --processes 0", "--processes 0: must be at least 1"),
     ("train fao --processes 2 --accelerate_config ddp_2gpu", "pass one of them"),
     ("train mapping --processes 2", "mapping runs in one process"),
+    ("evaluate m --bs 3", "unrecognized arguments: --bs 3; did you mean '--batch_size'?"),
+    ("evaluate m --gpu=0", "did you mean '--device'?"),
+    ("align-words de=a.tsv --n-jobs 2", "did you mean '--workers'?"),
+    ("evaluate m --model-name x", "write MODEL alone, without an option's name"),
+    ("train fao --lr 1e-3", "unknown option --lr; did you mean '--learning_rate'?"),
 ]
 
 

@@ -347,7 +347,7 @@ def test_task(tmp_path):
     assert_each_refused(config().check_model, {"takes 64 tokens: set max_length to 64": long})
     stopping = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
     lora = get_peft_model(continual.make_model(), LoraConfig(r=2, target_modules=["query"], task_type="TOKEN_CLS"))
-    labelled = {"model": continual.make_model(), "task": TokenTask(LabelSet.of(["X", "Y"]))}
+    labelled = {"model": continual.make_model(), "task": TokenTask(LabelSet.of(["X", "Y", "Z"]))}
     assert_each_refused(
         partial(continual.make_task, tmp_path),
         {

@@ -34,7 +34,7 @@ from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.pretrained import load_tokenizer
@@ -61,6 +61,7 @@ from hf_xalign.trainers.shared.fsdp import (
     wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
+from hf_xalign.trainers.shared.inherited import check_arguments, check_optimizer
 from hf_xalign.trainers.shared.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,13 @@ class AlignmentTrainer(HubTrainer):
         **kwargs: Any,
     ):
         self.args = args = self.config_class() if args is None else args
+        if not isinstance(args, self.config_class):
+            raise InputError(
+                f"args is a {type(args).__name__}: {type(self).__name__} needs {self.config_class.__name__}"
+            )
+        check_arguments(type(self), args, {"model": model, **kwargs})
+        if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
+            raise InputError(f"eval_strategy={args.eval_strategy.value}: there is nothing to score: give eval_dataset")
         check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)
@@ -185,6 +193,8 @@ class AlignmentTrainer(HubTrainer):
             raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
         if self.is_fsdp_enabled:
             settle_plugin(self.accelerator, self.model)
+        if self.optimizer is not None:
+            check_optimizer(self.optimizer, self.model)
         use_tracker(self)
         # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
         self.known_scores: dict[int, Scores] = {}
@@ -225,17 +235,22 @@ class AlignmentTrainer(HubTrainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
+        # accelerate would repeat rows to divide them over processes; in one process the last batch may be smaller.
+        whole = self.args.world_size > 1 or self.args.dataloader_drop_last
+        batch = self.args.train_batch_size * self.args.world_size
+        if self.args.dataloader_drop_last and len(lengths) < batch:
+            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}: leave it out")
         self._train_sampler = PairSampler(
             lengths,
             languages,
-            step_pairs=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
+            step_pairs=batch * self.args.gradient_accumulation_steps,
             seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
             group_by_length=strategy == "group_by_length",
             language_sampling=self.args.language_sampling,
             alpha=self.args.language_alpha,
             bandit=self._make_bandit(names) if self.args.language_sampling == "ucb" else None,
             shuffle=strategy != "sequential",
-            multiple=1 if self.args.world_size == 1 else self.args.train_batch_size * self.args.world_size,
+            multiple=batch if whole else 1,
         )
         return self._train_sampler
 
@@ -347,7 +362,7 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            kept = last_complete_checkpoint(self.args.output_dir) or "no checkpoint was written before it"
+            kept = last_complete_checkpoint(self.args.output_dir) or "none that a run can resume from"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
                 f"complete checkpoint: {kept}. Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
@@ -375,6 +390,11 @@ class AlignmentTrainer(HubTrainer):
             raise InputError("evaluate() needs an eval_dataset")
         dataset = self._read(dataset, "eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
+        if self.is_in_train and (wanted := self.args.metric_for_best_model) is not None:
+            wanted = f"eval_{wanted.removeprefix('eval_')}"
+            if wanted not in metrics:  # found before the first step, because a run that is scored is scored then too
+                hint = suggestion(wanted, metrics) or f": choose one of {', '.join(metrics)}"
+                raise InputError(f"metric_for_best_model={wanted}: there is no such score{hint}")
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics

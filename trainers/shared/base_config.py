@@ -6,20 +6,22 @@ import importlib.util
 import logging
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
 
-from hf_xalign.config import non_default_fields, suggestion
+from hf_xalign.config import non_default_fields
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
-from hf_xalign.data.pretraining.masking import masking_vocabulary
+from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.environment import bfloat16_is_faster
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, suggestion
 from hf_xalign.record import to_plain
+from hf_xalign.trainers.shared.inherited import BY_SCORE, check_resolved, check_settings
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,11 @@ _RANGES: dict[str, tuple[float, float]] = {
     "gradient_accumulation_steps": (1, inf),
     "max_length": (3, inf),
     "language_alpha": (0, 1),
+    "early_stopping_patience": (1, inf),
 }
+# Parts of the names of scores.
+_LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
+_HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # Set from eval_strategy, and where there is no accelerator.
@@ -104,7 +110,7 @@ class AlignmentConfig(TrainingArguments):
     )
     remove_unused_columns: bool = own(False, "Must stay false: the collator needs every column.", "Run")
     ddp_find_unused_parameters: bool | None = own(False, "Needless: every step uses all trained parameters.", "Run")
-    logging_nan_inf_filter: bool = own(False, "Hide non-finite losses in the log; by default they stop it.", "Run")
+    logging_nan_inf_filter: bool = own(False, "Must stay false: a loss that is not finite stops the run.", "Run")
     preset: str = own("", "Published variant.")
     learning_rate: float = by_preset("Peak learning rate.", "Schedule")
     num_train_epochs: float = by_preset("Number of epochs.", "Schedule")
@@ -136,19 +142,21 @@ class AlignmentConfig(TrainingArguments):
             self.refuse_unused("only language_sampling=temperature reads it", "language_alpha")
         if self.language_sampling == "ucb" and not self.sees_languages:
             raise InputError("language_sampling=ucb: only FAO and MAO with objective=l2 or infonce have its losses")
+        if self.language_sampling == "ucb":
+            self.refuse_unused("language_sampling=ucb counts the rows of an epoch: leave it out", "ignore_data_skip")
         if self.language_sampling in ("temperature", "ucb") and self.train_sampling_strategy == "sequential":
             raise InputError("train_sampling_strategy=sequential draws every row: leave out language_sampling")
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
-        if self.early_stopping_patience is not None:
-            self.load_best_model_at_end = True
-            self.metric_for_best_model = self.metric_for_best_model or self.headline
+        check_settings(self)
+        self._choose_metric()
         if self.bf16 and (self.use_cpu or not torch.accelerator.is_available()) and not bfloat16_is_faster():
             logger.warning("bf16=true: this CPU multiplies no faster in bfloat16, so float32 is used")
             self.bf16 = False
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False
         super().__post_init__()
+        check_resolved(self)
         for tracker in self.report_to or []:
             if tracker not in INTEGRATION_TO_CALLBACK:
                 known = ", ".join(("none", "all", *INTEGRATION_TO_CALLBACK))
@@ -158,6 +166,27 @@ class AlignmentConfig(TrainingArguments):
             modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
             if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
                 raise InputError(f"report_to={tracker}: {tracker} is not installed: pip install {package}")
+
+    def _choose_metric(self) -> None:
+        """Set the metric that chooses checkpoints or steps the schedule, and whether greater is better.
+
+        Raises:
+            InputError: `greater_is_better` is the other way round.
+        """
+        by_score = SchedulerType(self.lr_scheduler_type) in BY_SCORE
+        if self.early_stopping_patience is not None:
+            self.load_best_model_at_end = True
+        if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
+            self.metric_for_best_model = self.metric_for_best_model or self.headline
+        if (metric := self.metric_for_best_model) is None:
+            return
+        lower = is_lower_better(metric)
+        if lower is not None and self.greater_is_better == lower:
+            given = str(self.greater_is_better).lower()
+            better = "lower" if lower else "greater"
+            raise InputError(f"greater_is_better={given}: {better} is better for {metric}: leave it out")
+        if self.greater_is_better is None:
+            self.greater_is_better = not lower
 
     def fill_from_preset(self) -> None:
         """Give every field at None the preset's value."""
@@ -177,6 +206,7 @@ class AlignmentConfig(TrainingArguments):
             )
         if tokenizer.pad_token_id is None:
             raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        check_embeddings(model, tokenizer)
 
     def refuse_unused(self, reason: str, *names: str) -> None:
         """Refuse changed settings that the run would not read, for a reason."""
@@ -195,6 +225,12 @@ class AlignmentConfig(TrainingArguments):
         return {k: v for k, v in found if k not in _DERIVED and (k not in preset or preset[k] != v)}
 
 
+def is_lower_better(metric: str) -> bool | None:
+    """Return whether a lower score of this name is better; None if the name is not one of ours."""
+    parts = set(metric.split("_"))
+    return True if parts & _LOWER else False if parts & _HIGHER else None
+
+
 def check_no_head(model: PreTrainedModel) -> None:
     """Refuse a model with a head on top of the encoder, or an adapter in it."""
     if hasattr(model, "peft_config"):
@@ -205,15 +241,3 @@ def check_no_head(model: PreTrainedModel) -> None:
     if model.base_model is not model:
         name = type(model).__name__
         raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
-
-
-def check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer whose mask token or random replacements have no embedding in the encoder."""
-    vocabulary = masking_vocabulary(tokenizer)
-    last = max(vocabulary.mask_token_id, int(vocabulary.replacements.max()))
-    rows = len(cast(torch.Tensor, model.get_input_embeddings().weight))
-    if last >= rows:
-        raise InputError(
-            f"the tokenizer's ids go up to {last} and the encoder has {rows} word embeddings: take its own "
-            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
-        )

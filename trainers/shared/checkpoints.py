@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from peft import PeftModel
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from hf_xalign.cache import checksum, replacing
 from hf_xalign.errors import InputError
@@ -38,10 +39,12 @@ def mark_complete(checkpoint: str | os.PathLike) -> None:
 
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:
-    """Return what is wrong with the files of a checkpoint, or None if all are as they were written."""
+    """Return why a run cannot resume from a checkpoint; None if all files that it needs are as they were written."""
     folder = Path(checkpoint)
     try:
         sums = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
+        if missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in sums]:
+            return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
         for name, due in sums.items():
             if not (folder / name).is_file():
                 return f"{name} is missing"
@@ -55,7 +58,7 @@ def find_damage(checkpoint: str | os.PathLike) -> str | None:
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
-    """Return the complete and undamaged checkpoint of the highest step, or None; damaged ones are logged."""
+    """Return the checkpoint of the highest step that a run can resume from, or None; damaged ones are logged."""
     for _, path in sorted(_checkpoints(output_dir), reverse=True):
         if (path / COMPLETE).exists():
             damage = find_damage(path)
@@ -80,7 +83,11 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
     if resume is True:
         last = last_complete_checkpoint(output_dir)
         if last is None:
-            raise InputError(f"{output_dir}: no complete checkpoint to resume from; leave out resume_from_checkpoint")
+            marked = [path for _, path in sorted(_checkpoints(output_dir)) if (path / COMPLETE).exists()]
+            reason = f" ({marked[-1].name}: {find_damage(marked[-1])})" if marked else ""
+            raise InputError(
+                f"{output_dir}: no complete checkpoint to resume from{reason}; leave out resume_from_checkpoint"
+            )
         return last
     if not Path(resume).is_dir():
         raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")

@@ -15,8 +15,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.trainers.shared.base import AlignmentTrainer, make_model
+from hf_xalign.trainers.shared.base_config import is_lower_better
 from hf_xalign.trainers.shared.tracking import finish_run
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def search_settings(
         raise InputError("search: there is nothing to score: give the trainer an eval_dataset")
     if direction is None and compute_objective is not None:
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
-    direction = direction or ("minimize" if trainer.args.headline.endswith("loss") else "maximize")
+    direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")
     value = compute_objective or itemgetter(trainer.args.headline)
     given, named = trainer.made_with
     bound = inspect.signature(type(trainer).__init__).bind(trainer, *given, **named)
@@ -78,8 +79,10 @@ def search_settings(
 
     def make_trainer(trial: optuna.Trial) -> AlignmentTrainer:
         settings = dict((hp_space or default_hp_space_optuna)(trial))
-        if unknown := sorted(settings.keys() - {field.name for field in fields(trainer.args)}):
-            raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}")
+        names = {field.name for field in fields(trainer.args)}
+        if unknown := sorted(settings.keys() - names):
+            hint = suggestion(unknown[0], names)
+            raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}{hint}")
         if "preset" in settings:
             raise InputError("hp_space: preset cannot be searched, its values are already set: name those instead")
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")

@@ -1,0 +1,237 @@
+"""Which settings of transformers' `TrainingArguments`, and which arguments of its `Trainer`, the trainers read."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from transformers import Trainer, TrainingArguments
+from transformers.optimization import get_scheduler
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
+
+from hf_xalign.config import non_default_fields
+from hf_xalign.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.shared.base_config import AlignmentConfig
+
+logger = logging.getLogger(__name__)
+
+_SCORES = "evaluation computes the method's own scores, which have no use for it: leave it out"
+_ROWS = "the collator needs every column of the rows that the trainer encodes: leave it out"
+_PARTS = "only a part of this method's tokens are its model's input_ids: leave it out"
+
+# Settings that work as transformers documents them.
+_READ = """
+output_dir do_train resume_from_checkpoint seed data_seed full_determinism use_cpu local_rank log_level
+log_level_replica log_on_each_node disable_tqdm logging_strategy logging_steps logging_first_step report_to
+run_name project trackio_space_id trackio_bucket_id trackio_static_space_id skip_memory_metrics
+per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
+lr_scheduler_type lr_scheduler_kwargs warmup_steps optim optim_args optim_target_modules weight_decay
+adam_beta1 adam_beta2 adam_epsilon max_grad_norm train_sampling_strategy
+do_eval eval_strategy eval_steps eval_delay eval_on_start per_device_eval_batch_size load_best_model_at_end
+metric_for_best_model greater_is_better save_strategy save_steps save_total_limit save_only_model
+save_on_each_node ignore_data_skip restore_callback_states_from_checkpoint push_to_hub hub_model_id
+hub_strategy hub_token hub_private_repo hub_always_push hub_revision
+bf16 fp16 tf32 activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing
+gradient_checkpointing_kwargs torch_compile torch_compile_backend torch_compile_mode torch_empty_cache_steps
+accelerator_config fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers
+ddp_static_graph ddp_backend ddp_timeout dataloader_drop_last dataloader_num_workers dataloader_pin_memory
+dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
+"""
+# {setting: None if every method reads it, or why any value but the default is refused}. Where methods differ, the
+# reason is {config class: reason}, and the others read it.
+SETTINGS: dict[str, str | dict[str, str] | None] = {
+    **dict.fromkeys(_READ.split()),
+    "auto_find_batch_size": "the order of the rows depends on the batch size: set per_device_train_batch_size",
+    "average_tokens_across_devices": "every loss counts over all processes: leave it out",
+    "batch_eval_metrics": _SCORES,
+    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
+    "dataloader_in_order": "a step would not have the rows that are drawn for it: leave it out",
+    "debug": "transformers' detector of overflow stops at an encoder's boolean masks: leave it out",
+    "deepspeed": "DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU",
+    "do_predict": "predict with the trained model, by hf-xalign evaluate: leave it out",
+    "enable_jit_checkpoint": "a run that is killed resumes from its last complete checkpoint: set save_steps",
+    "eval_accumulation_steps": _SCORES,
+    "eval_do_concat_batches": _SCORES,
+    "eval_use_gather_object": _SCORES,
+    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
+    "include_for_metrics": _SCORES,
+    "include_num_input_tokens_seen": dict.fromkeys(("MAOConfig", "PPAConfig", "ContinualConfig"), _PARTS),
+    "label_names": _SCORES,
+    "label_smoothing_factor": "no loss here has label smoothing: leave it out",
+    "length_column_name": "lengths are in the column `length`, which the trainer writes: leave it out",
+    "liger_kernel_config": "Liger has kernels for decoders, not for encoders: leave it out",
+    "logging_nan_inf_filter": "a loss that is not finite stops the run: leave it out",
+    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise: leave it out"},
+    "parallelism_config": "only data parallelism and FSDP2 are supported: start one process per GPU, or set fsdp=true",
+    "prediction_loss_only": _SCORES,
+    "remove_unused_columns": _ROWS,
+    "use_cache": "an encoder has no cache of keys and values: leave it out",
+    "use_liger_kernel": "Liger has kernels for decoders, not for encoders: leave it out",
+}
+
+# The same for the arguments of `Trainer`.
+ARGUMENTS: dict[str, str | None] = {
+    **dict.fromkeys(("model", "args", "train_dataset", "eval_dataset", "processing_class", "model_init", "callbacks")),
+    **dict.fromkeys(("optimizers", "optimizer_cls_and_kwargs")),
+    "data_collator": "each method makes its own batches: change the rows of train_dataset",
+    "compute_loss_func": "the loss is the method's: override compute_loss in a subclass",
+    "compute_metrics": "evaluation computes the method's own scores: override evaluate in a subclass",
+    "preprocess_logits_for_metrics": "evaluation computes the method's own scores: leave it out",
+}
+# Parts of `accelerator_config` that leave the rows of a step as they are.
+_HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
+# Schedules that follow a score.
+BY_SCORE = ("reduce_lr_on_plateau", "greedy")
+_NAMED: set[str] = set()
+
+
+def check_settings(args: AlignmentConfig) -> None:
+    """Refuse changed settings that nothing in the run would read. Runs before transformers resolves them.
+
+    Warns once of a setting of a newer transformers, which is not in the table.
+    """
+    changed = non_default_fields(args)
+    methods = {cls.__name__ for cls in type(args).__mro__}
+    for name in [field.name for field in fields(TrainingArguments) if field.name in changed]:
+        reason = SETTINGS.get(name)
+        if isinstance(reason, dict):
+            reason = next((text for method, text in reason.items() if method in methods), None)
+        if reason is not None:
+            raise InputError(f"{name}={_shown(changed[name])}: {reason}")
+        if name not in SETTINGS and name not in _NAMED:
+            _NAMED.add(name)
+            logger.warning("%s=%s: hf_xalign does not know this setting, which may do nothing", name, changed[name])
+    if args.fsdp_config and not args.fsdp:
+        raise InputError("fsdp_config: nothing reads it without fsdp=true: set that too, or leave it out")
+    if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
+        raise InputError("fp16=true: half precision needs a GPU: leave it out, or set bf16=true")
+    if IntervalStrategy(args.eval_strategy) == IntervalStrategy.NO:
+        readers = {
+            "early_stopping_patience": args.early_stopping_patience is not None,
+            "save_strategy": SaveStrategy(args.save_strategy) == SaveStrategy.BEST,
+            "lr_scheduler_type": SchedulerType(args.lr_scheduler_type) in BY_SCORE,
+            **dict.fromkeys(sorted(_SCORE_READERS & changed.keys()), True),
+        }
+        if name := next((name for name, reads in readers.items() if reads), ""):
+            raise InputError(
+                f"{name}={_shown(getattr(args, name))}: nothing is scored during training: set eval_strategy=steps or "
+                "epoch too"
+            )
+
+
+_SCORE_READERS = {"load_best_model_at_end", "metric_for_best_model", "greater_is_better", "eval_on_start", "do_eval"}
+
+
+def _shown(value: Any) -> str:
+    value = getattr(value, "value", value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_resolved(args: AlignmentConfig) -> None:
+    """Refuse settings of accelerate, optimizer and schedule, after transformers has resolved them.
+
+    Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
+    """
+    default = vars(type(args.accelerator_config)())
+    own = {name for name, value in vars(args.accelerator_config).items() if value != default.get(name)}
+    if own - _HARMLESS:
+        raise InputError(
+            f"accelerator_config: the trainer itself divides the rows over processes: leave {min(own - _HARMLESS)} out"
+        )
+    kind, schedule = _shown(args.optim), _shown(args.lr_scheduler_type)
+    if kind.startswith("schedule_free"):
+        raise InputError(f"optim={kind}: its weights in training are not those to score and save: choose another")
+    try:
+        made = _optimizer(args)
+        for name, other in _OPTIMIZERS_OWN.items():
+            if made and name in args.changed() and made == _optimizer(args, **{name: other}):
+                args.refuse_unused(f"optim={kind} does not read it: leave it out", name)
+    except (ImportError, ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"optim={kind}: {' '.join(str(error).split())}") from error
+    if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
+        args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up: set it to 0", "warmup_steps")
+    if schedule.startswith("constant"):
+        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings: leave it out", "lr_scheduler_kwargs")
+    if schedule in BY_SCORE:
+        mode = "max" if args.greater_is_better else "min"
+        args.lr_scheduler_kwargs = {"mode": mode, **cast(dict, args.lr_scheduler_kwargs or {})}
+        if (other := args.lr_scheduler_kwargs["mode"]) != mode:
+            raise InputError(
+                f"lr_scheduler_kwargs: mode={other} is the wrong way round for {args.metric_for_best_model}"
+            )
+    try:
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=args.learning_rate)
+        get_scheduler(schedule, optimizer, 1, 10, args.lr_scheduler_kwargs)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"lr_scheduler_type={schedule}: {' '.join(str(error).split())}") from error
+
+
+# Settings that only some optimizers read, each with another value.
+_OPTIMIZERS_OWN = {
+    **dict.fromkeys(("optim_args", "optim_target_modules")),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), 0.5),
+}
+
+
+def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
+    """Return class and options of the optimizer; None for one that is made for a model."""
+    own = copy.copy(args)
+    for name, value in changes.items():
+        setattr(own, name, value)
+    try:
+        return Trainer.get_optimizer_cls_and_kwargs(own)
+    except ValueError as error:
+        if "need to pass a" in str(error):
+            return None
+        raise
+
+
+def check_arguments(trainer: type[Trainer], args: AlignmentConfig, given: Mapping[str, Any]) -> None:
+    """Refuse arguments of a trainer that it would not read, before anything is loaded."""
+    known = inspect.signature(Trainer.__init__).parameters
+    for name, value in given.items():
+        if name not in known:
+            hint = suggestion(name, ARGUMENTS)
+            raise InputError(f"{name}: {trainer.__name__} has no such argument{hint}")
+        if value is not None and ARGUMENTS.get(name) is not None:
+            raise InputError(f"{name}: {trainer.__name__} does not read it, {ARGUMENTS[name]}")
+        if value is not None and name not in ARGUMENTS and name not in _NAMED:
+            _NAMED.add(name)
+            logger.warning("%s: hf_xalign does not know this argument, which may do nothing", name)
+    optimizer, scheduler = given.get("optimizers") or (None, None)
+    if scheduler is not None and getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        raise InputError("optimizers: the scheduler is of another optimizer: give both, or neither")
+    unread: tuple[str, ...] = ()
+    if optimizer is not None:
+        unread = ("learning_rate", "weight_decay", *_OPTIMIZERS_OWN, "optim")
+    elif given.get("optimizer_cls_and_kwargs") is not None:
+        unread = ("learning_rate", *_OPTIMIZERS_OWN, "optim")
+    if scheduler is not None:
+        unread += ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps")
+    if optimizer is not None and isinstance(given.get("model"), str):
+        raise InputError(
+            "optimizers: the model is loaded by its name, so no optimizer can hold its weights: set optim"
+        )
+    if unread := tuple(name for name in unread if name in args.changed()):
+        logger.warning("%s: not read, because the trainer is given its optimizer", ", ".join(unread))
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+    """Refuse a given optimizer without some of the weights that are trained: those would never change."""
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise InputError(
+            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{more}, which the trainer trains: set "
+            "optim, or give optimizer_cls_and_kwargs=(class, {...}), which makes it of all of them"
+        )

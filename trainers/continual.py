@@ -200,8 +200,10 @@ class ContinualTrainer(TaskTrainer):
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""
         step, number = self._passes
         now = self.state.global_step
-        self._passes = (now, number + 1 if step == now else 0)
-        words = (self.args.seed, _STREAM, *self._passes, self.args.process_index)
+        passes = (now, number + 1 if step == now else 0)
+        if self._in_step:
+            self._passes = passes
+        words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
     def _alignment(

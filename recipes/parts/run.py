@@ -51,8 +51,7 @@ def start_run(
     checkpoint = None
     data.shrink(args)
     if not data.dry_run:
-        resume, overwrite = args.resume_from_checkpoint, args.overwrite_output_dir
-        checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=overwrite)
+        checkpoint = check_output_dir(args)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)

@@ -357,13 +357,47 @@ def test_checkpoints_of_something_else(tmp_path):
     other = align_mlm.make_entries(seed=4)
     table = {
         "entries": (resume(align_mlm, "text", entries=other), "checkpoint-1 was trained with another dictionary"),
-        "queue": (resume(ppa, "ppa", queue_size=12), "a queue of 10 keys of 6 numbers, here 12 of 6"),
+        "queue": (resume(ppa, "ppa", queue_size=12), "queue_size is 10 there and 12 here"),
         "no queue": (without_queue, "no complete checkpoint"),
         "top": (resume(mao, "linear", top="transformer"), "top is linear there and transformer here"),
-        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is XALIGN there"),
-        "rank": (resume(mao, "lora", **rank4), "r is 2 there and 4 here"),
+        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is xalign there"),
+        "rank": (resume(mao, "lora", **rank4), 'peft_options is {"r": 2} there and {"r": 4} here'),
+        "own module": (resume(mao, "linear", model=peft(LoraConfig(r=4))), "another module: peft_type is"),
     }
     assert_refused(table)
+
+
+# A run of each trainer, and what a resumed one cannot change, by the message.
+RESUMED = {
+    fao: {
+        r"learning_rate is 0\.001 there and 0\.1 here": {"learning_rate": 0.1},
+        r"optim is adamw_torch\w* there and adafactor here": {"optim": "adafactor"},
+        "objective is l2 there and infonce here": {"objective": "infonce"},
+        "freeze_layers is 0 there and 1 here": {"freeze_layers": 1},
+        "lr_scheduler_type is constant_with_warmup there and cosine here": {"lr_scheduler_type": "cosine"},
+        "preset is mao there and cao_code here; .*, and [1-9] more": {"preset": "cao_code"},
+        "seed is 42 there and 7 here": {"seed": 7},
+        "has 4 rows there and 12 here": {"gradient_accumulation_steps": 3},
+    },
+    mao: {"init is identity there and random here": {"init": "random"}, "adam_beta2 is": {"adam_beta2": 0.5}},
+    align_mlm: {"objective is align_mlm there and mlm here": {"objective": "mlm", "entries": None}},
+    ppa: {"contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"}},
+    continual: {"alpha is 0.01 there and 1.0 here": {"alpha": 1.0}, "warmup_steps is 0.0": {"warmup_steps": 3}},
+}
+
+
+@pytest.mark.parametrize("room", RESUMED, ids=lambda room: room.__name__.rpartition(".")[2])
+def test_what_a_resumed_run_cannot_change(room, tmp_path):
+    room.make(tmp_path, **EACH_STEP).train()
+
+    def resume(**settings):
+        return room.make(tmp_path, **{**EACH_STEP, **settings}).train(resume_from_checkpoint=True)
+
+    assert_each_refused(resume, RESUMED[room])
+    # What may change does change.
+    others = {"max_steps": 2, "logging_steps": 2, "save_total_limit": 1, "per_device_eval_batch_size": 3}
+    halves = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+    assert resume(**others, **halves, run_name="other", dataloader_num_workers=0, bf16=False).global_step == 2
 
 
 # ---- Search ----

@@ -133,6 +133,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _note(self, losses: torch.Tensor, languages: torch.Tensor, processes: int = 1) -> None:
         """Add the losses of links, float (links,), that so many processes note, to their languages, int64 (links,)."""
+        if not self._in_step:
+            return
         losses = losses.detach().to(self._losses.dtype)
         self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
 

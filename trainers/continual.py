@@ -115,6 +115,11 @@ class ContinualTrainer(TaskTrainer):
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
                 f"{model.config.hidden_size}: give the model's encoder before alignment"
             )
+        if {*map(id, reference.parameters())} & {*map(id, model.parameters())}:
+            raise InputError(
+                "the reference shares weights with the model, so it would be trained too: give its folder or Hub id, "
+                "or a copy made before adapters were put on"
+            )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:

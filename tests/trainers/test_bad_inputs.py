@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
 from support.families import CONFIGS, save_base
 from support.fao import searcher
-from support.refusals import assert_refused
+from support.refusals import assert_refused, calls
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, BertConfig, BertForMaskedLM, BertModel
@@ -210,6 +210,51 @@ def test_held_out_pairs_without_a_map(tmp_path):
     assert_refused(table)
 
 
+def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
+    """Their regularizer would pull to an encoder that never was; without f0 they train."""
+    idle = fao.lora(init_lora_weights="pissa")
+    idle.add_adapter("second", LoraConfig(r=2, target_modules=["query"]))
+    idle.set_adapter("second")
+    thawed = peft(top="linear")
+    thawed.base_model.model.encoder.layer[0].output.dense.requires_grad_(True)
+    lora = {"peft_type": "lora"}
+    make = {"fao": fao.make, "mao": mao.make}
+    settings = {"preset": "mao", "regularizer_weight": 1.0}
+
+    def attempt(room, **given):
+        make[room](tmp_path, **(settings if room == "fao" else {"regularizer_weight": 1.0}) | given)
+
+    def options(**given):
+        return {**lora, "peft_options": {"r": 2, "target_modules": ["key"], **given}}
+
+    starts = ("pissa", "pissa_niter_2", "olora")
+    rows = [({"model": fao.lora(init_lora_weights=start)}, f"init_lora_weights={start} changes") for start in starts]
+    rows += [({"model": fao.lora(bias="all")}, "bias is a weight of the encoder and trained: set LoRA's bias to none")]
+    rows += [({"model": idle}, "init_lora_weights=pissa changes")]
+    rows = [({"room": "fao", **given}, message) for given, message in rows]
+    rows += [({"room": "mao", "model": thawed}, r"output.dense.weight is a weight of the encoder and trained")]
+    rows += [({"room": "mao", **options(init_lora_weights="olora")}, "init_lora_weights=olora changes")]
+    rows += [({"room": "mao", **options(layer_replication=[[0, 2], [1, 2]])}, "layer_replication adds layers")]
+    assert_refused(calls(attempt, rows))
+    # Whatever changes the encoder, by whatever name.
+    monkeypatch.setattr("hf_xalign.trainers.shared.word._HARMLESS_STARTS", {"pissa"})
+    changed = {"room": "mao", **options(init_lora_weights="pissa")}
+    assert_refused(calls(attempt, [(changed, "this LORA adapter changes the encoder's own weights")]))
+    attempt("fao", model=fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)
+    attempt("mao", **options(init_lora_weights="olora"), objective="infonce", regularizer_weight=0.0)
+
+
+@pytest.mark.parametrize("start", [True, False, "gaussian", "orthogonal"])
+def test_f0_is_the_encoder_from_before_the_adapters(start, tmp_path):
+    adapted = fao.lora(init_lora_weights=start, use_dora=start is True)
+    trainer = fao.make(tmp_path, adapted, preset="mao", dropout=False)
+    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(3)])
+    plain = fao.make(tmp_path, preset="mao", dropout=False)
+    found, _ = trainer._frozen_vectors(trainer.model, batch)
+    expected, _ = plain._frozen_vectors(plain.model, batch)
+    assert found.shape == expected.shape and torch.equal(found, expected)
+
+
 # ---- Text and tasks ----
 
 
@@ -258,6 +303,7 @@ def test_continual(tmp_path, monkeypatch):
             "freeze_encoder=true leaves nothing": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
+            "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger reads a frozen encoder": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
             r"target_lang is not there: .* which are not encoded yet": {"model": told, "pairs": encoded},

@@ -358,7 +358,8 @@ class AlignmentTrainer(HubTrainer):
             kept = last_complete_checkpoint(self.args.output_dir) or "no checkpoint was written before it"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
-                f"complete checkpoint: {kept}. Start over with a lower learning_rate or max_grad_norm=1.0, or resume with bf16 instead of fp16."
+                f"complete checkpoint: {kept}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
+                "resume with bf16 instead of fp16."
             )
 
     # ---- Scores ----

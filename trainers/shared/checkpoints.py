@@ -28,9 +28,9 @@ COMPLETE = "complete.json"
 # All settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
-# Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what hardware,
-# and what saves time or memory. The optimizer and its schedule take all others from the checkpoint, or the model would
-# be trained by two objectives.
+# Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what
+# hardware, and what saves time or memory. With others the model would be trained by two objectives, and the optimizer
+# takes its own from the checkpoint.
 _MAY_CHANGE = re.compile(
     r"(overwrite_)?output_dir|num_train_epochs|max_steps|resume_from_checkpoint|run_name|project|report_to|push_to_hub"
     r"|per_device_(train|eval)_batch_size|gradient_accumulation_steps|average_tokens_across_devices"

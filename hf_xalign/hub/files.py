@@ -20,7 +20,7 @@ from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
-from hf_xalign.record import FILENAME, hub_id, read_record
+from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
@@ -39,6 +39,10 @@ _OTHER = (
     r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
     r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
 )
+# Files that hf_xalign writes and that say what was used.
+_RECORDS = (FILENAME, "training_args.json", "token_entries.json", "derived_language.json")
+# Fields of a config that may name a file of this machine.
+_FILE_FIELDS = ("name_or_path", "_file")
 _WEIGHTS = re.compile(r"(model(-\d+-of-\d+)?|adapter_model|maps/[^/]+)\.safetensors")
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 
@@ -77,6 +81,31 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     return files
 
 
+def portable_files(folder: str | os.PathLike) -> dict[str, bytes | Path]:
+    """Return the files of [`list_files`], or their content without the paths of this machine."""
+    return {name: _portable_file(name, path) for name, path in list_files(folder).items()}
+
+
+def _portable_file(name: str, path: Path) -> bytes | Path:
+    if name == CARD:
+        text = path.read_text("utf-8")
+        for base in _named_bases(text):
+            text = text.replace(base, portable(base))
+        return text.encode()
+    if not name.endswith(("config.json", *_RECORDS)):
+        return path
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        shown = portable(content) if name in _RECORDS else _portable_fields(content)
+    except (ValueError, AttributeError, RecursionError):  # no JSON object: whoever loads it says so
+        return path
+    return path if shown == content else _json(shown)
+
+
+def _portable_fields(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: portable(value) if name.endswith(_FILE_FIELDS) else value for name, value in config.items()}
+
+
 class Contents:
     """Files of a folder in the form that is pushed.
 
@@ -99,7 +128,7 @@ class Contents:
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""
-        contents: dict[str, bytes | Path] = dict(self.files)
+        contents = portable_files(self.folder)
         if self._record is not None:
             contents[FILENAME] = _json(self._record | {"saved_to": repo_id})
             contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()
@@ -185,7 +214,7 @@ def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[st
         base = {**record["base_model"], "name": portable_name(record["base_model"]["name"])}
     else:
         base = {"name": base_model, "hub_id": base_model}
-    return {**record, "base_model": base}
+    return portable({**record, "base_model": base})
 
 
 def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -48,7 +47,6 @@ from hf_xalign.trainers.shared.checkpoints import (
     clear_run,
     last_complete_checkpoint,
     mark_complete,
-    recorded_arguments,
     remove_incomplete,
     resolve_resume,
 )
@@ -498,7 +496,7 @@ class AlignmentTrainer(HubTrainer):
             self._save_weights(folder, state_dict)
             follow_umask(folder)
             self.processing_class.save_pretrained(folder)
-        write_text(folder / ARGUMENTS, json.dumps(recorded_arguments(self.args), indent=2) + "\n")
+        write_text(folder / ARGUMENTS, self.args.to_json_string() + "\n")
 
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         if hasattr(self.model, "peft_config"):

@@ -15,7 +15,7 @@ from peft import PeftModel
 from hf_xalign.cache import checksum, replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
-from hf_xalign.record import mask_secrets
+from hf_xalign.record import LOCAL
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.shared.base_config import AlignmentConfig
@@ -159,7 +159,7 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
     file = checkpoint / ARGUMENTS
     if not file.exists():
         return
-    there, here = json.loads(file.read_text(encoding="utf-8")), recorded_arguments(args)
+    there, here = json.loads(file.read_text(encoding="utf-8")), args.to_dict()
     differing = [name for name in here if name in there and here[name] != there[name] and not _MAY_CHANGE(name)]
     # The best score so far is of the checkpoint's metric.
     differing = [name for name in differing if name not in _OF_BEST or there[name] is not None]
@@ -186,11 +186,6 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def recorded_arguments(args: AlignmentConfig) -> dict[str, Any]:
-    """Return all settings as they are written next to a model: plain JSON without credentials."""
-    return json.loads(mask_secrets(args.to_json_string()))
-
-
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
     """Return the names of files and folders that show a run: checkpoints, a model, an adapter, a record."""
     return sorted(p.name for p in Path(output_dir).glob("*") if p.name in _SIGNS or _STEP.search(p.name))
@@ -200,7 +195,7 @@ def clear_run(output_dir: str | os.PathLike) -> None:
     """Delete the run in `output_dir`: checkpoints, model, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
-    for pattern in (*_SIGNS, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*"):
+    for pattern in (*_SIGNS, LOCAL, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*"):
         for path in Path(output_dir).glob(pattern):
             path.unlink()
 

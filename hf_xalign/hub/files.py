@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,7 @@ def portable_files(folder: str | os.PathLike) -> dict[str, bytes | Path]:
 
 def _portable_file(name: str, path: Path) -> bytes | Path:
     if name == CARD:
-        text = path.read_text("utf-8")
-        for base in _named_bases(text):
-            text = text.replace(base, portable(base))
-        return text.encode()
+        return _renamed(path.read_text("utf-8"), portable).encode()
     if not name.endswith(("config.json", *_RECORDS)):
         return path
     try:
@@ -130,7 +127,7 @@ class Contents:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""
         contents = portable_files(self.folder)
         if self._record is not None:
-            contents[FILENAME] = _json(self._record | {"saved_to": repo_id})
+            contents[FILENAME] = _json(portable(self._record) | {"saved_to": repo_id})
             contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()
         elif self._card is not None:
             contents[CARD] = self._card.encode()
@@ -154,10 +151,7 @@ class Contents:
         """Return the folder's own card, used without a record. PEFT writes one with local paths."""
         if CARD not in self.files:
             return None
-        text = self.files[CARD].read_text("utf-8")
-        for base in _named_bases(text):
-            text = text.replace(base, self._portable_name(base))
-        return text
+        return _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
 
     def _portable_name(self, base: str) -> str:
         return portable_name(base) if self._base is None else self._base
@@ -209,12 +203,25 @@ def _named_bases(card: str) -> list[str]:
     return [named] if isinstance(named, str) else list(named or [])
 
 
+def _renamed(card: str, rename: Callable[[str], str]) -> str:
+    """Return a card with other names for its base models, also in the tags that PEFT makes of them."""
+    for base in _named_bases(card):
+        if (name := rename(base)) != base:
+            found = ModelCard(card, ignore_metadata_errors=True)
+            named = found.data.get("base_model")
+            found.data.base_model = name if named == base else [name if one == base else one for one in named]
+            found.data.tags = [tag.replace(base, name) for tag in found.data.get("tags") or []]
+            found.text = found.text.replace(base, name)
+            card = str(found)
+    return card
+
+
 def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[str, Any]:
     if base_model is None:
         base = {**record["base_model"], "name": portable_name(record["base_model"]["name"])}
     else:
         base = {"name": base_model, "hub_id": base_model}
-    return portable({**record, "base_model": base})
+    return {**record, "base_model": base}
 
 
 def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:

@@ -23,9 +23,10 @@ from hf_xalign.errors import InputError, find_disk_full
 
 logger = logging.getLogger(__name__)
 
+# Output folders of this process, with their locks.
+held: dict[Path, FileLock] = {}
 _SUFFIX = ".seal"
 _SEAL = "seal"
-_held: dict[str, FileLock] = {}
 
 
 def cache_dir(*parts: str) -> Path:
@@ -194,9 +195,9 @@ def hold_folder(folder: str | os.PathLike) -> None:
     """
     check_output(folder)
     folder = Path(folder).expanduser().resolve()
-    name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
-    if name in _held:
+    if folder in held:
         return
+    name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
     # Not in the folder, which a refused run must not make.
     lock = FileLock(cache_dir("locks") / f"{name}.lock")
     try:
@@ -207,7 +208,7 @@ def hold_folder(folder: str | os.PathLike) -> None:
         raise InputError(
             f"{folder}: another run is writing there now. Wait for it, or give another output_dir."
         ) from None
-    _held[name] = lock
+    held[folder] = lock
     for path in folder.glob("*.partial"):
         path.unlink(missing_ok=True)
 

@@ -25,6 +25,10 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
                      same pairs, and of this one; or null
     saved_to         the model's folder, or {what: path}
 
+Paths of this machine are written by their last name alone ([`portable`]), so that the file says nothing of the
+machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
+read it, and no command sends it.
+
 Older records have no `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and empty.
 
 `--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
@@ -42,7 +46,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -56,9 +60,21 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 FILENAME = "results.json"
+LOCAL = "results.local.json"
 
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
+# The begin of a path that only this machine has: of the file system, of a home folder, in a variable, or above the
+# working folder.
+_ROOT = (
+    r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
+    r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
+)
+_PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
+_NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
+_ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
+# Text that may look like a path and is none.
+_NO_PATHS = ("labels", "objective", "paper")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _NUMBER = (int, float)
 _SCORES = {"*": {"*?": _NUMBER}}
@@ -204,13 +220,25 @@ def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Map
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Write `results.json` into a folder, which is created if missing, and return its path."""
-    text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    return write_text(Path(folder) / FILENAME, text)
+    """Write `results.json` into a folder, which is created if missing, and return its path.
+
+    Paths of this machine go into `results.local.json`.
+    """
+    whole = to_plain(record)
+    shown = portable(whole)
+    if shown != whole:
+        _write_json(Path(folder) / LOCAL, whole)
+    else:
+        (Path(folder) / LOCAL).unlink(missing_ok=True)
+    return _write_json(Path(folder) / FILENAME, shown)
+
+
+def _write_json(path: Path, value: Any) -> Path:
+    return write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the `results.json` of a folder.
+    """Read the `results.json` of a folder, with the whole paths that `results.local.json` has for it.
 
     Raises:
         InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
@@ -226,6 +254,10 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
+    # Of another run, or from before an edit, it does not fit.
+    with suppress(OSError, ValueError, RecursionError):
+        whole = json.loads((Path(folder) / LOCAL).read_text(encoding="utf-8"))
+        record = whole if portable(whole) == record else record
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
@@ -296,6 +328,45 @@ def to_plain(value: Any, where: str = "record") -> Any:
     if type(value).__module__.partition(".")[0] in ("numpy", "torch") and hasattr(value, "tolist"):
         return to_plain(value.tolist(), where)
     raise TypeError(f"{where}: {type(value).__name__} has no JSON form")
+
+
+def portable(value: Any) -> Any:
+    """Shorten every path of this machine, in the text of a nested value, to its last name.
+
+    A path of a recipe keeps `recipes/...`, and a home folder is `~`. Relative paths and addresses stay.
+
+    Example:
+        >>> portable(["--train_data", "de=/home/me/my text/de.tsv", "--aligner", "dictionary:../me/en-de.txt"])
+        ['--train_data', 'de=de.tsv', '--aligner', 'dictionary:en-de.txt']
+    """
+    if isinstance(value, Mapping):
+        return {portable(k): v if k in _NO_PATHS else portable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [portable(item) for item in value]
+    return _portable_text(value) if isinstance(value, str) else value
+
+
+def _portable_text(text: str) -> str:
+    shown, place = "", 0
+    while match := _PATH.search(text, place):
+        start, end = match.start(), len(text)
+        if (quote := text[start - 1 : start]) in ("'", '"', "`"):
+            end = (text.find(quote, match.end()) + 1 or end + 1) - 1
+        if following := _NEXT_PATH.search(text, match.end(), end):
+            end = following.start()
+        shown += text[place:start] + _last_name(text[start:end])
+        place = end
+    return shown + text[place:]
+
+
+def _last_name(path: str) -> str:
+    names = [name for name in re.split(r"[\\/]+", path.rstrip()) if not _ROOT_NAME.fullmatch(name)]
+    if "recipes" in names[:-1]:
+        return "/".join(names[len(names) - 1 - names[::-1].index("recipes") :])
+    if not names:
+        return path if path[:1] in "./" else "~"
+    at_home = len(names) == 2 and names[0].lower() in ("home", "users")
+    return "~" if at_home or names[-1] == os.path.basename(os.path.expanduser("~")) else names[-1]
 
 
 def mask_secrets(text: str) -> str:

@@ -17,10 +17,9 @@ from huggingface_hub import ModelCard
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from hf_xalign.model_cards.body import body
-from hf_xalign.model_cards.markdown import portable
 from hf_xalign.model_cards.metadata import card_data
 from hf_xalign.model_cards.task import task_values
-from hf_xalign.record import to_plain, write_text
+from hf_xalign.record import portable, to_plain, write_text
 
 # Methods with their own part, `method_<name>.md`, which extends the template.
 _PARTS = ("align_mlm", "fao", "mao", "mapping", "ppa")
@@ -44,8 +43,7 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
         >>> "# multilingual-e5-small aligned with fao (de)" in render_card(record)
         True
     """
-    record = to_plain(record)
-    record = {**record, **{name: portable(record[name]) for name in ("command", "settings", "data")}}
+    record = portable(to_plain(record))
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
     part = f"method_{record['method']}.md" if record["method"] in _PARTS else "template.md"
     values = body(record, repo_id=repo_id, pictures=pictures)

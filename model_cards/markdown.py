@@ -1,14 +1,11 @@
-"""Format values as Markdown, escaped so that none becomes markup, code, front matter or a local path."""
+"""Format values as Markdown, escaped so that none becomes markup, code or front matter."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-# An absolute path, alone or after `de=` or `--output_dir=`.
-_MACHINE_PATH = re.compile(r"((?:[^/\\=\s]+=)*)(?:/|[A-Za-z]:[\\/]).*", re.DOTALL)
 
 _MOST_ROWS = 6  # of the table that a card opens with
 
@@ -67,18 +64,3 @@ def first_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     for row in rows:
         firsts.setdefault(row[0], row)
     return list(firsts.values())[:_MOST_ROWS]
-
-
-def portable(value: Any) -> Any:
-    """Shorten every absolute path in a nested value to `recipes/...`, or else to its last name."""
-    if isinstance(value, Mapping):
-        return {key: portable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [portable(item) for item in value]
-    if not isinstance(value, str) or not (match := _MACHINE_PATH.fullmatch(value)):
-        return value
-    parts = [part for part in re.split(r"[\\/]", value[len(match[1]) :]) if part]
-    if "recipes" in parts[:-1]:
-        last = len(parts) - 1 - parts[::-1].index("recipes")
-        return match[1] + "/".join(parts[last:])
-    return match[1] + (parts[-1] if parts else "/")

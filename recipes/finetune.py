@@ -112,4 +112,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="run the same command again to resume after the last finished seed")
+    run(main, when_interrupted="run the same command again: finished seeds are kept")

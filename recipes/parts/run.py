@@ -32,7 +32,7 @@ from hf_xalign.modeling.xalign.merging import merge
 from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
 from hf_xalign.recipes.parts.pictures import draw_pictures
 from hf_xalign.recipes.parts.probes import read_probes
-from hf_xalign.record import finish_record, phase, read_record, start_record, write_record
+from hf_xalign.record import finish_record, phase, portable, read_record, start_record, write_record
 from hf_xalign.tables import before_table, format_table
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
@@ -51,8 +51,7 @@ def start_run(
     checkpoint = None
     data.shrink(args)
     if not data.dry_run:
-        resume, overwrite = args.resume_from_checkpoint, args.overwrite_output_dir
-        checkpoint = check_output_dir(args.output_dir, resume=resume, overwrite=overwrite)
+        checkpoint = check_output_dir(args)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
@@ -250,7 +249,7 @@ def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str
             f"compare_with={folder}: the record has no times of preparing and training. Name a finished training run."
         )
     own, others = (
-        [(source["language"], source["pairs"], source["source"]) for source in run["data"]["train"]]
+        [(source["language"], source["pairs"], portable(source["source"])) for source in run["data"]["train"]]
         for run in (record, other)
     )
     if own != others:

@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import sys
+from pathlib import Path
 from unittest import mock
 
 import evaluate
@@ -14,10 +16,12 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from support.adapters import TEXT, adapt
 from support.card import execute, make_record, python_blocks
+from support.fake_wandb import offline
 from support.families import CONFIGS, save_base
 from support.launch import slow
 from support.loopback import TOKEN
 from support.maps import make_map, make_rotated
+from support.recipe import QUIET, make_files
 from support.tagger import INPUTS, make_tagger
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
@@ -31,9 +35,11 @@ from hf_xalign.metrics.space import metric_space, push_metric
 from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
+from hf_xalign.recipes import fao, mao
 from hf_xalign.recipes.parts.common import ParallelText
 from hf_xalign.recipes.parts.parallel import load_parts
-from hf_xalign.record import write_record
+from hf_xalign.record import LOCAL, read_record, write_record
+from hf_xalign.report import write_report
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 SENTENCE_FILES = {"1_Pooling/config.json", "2_Normalize/config.json", "config_sentence_transformers.json"}
@@ -111,6 +117,53 @@ def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
         card = files["README.md"].decode()
         assert python_blocks(card) and all(f'"{repo}"' in block for block in python_blocks(card))
         assert execute(card)["vectors"].shape[-1] == 16
+
+
+@pytest.mark.parametrize("recipe", [fao, mao], ids=["encoder", "adapter"])
+def test_no_path_of_this_machine_leaves_it(recipe, own_hub, tmp_path, monkeypatch):
+    """In whatever form it was given: neither by push, nor by W&B, nor in the report or an export."""
+    home, tracked = tmp_path / "Adaeze Obi", tmp_path / "tracked"
+    make_files(home / "texts")
+    words = {f"{t.split()[j]}\t{s.split()[i]}\n" for s, t, links in SENTENCES for i, j in links}
+    (home / "texts" / "words.txt").write_text("".join(sorted(words)))
+    (home / "run.yaml").write_text("eval_data: de=../texts/test.tsv\nlogging_steps: 1\n")
+    (home / "work").mkdir()
+    monkeypatch.chdir(home / "work")
+    for name, value in {"HOME": home, "HF_XALIGN_CACHE": home / "cache"}.items():
+        monkeypatch.setenv(name, str(value))
+    arguments = {
+        "config": home / "run.yaml",
+        "model_name_or_path": home / "texts" / "base",
+        "train_data": "de=~/texts/train.jsonl",
+        "aligner": f"dictionary:{home}/texts/words.txt",
+        "output_dir": home / "runs" / "out",
+        "report_to": "wandb",
+        "max_steps": 2,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        **({"sentence_transformer": tmp_path / "sentences"} if recipe is fao else {}),
+    }
+    options = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+    monkeypatch.setattr(sys, "argv", [str(home / "env" / "bin" / "hf-xalign"), "train", *options])
+    with offline(tracked, WANDB_LOG_MODEL="checkpoint"):
+        recipe.main([*options, *QUIET])
+        pytest.importorskip("wandb").finish()
+    out = home / "runs" / "out"
+    assert read_record(out)["base_model"]["name"] == str(home / "texts" / "base")
+    hub.push(out, "me/run", base_model="me/base")
+    hub.push(out / "checkpoint-2", "me/checkpoint", base_model="me/base")
+    write_report(out, tmp_path / "report.html")
+    logs = ("debug.log", "debug-internal.log", "debug-core.log")  # never sent
+    sent = {path: path.read_bytes() for path in tracked.rglob("*") if path.is_file() and path.name not in logs}
+    assert any(path.suffix == ".wandb" for path in sent) and any(b"base_model" in content for content in sent.values())
+    sent |= {path: path.read_bytes() for path in (tmp_path / "sentences").rglob("*") if path.is_file()}
+    sent |= {tmp_path / "report.html": (tmp_path / "report.html").read_bytes()}
+    sent |= own_hub.files("me/run") | {f"checkpoint/{k}": v for k, v in own_hub.files("me/checkpoint").items()}
+    assert LOCAL not in sent and "results.json" in sent
+    for name, content in sent.items():
+        shown = content.replace(str(tracked).encode(), b"")  # the files that W&B sends lie there
+        for private in (b"Adaeze", b"Obi/", str(tmp_path).encode(), str(Path(__file__).parents[2]).encode()):
+            assert private not in shown, (name, shown[max(0, shown.find(private) - 80) :][:200])
 
 
 def test_a_branch_of_a_private_repository_and_a_name_alone(own_hub, tmp_path):

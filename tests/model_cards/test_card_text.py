@@ -24,7 +24,7 @@ PATHS = {
     "de=/home/me/text.tsv": "de=text.tsv",
     "--output_dir=/home/me/runs/": "--output_dir=runs",
     "/home/me/recipes": "recipes",
-    "../text/de.tsv": "../text/de.tsv",
+    "../text/de.tsv": "de.tsv",
     "de=owner/opus:de-en": "de=owner/opus:de-en",
     "https://example.org/recipes/x": "https://example.org/recipes/x",
 }

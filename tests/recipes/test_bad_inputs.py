@@ -5,16 +5,19 @@ import sys
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
+from unittest.mock import Mock
 
 import pytest
 from support.recipe import command, on_files, pretraining_command, task_command
 from support.refusals import assert_refused
 
+import hf_xalign.cache
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
 from hf_xalign.cli.packaged import METHODS
 from hf_xalign.config import _imported, _names
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
+from hf_xalign.recipes.parts import common
 from hf_xalign.recipes.parts.common import run
 
 
@@ -80,6 +83,24 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
         lines = capsys.readouterr().err.strip().splitlines()
         assert stop.value.code == 2 and not any("Traceback" in line for line in lines)
         assert lines[-1].startswith("error: ") and all(part in lines[-1] for part in said), lines[-1]
+
+
+def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
+    """To resume only if there is a checkpoint: not while text is linked, and not before the first one is saved."""
+    held = {}
+    for module in (hf_xalign.cache, common):
+        monkeypatch.setattr(module, "held", held)
+    for place, advice in (
+        ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),
+        ("hf_xalign.trainers.FAOTrainer.training_step", "no checkpoint was written before it"),
+        ("hf_xalign.recipes.parts.run.vector_drift", "resume from the last complete checkpoint"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(place, Mock(side_effect=KeyboardInterrupt))
+            options = ("--save_steps", "1", "--max_steps", "1", "--report_to", "none")
+            run(lambda options=options: fao.main(command(files, *options, out=tmp_path / "out")))
+        assert stop.value.code == 130
+        assert f"interrupted; {advice}" in capsys.readouterr().err
 
 
 EARLY = """

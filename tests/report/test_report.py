@@ -204,7 +204,7 @@ def test_one_headline_a_language_and_no_folder_of_this_machine(tmp_path):
     record["command"] = ["train", "--train_data", "de=/home/me/pairs.tsv", "--output_dir", "runs/mine"]
     fill(tmp_path, record)
     text = render_report(tmp_path)
-    assert "/home/me" not in text and "…/base" in text and "de=…/pairs.tsv" in text and "runs/mine" in text
+    assert "/home/me" not in text and "base" in text and "de=pairs.tsv" in text and "runs/mine" in text
     first, folded = text.split("<details>", 1)
     for language, scores in record["scores"]["after"].items():
         headline, *others = scores

@@ -59,6 +59,7 @@ def test_loss_and_gradient(objective, tmp_path, float64):
     trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
     gradients = {name: parameter.grad.clone() for name, parameter in trained.items()}
     trainer.model.zero_grad()
+    trainer._in_step = True
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
     loss.backward()
     assert loss.dtype == torch.float64

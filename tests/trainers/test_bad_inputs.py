@@ -12,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
 from support.families import CONFIGS, save_base
 from support.fao import searcher
-from support.refusals import assert_refused
+from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from tokenizers.processors import TemplateProcessing
@@ -245,6 +245,51 @@ def test_held_out_pairs_without_a_map(tmp_path):
     assert_refused(table)
 
 
+def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
+    """Their regularizer would pull to an encoder that never was; without f0 they train."""
+    idle = fao.lora(init_lora_weights="pissa")
+    idle.add_adapter("second", LoraConfig(r=2, target_modules=["query"]))
+    idle.set_adapter("second")
+    thawed = peft(top="linear")
+    thawed.base_model.model.encoder.layer[0].output.dense.requires_grad_(True)
+    lora = {"peft_type": "lora"}
+    make = {"fao": fao.make, "mao": mao.make}
+    settings = {"preset": "mao", "regularizer_weight": 1.0}
+
+    def attempt(room, **given):
+        make[room](tmp_path, **(settings if room == "fao" else {"regularizer_weight": 1.0}) | given)
+
+    def options(**given):
+        return {**lora, "peft_options": {"r": 2, "target_modules": ["key"], **given}}
+
+    starts = ("pissa", "pissa_niter_2", "olora")
+    rows = [({"model": fao.lora(init_lora_weights=start)}, f"init_lora_weights={start} changes") for start in starts]
+    rows += [({"model": fao.lora(bias="all")}, "bias is a weight of the encoder and trained: set LoRA's bias to none")]
+    rows += [({"model": idle}, "init_lora_weights=pissa changes")]
+    rows = [({"room": "fao", **given}, message) for given, message in rows]
+    rows += [({"room": "mao", "model": thawed}, r"output.dense.weight is a weight of the encoder and trained")]
+    rows += [({"room": "mao", **options(init_lora_weights="olora")}, "init_lora_weights=olora changes")]
+    rows += [({"room": "mao", **options(layer_replication=[[0, 2], [1, 2]])}, "layer_replication adds layers")]
+    assert_refused(calls(attempt, rows))
+    # Whatever changes the encoder, by whatever name.
+    monkeypatch.setattr("hf_xalign.trainers.shared.word._HARMLESS_STARTS", {"pissa"})
+    changed = {"room": "mao", **options(init_lora_weights="pissa")}
+    assert_refused(calls(attempt, [(changed, "this LORA adapter changes the encoder's own weights")]))
+    attempt("fao", model=fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)
+    attempt("mao", **options(init_lora_weights="olora"), objective="infonce", regularizer_weight=0.0)
+
+
+@pytest.mark.parametrize("start", [True, False, "gaussian", "orthogonal"])
+def test_f0_is_the_encoder_from_before_the_adapters(start, tmp_path):
+    adapted = fao.lora(init_lora_weights=start, use_dora=start is True)
+    trainer = fao.make(tmp_path, adapted, preset="mao", dropout=False)
+    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(3)])
+    plain = fao.make(tmp_path, preset="mao", dropout=False)
+    found, _ = trainer._frozen_vectors(trainer.model, batch)
+    expected, _ = plain._frozen_vectors(plain.model, batch)
+    assert found.shape == expected.shape and torch.equal(found, expected)
+
+
 # ---- Text and tasks ----
 
 
@@ -293,6 +338,7 @@ def test_continual(tmp_path, monkeypatch):
             "freeze_encoder=true leaves nothing": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
+            "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger reads a frozen encoder": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
             r"target_lang is not there: .* which are not encoded yet": {"model": told, "pairs": encoded},
@@ -392,13 +438,47 @@ def test_checkpoints_of_something_else(tmp_path):
     other = align_mlm.make_entries(seed=4)
     table = {
         "entries": (resume(align_mlm, "text", entries=other), "checkpoint-1 was trained with another dictionary"),
-        "queue": (resume(ppa, "ppa", queue_size=12), "a queue of 10 keys of 6 numbers, here 12 of 6"),
+        "queue": (resume(ppa, "ppa", queue_size=12), "queue_size is 10 there and 12 here"),
         "no queue": (without_queue, "no complete checkpoint"),
         "top": (resume(mao, "linear", top="transformer"), "top is linear there and transformer here"),
-        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is XALIGN there"),
-        "rank": (resume(mao, "lora", **rank4), "r is 2 there and 4 here"),
+        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is xalign there"),
+        "rank": (resume(mao, "lora", **rank4), 'peft_options is {"r": 2} there and {"r": 4} here'),
+        "own module": (resume(mao, "linear", model=peft(LoraConfig(r=4))), "another module: peft_type is"),
     }
     assert_refused(table)
+
+
+# A run of each trainer, and what a resumed one cannot change, by the message.
+RESUMED = {
+    fao: {
+        r"learning_rate is 0\.001 there and 0\.1 here": {"learning_rate": 0.1},
+        r"optim is adamw_torch\w* there and adafactor here": {"optim": "adafactor"},
+        "objective is l2 there and infonce here": {"objective": "infonce"},
+        "freeze_layers is 0 there and 1 here": {"freeze_layers": 1},
+        "lr_scheduler_type is constant_with_warmup there and cosine here": {"lr_scheduler_type": "cosine"},
+        "preset is mao there and cao_code here; .*, and [1-9] more": {"preset": "cao_code"},
+        "seed is 42 there and 7 here": {"seed": 7},
+        "has 4 rows there and 12 here": {"gradient_accumulation_steps": 3},
+    },
+    mao: {"init is identity there and random here": {"init": "random"}, "adam_beta2 is": {"adam_beta2": 0.5}},
+    align_mlm: {"objective is align_mlm there and mlm here": {"objective": "mlm", "entries": None}},
+    ppa: {"contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"}},
+    continual: {"alpha is 0.01 there and 1.0 here": {"alpha": 1.0}, "warmup_steps is 0.0": {"warmup_steps": 3}},
+}
+
+
+@pytest.mark.parametrize("room", RESUMED, ids=lambda room: room.__name__.rpartition(".")[2])
+def test_what_a_resumed_run_cannot_change(room, tmp_path):
+    room.make(tmp_path, **EACH_STEP).train()
+
+    def resume(**settings):
+        return room.make(tmp_path, **{**EACH_STEP, **settings}).train(resume_from_checkpoint=True)
+
+    assert_each_refused(resume, RESUMED[room])
+    # What may change does change.
+    others = {"max_steps": 2, "logging_steps": 2, "save_total_limit": 1, "per_device_eval_batch_size": 3}
+    halves = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+    assert resume(**others, **halves, run_name="other", dataloader_num_workers=0, bf16=False).global_step == 2
 
 
 # ---- Search ----

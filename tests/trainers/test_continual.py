@@ -103,6 +103,7 @@ def assert_loss_and_gradient(trainer, task):
     align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
     expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
     wanted = gradients(trainer, expected)
+    trainer._in_step = True
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
     found = gradients(trainer, loss)
     assert loss.dtype == torch.float64
@@ -115,7 +116,7 @@ def test_pairs_can_go_without_dropout(tmp_path):
     with exact():
         trainer = make(tmp_path, make_model(dropout=0.3))
         rows = first_rows(trainer)
-        terms = {}
+        terms, trainer._in_step = {}, True
         for dropout in (True, False):
             trainer.args.pairs_dropout = dropout
             trainer._term_sums.clear()
@@ -169,13 +170,13 @@ def test_pairs_come_in_their_share_and_evaluation_has_none(tmp_path):
 
 def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
     trainer = make(tmp_path)
-    seeds = []
+    seeds, trainer._in_step = [], True
     for step in (0, 0, 1, 1):
         trainer.state.global_step = step
         seeds.append(trainer._pass_seed())
     assert len(set(seeds)) == 4
     resumed = make(tmp_path)
-    resumed.state.global_step = 1
+    resumed.state.global_step, resumed._in_step = 1, True
     assert [resumed._pass_seed(), resumed._pass_seed()] == seeds[2:]
 
 

@@ -129,6 +129,44 @@ def test_languages_by_ucb_whether_divided_or_resumed(tmp_path, monkeypatch):
     assert whole.bandit.slots == resumed.bandit.slots
 
 
+class _Onlooker(TrainerCallback):
+    """Compute the loss of a batch after every micro-batch and every step."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.eval()
+        with torch.no_grad():
+            self.trainer.compute_loss(model, dict(self.batch))
+        model.train()
+
+    on_substep_end = on_step_end
+
+
+ONLOOKED = {
+    "fao": {**UCB, "objective": "l2"},
+    "align_mlm": ACCUMULATED["align_mlm"],
+    "continual": {"trainer": "continual", "alpha": 0.3, "dropout": 0.2},
+    "ppa": {"trainer": "ppa", "words": "none"},
+}
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("name", ONLOOKED)
+def test_a_loss_computed_outside_a_step_leaves_no_trace(name, tmp_path, monkeypatch):
+    """Neither in the logged terms nor in what the method keeps: bandit, queue of keys, dropout of the pairs."""
+    monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 1)
+    found = []
+    for looks in (False, True):
+        trainer = make(tmp_path / str(looks), **divided(ONLOOKED[name], 2, 2), max_steps=4, logging_steps=2)
+        if looks:
+            onlooker = _Onlooker()
+            onlooker.trainer, onlooker.batch = trainer, next(iter(trainer.get_train_dataloader()))
+            trainer.add_callback(onlooker)
+        torch.manual_seed(0)
+        trainer.train()
+        found.append(outcome(trainer))
+    identical(*found)
+
+
 # ---- Less memory ----
 
 # MAO's modules in the layers and continual learning have tests of their own.

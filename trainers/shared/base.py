@@ -38,10 +38,11 @@ from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.record import mask_secrets, write_text
+from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.average import AverageAtEnd
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import (
+    ARGUMENTS,
     COMPLETE,
     check_output_dir,
     check_same_adapter,
@@ -116,6 +117,8 @@ class AlignmentTrainer(HubTrainer):
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
     # True if the caller scores the model after training: then `train` scores the last step only to choose the best.
     scored_outside: bool = False
+    # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
+    _in_step: bool = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Keep the arguments, from which a search makes its trainers."""
@@ -218,8 +221,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _check_output_dir(self, resume: bool | str | None = None) -> str | None:
         """Refuse an output folder with another run, and return the checkpoint to resume from, if any."""
-        resume = self.args.resume_from_checkpoint if resume is None else resume
-        return check_output_dir(self.args.output_dir, resume=resume, overwrite=self.args.overwrite_output_dir)
+        return check_output_dir(self.args, resume)
 
     # ---- Data ----
 
@@ -325,15 +327,30 @@ class AlignmentTrainer(HubTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """Run the Trainer's step, and record without waiting for the device whether the loss was finite."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        self._in_step = True
+        try:
+            loss = self._step(model, inputs, num_items_in_batch)
+        finally:
+            self._in_step = False
         self._not_finite |= ~torch.isfinite(loss)
         return loss
+
+    def _step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """Run forward and backward of one micro-batch, and return its detached loss."""
+        return super().training_step(model, inputs, num_items_in_batch)
 
     def _head(self, name: str) -> nn.Module:
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 
     def log_term(self, name: str, value: torch.Tensor) -> None:
-        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps."""
+        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps.
+
+        Only in a training step: a loss that a callback or a user computes is not logged.
+        """
+        if not self._in_step:
+            return
         if not self._term_sums:
             self._terms_since = self.state.global_step
         self._term_sums[name] = self._term_sums.get(name, torch.zeros_like(value.detach())) + value.detach()
@@ -365,7 +382,8 @@ class AlignmentTrainer(HubTrainer):
             kept = last_complete_checkpoint(self.args.output_dir) or "none that a run can resume from"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
-                f"complete checkpoint: {kept}. Try a lower learning_rate, max_grad_norm=1.0, or bf16 instead of fp16."
+                f"complete checkpoint: {kept}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
+                "resume with bf16 instead of fp16."
             )
 
     # ---- Scores ----
@@ -442,7 +460,7 @@ class AlignmentTrainer(HubTrainer):
         """
         output_dir = self.args.output_dir
         if self._trained:
-            checkpoint = resolve_resume(resume_from_checkpoint, output_dir)
+            checkpoint = resolve_resume(resume_from_checkpoint, self.args)
         else:
             checkpoint = self._check_output_dir(resume_from_checkpoint)
         if self.args.device.type == "cpu" and self.args.local_process_index == 0:
@@ -510,7 +528,7 @@ class AlignmentTrainer(HubTrainer):
             self._save_weights(folder, state_dict)
             follow_umask(folder)
             self.processing_class.save_pretrained(folder)
-        write_text(folder / "training_args.json", mask_secrets(self.args.to_json_string()))
+        write_text(folder / ARGUMENTS, self.args.to_json_string() + "\n")
 
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         if hasattr(self.model, "peft_config"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 from dataclasses import dataclass, field
 from math import inf
@@ -20,7 +21,7 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.environment import bfloat16_is_faster
 from hf_xalign.errors import InputError, suggestion
-from hf_xalign.record import to_plain
+from hf_xalign.record import mask_secrets, portable, to_plain
 from hf_xalign.trainers.shared.inherited import BY_SCORE, check_resolved, check_settings
 
 logger = logging.getLogger(__name__)
@@ -213,6 +214,10 @@ class AlignmentConfig(TrainingArguments):
         given = self.changed()
         if unused := [name for name in names if name in given]:
             raise InputError(f"{unused[0]}={given[unused[0]]}: {reason}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings as trackers and `training_args.json` have them: no credentials, no paths of this machine."""
+        return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
     def preset_values(self) -> dict[str, Any]:
         """Return the preset's settings as plain JSON."""

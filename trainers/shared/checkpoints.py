@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
@@ -15,13 +16,35 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from hf_xalign.cache import checksum, replacing
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
+from hf_xalign.record import LOCAL
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
 # Written after all other files of a checkpoint, with their checksums. A checkpoint without it was cut off while being
 # written.
 COMPLETE = "complete.json"
+# All settings of a run, next to its model and in its checkpoints.
+ARGUMENTS = "training_args.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
+# Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what
+# hardware, and what saves time or memory. With others the model would be trained by two objectives, and the optimizer
+# takes its own from the checkpoint.
+_MAY_CHANGE = re.compile(
+    r"(overwrite_)?output_dir|num_train_epochs|max_steps|resume_from_checkpoint|run_name|project|report_to|push_to_hub"
+    r"|per_device_(train|eval)_batch_size|gradient_accumulation_steps|average_tokens_across_devices"
+    r"|(logging|log|eval|save|hub|trackio|do|ddp|include|batch_eval|activation|gradient_checkpointing)_\w+"
+    r"|(fsdp|torch_compile|gradient_checkpointing|activation_checkpointing|dataloader_(?!drop_last))\w*"
+    r"|(bf16|fp16)(_full_eval)?|tf32|use_(cpu|cache|liger_kernel)|liger_kernel_config|torch_empty_cache_steps"
+    r"|auto_find_batch_size|disable_tqdm|prediction_loss_only|enable_jit_checkpoint|load_best_model_at_end"
+    r"|early_stopping_patience|ignore_data_skip|restore_callback_states_from_checkpoint|full_determinism"
+    r"|(accelerator|parallelism)_config|remove_unused_columns|label_names|deepspeed|debug|skip_memory_metrics|local_rank"
+    r"|cache_(dir|dtype|reference)|feature_cache|ray|reference(_dtype)?|chunk_size"
+).fullmatch
+_OF_BEST = ("metric_for_best_model", "greater_is_better")
+_SHOWN = 4  # differing settings in a message
 # Files that a finished run leaves in its folder, for an encoder or an adapter.
 _SIGNS = ("results.json", "config.json", "adapter_config.json")
 
@@ -76,10 +99,11 @@ def remove_incomplete(output_dir: str | os.PathLike) -> None:
             shutil.rmtree(path)
 
 
-def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> str | None:
-    """Return the checkpoint to resume from, or None."""
+def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | None:
+    """Return the checkpoint to resume from, or None; refuse one that these settings cannot continue."""
     if not resume:
         return None
+    output_dir = cast(str, args.output_dir)
     if resume is True:
         last = last_complete_checkpoint(output_dir)
         if last is None:
@@ -88,13 +112,14 @@ def resolve_resume(resume: bool | str | None, output_dir: str | os.PathLike) -> 
             raise InputError(
                 f"{output_dir}: no complete checkpoint to resume from{reason}; leave out resume_from_checkpoint"
             )
-        return last
-    if not Path(resume).is_dir():
+        resume = last
+    elif not Path(resume).is_dir():
         raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")
-    if damage := find_damage(resume):
+    elif damage := find_damage(resume):
         last = last_complete_checkpoint(Path(resume).parent)
         whole = f" The last whole one in its folder is {last}." if last else ""
         raise InputError(f"resume_from_checkpoint={resume}: not a whole checkpoint, {damage}.{whole}")
+    _check_same_settings(args, Path(resume))
     return str(resume)
 
 
@@ -113,15 +138,20 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
         )
 
 
-def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None, overwrite: bool) -> str | None:
-    """Refuse to train into a folder that holds another run, and return the checkpoint to resume from, if any."""
-    folder = Path(output_dir)
-    if resume and overwrite:
+def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) -> str | None:
+    """Refuse to train into a folder that holds another run, and return the checkpoint to resume from, if any.
+
+    Raises:
+        InputError: the folder holds another run, or the checkpoint was made with other settings.
+    """
+    folder = Path(cast(str, args.output_dir))
+    resume = args.resume_from_checkpoint if resume is None else resume
+    if resume and args.overwrite_output_dir:
         raise InputError(
             "resume_from_checkpoint continues a run and overwrite_output_dir deletes it: give one of them"
         )
-    checkpoint = resolve_resume(resume, folder)
-    if overwrite or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
+    checkpoint = resolve_resume(resume, args)
+    if args.overwrite_output_dir or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return checkpoint
     if found := signs_of_run(folder):
         raise InputError(
@@ -129,6 +159,38 @@ def check_output_dir(output_dir: str | os.PathLike, *, resume: bool | str | None
             "resume_from_checkpoint=true to resume it, or overwrite_output_dir=true to delete it"
         )
     return checkpoint
+
+
+def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
+    """Refuse to resume with settings that differ from the checkpoint's, except those that may change."""
+    file = checkpoint / ARGUMENTS
+    if not file.exists():
+        return
+    there, here = json.loads(file.read_text(encoding="utf-8")), args.to_dict()
+    differing = [name for name in here if name in there and here[name] != there[name] and not _MAY_CHANGE(name)]
+    # The best score so far is of the checkpoint's metric.
+    differing = [name for name in differing if name not in _OF_BEST or there[name] is not None]
+    said = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
+    processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
+    rows_there, rows_here = (
+        found["per_device_train_batch_size"] * found["gradient_accumulation_steps"] * count
+        for found, count in ((there, processes), (here, args.world_size))
+    )
+    if rows_there != rows_here:
+        said.append(
+            f"an optimizer step has {rows_there} rows there and {rows_here} here (per_device_train_batch_size x "
+            "gradient_accumulation_steps x processes)"
+        )
+    if said:
+        more = f", and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+        raise InputError(
+            f"{checkpoint} was made with other settings, and a resumed run keeps its own: {'; '.join(said[:_SHOWN])}"
+            f"{more}. Give the checkpoint's values, or start over with the new ones in another output_dir"
+        )
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
@@ -140,7 +202,14 @@ def clear_run(output_dir: str | os.PathLike) -> None:
     """Delete the run in `output_dir`: checkpoints, model, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
-    for pattern in (*_SIGNS, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*"):
+    for pattern in (
+        *_SIGNS,
+        LOCAL,
+        "README.md",
+        "model*.safetensors",
+        "model.safetensors.index.json",
+        "adapter_model*",
+    ):
         for path in Path(output_dir).glob(pattern):
             path.unlink()
 

@@ -7,8 +7,10 @@ in `report_to` through the Trainer's own callbacks.
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import TrainerControl, TrainerState, TrainingArguments
-from transformers.integrations.integration_utils import WandbCallback, WandbLogModel
+from transformers import PreTrainedConfig, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, Distances, word_distances
-from hf_xalign.hub.files import list_files
-from hf_xalign.record import to_plain
+from hf_xalign.hub.files import portable_files
+from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 _RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
 _BINS = 64
+_WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true"}
 
 
 class WandbTracker(WandbCallback):
@@ -80,8 +83,12 @@ class WandbTracker(WandbCallback):
         scores = {k: v for k, v in dict(run.summary).items() if isinstance(v, Number) and not k.startswith("_")}
         name = run.id if args.run_name in (None, args.output_dir) else run.name
         artifact = self._wandb.Artifact(name=f"model-{name}", type="model", metadata=scores | metadata)
-        for place, path in list_files(folder).items():
-            artifact.add_file(str(path), name=place)
+        for place, content in portable_files(folder).items():
+            if isinstance(content, Path):
+                artifact.add_file(str(content), name=place)
+            else:
+                with artifact.new_file(place, mode="wb") as file:
+                    file.write(content)
         run.log_artifact(artifact, aliases=aliases)
 
     def _log_distances(self, state: TrainerState) -> None:
@@ -123,13 +130,40 @@ def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str,
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
-    """Replace transformers' W&B callback, if `report_to` added it, by [`WandbTracker`]."""
+    """Replace transformers' W&B callback, if `report_to` added it, by [`WandbTracker`]; keep paths out of all trackers.
+
+    W&B by itself would record host, user, command and folders of a run, and what it prints. `WANDB_CONSOLE` and
+    `WANDB_X_DISABLE_META` change that.
+    """
     # Not `pop_callback`, which would also take a user's subclass.
-    for callback in trainer.callback_handler.callbacks:
+    for callback in list(trainer.callback_handler.callbacks):
         if type(callback) is WandbCallback:
+            for name, value in _WANDB_ENVIRONMENT.items():
+                os.environ.setdefault(name, value)
             trainer.remove_callback(callback)
             trainer.add_callback(WandbTracker(trainer))
-            return
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, tuple(INTEGRATION_TO_CALLBACK.values())) and hasattr(callback, "setup"):
+            callback.setup = partial(_set_up, callback.setup)
+
+
+def _set_up(setup: Callable[..., Any], args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
+    """Call a tracker's `setup`, which records the configs of model and adapters, with portable names in them."""
+    configs = [model.config, *(getattr(model, "peft_config", None) or {}).values()]
+    configs += [value for value in vars(model.config).values() if isinstance(value, PreTrainedConfig)]
+    names = [
+        (config, name, value)
+        for config in configs
+        for name in ("_name_or_path", "base_model_name_or_path")
+        if isinstance(value := getattr(config, name, None), str)
+    ]
+    try:
+        for config, name, value in names:
+            setattr(config, name, portable(value))
+        setup(args, state, model, **kwargs)
+    finally:
+        for config, name, value in names:
+            setattr(config, name, value)
 
 
 def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
@@ -143,7 +177,7 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
         return
     import wandb
 
-    record = to_plain(record)
+    record = portable(to_plain(record))
     known = {name: value for name, value in record.items() if name not in _RESULTS}
     run.config.update({"record": known}, allow_val_change=True)
     run.summary.update({"record": {name: record[name] for name in _RESULTS if record.get(name)}})

@@ -20,6 +20,7 @@ from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_lim
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
+from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.losses import sentence_infonce, word_distance, word_infonce
@@ -35,6 +36,8 @@ from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
+# LoRA's initialisations that leave the encoder's own weights as they are, besides true and false. PEFT gets new ones.
+_HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -46,6 +49,17 @@ def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor],
 def _midpoints(sentences: torch.Tensor) -> torch.Tensor:
     source, target = sentences.chunk(2)
     return (source + target) / 2
+
+
+def probe(model: PreTrainedModel) -> torch.Tensor:
+    """Return the last hidden states of a few tokens in evaluation mode, with their gradient's graph."""
+    training = model.training
+    ids = torch.arange(8, device=model.device).unsqueeze(0)
+    model.eval()
+    try:
+        return model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    finally:
+        model.train(training)
 
 
 class WordAlignmentTrainer(AlignmentTrainer):
@@ -78,6 +92,34 @@ class WordAlignmentTrainer(AlignmentTrainer):
         super().__init__(*args, **kwargs)
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
+
+    def _check_f0(self, model: PreTrainedModel, before: torch.Tensor | None = None) -> None:
+        """Require that a `PeftModel` without its adapters stays the encoder from before them, if f0 is in the loss.
+
+        `before` is that encoder's [`probe`], if it is known.
+        """
+        if not (self.args.needs_reference or self.args.interpolation_weight):
+            return
+        cause, peft = "", cast(Any, model)
+        for config in peft.peft_config.values():
+            start = getattr(config, "init_lora_weights", True)
+            if isinstance(start, str) and start.lower() not in _HARMLESS_STARTS:
+                cause = f"init_lora_weights={start} changes the encoder's own weights: use true or gaussian"
+            elif getattr(config, "layer_replication", None):
+                cause = "layer_replication adds layers to the encoder: leave it out"
+        with peft.disable_adapter():
+            now, weights = probe(model), {n: p for n, p in model.named_parameters() if p.requires_grad}
+        if now.requires_grad:
+            gradients = torch.autograd.grad(now.sum(), list(weights.values()), allow_unused=True)
+            name = next(name for name, gradient in zip(weights, gradients, strict=True) if gradient is not None)
+            cause = f"{name} is a weight of the encoder and trained: set LoRA's bias to none, or freeze it"
+        elif not cause and before is not None and not torch.allclose(now, before, rtol=1e-3, atol=1e-3):
+            cause = f"this {peft.peft_type.value} adapter changes the encoder's own weights: take another peft_type"
+        if cause:
+            raise InputError(
+                f"f0, the encoder before the adapter, would be lost. {cause}; or train without f0, by "
+                "regularizer_weight=0 and interpolation_weight=0"
+            )
 
     def _encoded(self, dataset: Dataset, model: PreTrainedModel, *, ahead: bool) -> Dataset:
         """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed.
@@ -133,6 +175,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _note(self, losses: torch.Tensor, languages: torch.Tensor, processes: int = 1) -> None:
         """Add the losses of links, float (links,), that so many processes note, to their languages, int64 (links,)."""
+        if not self._in_step:
+            return
         losses = losses.detach().to(self._losses.dtype)
         self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
 

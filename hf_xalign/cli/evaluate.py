@@ -12,6 +12,7 @@ from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import check_writable
+from hf_xalign.record import FILENAME
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,6 +45,7 @@ there. --links takes word-aligned text, such as eval_links.jsonl in the folder o
 table say what is scored, on which links."""
 
 _TASKS = ("words", "sentences")
+_MODEL_FILES = ("config.json", "adapter_config.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +95,7 @@ def run(args: argparse.Namespace) -> None:
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
     job = pairs.find_run(args.model)
+    _check_model(args.model, job)
 
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
@@ -120,7 +123,7 @@ def run(args: argparse.Namespace) -> None:
                 if stage == "after" or args.base:
                     raise
                 names[stage] = None
-                lines.append(f"no base: {error}. Name it by --base")
+                lines.append(f"no base ({error}): name it by --base")
                 continue
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols, options)
             pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
@@ -143,6 +146,19 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         content = {"models": names, "text": lines, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
+
+
+def _check_model(name: str, job: pairs.Run | None) -> None:
+    """Refuse the folder of a run that kept no model, or several."""
+    folder = Path(name)
+    if not folder.is_dir() or any((folder / file).is_file() for file in _MODEL_FILES):
+        return
+    if kept := sorted(folder.glob("seed-*/config.json")):
+        raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
+    if any(folder.glob("seed-*/scores.json")):
+        raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
+    if job and job.record.get("maps"):
+        raise InputError(f"{name} holds maps between two encoders, not a model. Their scores are in its {FILENAME}")
 
 
 def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """hf_xalign: align the languages of a multilingual encoder.
 
-Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch.
+Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch. PEFT loads MAO's modules
+after it, in whichever order the two are imported.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign._version import __version__
@@ -62,12 +66,47 @@ __all__ = [
 ]
 
 
+class _ConfigOnUse(type):
+    """Class that stands for `XAlignConfig` in PEFT's table until it is used: PEFT must not wait for our imports."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(importlib.import_module("hf_xalign.modeling").XAlignConfig, name)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return importlib.import_module("hf_xalign.modeling").XAlignConfig(*args, **kwargs)
+
+
+class _PeftTables:
+    """Import hook that adds `XALIGN` to the tables of `peft.mapping` as soon as they exist."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path) if name == "peft.mapping" else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.fill(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    @staticmethod
+    def fill(mapping: Any) -> None:
+        """Add the type, which `hf_xalign.modeling` overwrites by its own classes."""
+        mapping.PEFT_TYPE_TO_CONFIG_MAPPING.setdefault("XALIGN", _ConfigOnUse("XAlignConfig", (), {}))
+
+
+if "peft.mapping" in sys.modules:
+    _PeftTables.fill(sys.modules["peft.mapping"])
+else:
+    sys.meta_path.insert(0, _PeftTables())  # type: ignore[arg-type]
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hf_xalign' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOME.get(name, "hf_xalign.trainers")), name)
+    return getattr(importlib.import_module(_HOME.get(name, "hf_xalign.trainers")), name)
 
 
 def __dir__() -> list[str]:

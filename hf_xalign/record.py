@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 SCHEMA = 1
 FILENAME = "results.json"
 LOCAL = "results.local.json"
+EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
@@ -262,6 +263,11 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
     return record
+
+
+def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Return the entries of a run's sentence pairs of a kind (`train`, `eval`, `aligner`), not of its other text."""
+    return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 
 def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:

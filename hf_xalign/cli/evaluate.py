@@ -12,6 +12,7 @@ from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import check_writable
+from hf_xalign.record import FILENAME
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
-    hf-xalign evaluate runs/fao_embedded --base embedded
+    hf-xalign evaluate runs/fao_embedded
+    hf-xalign evaluate runs/my_hindi --data hi=other_text.tsv
     hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
-    hf-xalign evaluate runs/fao_embedded --base embedded --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
+    hf-xalign evaluate runs/fao_embedded --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
 
 Words: share of linked words whose nearest word of the other language, by CSLS, is the linked one.
 Sentences: share of sentences whose nearest sentence, by cosine, is the translation.
@@ -36,16 +38,25 @@ Probes: a linear classifier on the frozen encoder's vectors learns labelled word
 tested on the others: accuracy, or where words have the label O, the mean F1 of the other labels. It needs no pairs, so
 only probes are run unless --data or --links is there too. --examples FOLDER keeps every example's part of the score,
 which `hf-xalign compare FOLDER/NAME/before FOLDER/NAME/after` tests; runs of other seeds add theirs there.
-By default the words are aligned as in the recipes; --links takes those of a run, eval_links.jsonl in its folder."""
+
+Of a run's folder, base, text, links, pooling, protocols and batch size are the run's: the scores are those of its own
+table. Other text (--data) is linked by fast_align, fitted on it and on the run's training text, if that is still
+there. --links takes word-aligned text, such as eval_links.jsonl in the folder of another run. The lines above the
+table say what is scored, on which links."""
 
 _TASKS = ("words", "sentences")
+_MODEL_FILES = ("config.json", "adapter_config.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models and the options of the text."""
     parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
-    parser.add_argument("--base", metavar="MODEL", help="model to compare with: the encoder before training")
-    pairs.add_text(parser, "embedded:de embedded:bn")
+    parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="model to compare with: the encoder before training (default: the one in the run's results.json)",
+    )
+    pairs.add_text(parser, "the run's held-out text; of a model that is no run, embedded:de embedded:bn")
     parser.add_argument(
         "--probe",
         nargs="+",
@@ -58,17 +69,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max_pairs",
         type=int,
         metavar="N",
-        help="use the first N pairs of each source, or sentences to test a probe on",
+        help="use the first N pairs of each source or language, or sentences to test a probe on",
     )
     parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what to score")
     parser.add_argument(
         "--protocol",
         nargs="+",
         metavar="NAME",
-        help="score words by these protocols too: mao (as published), or identical, specials, legacy, joined by +",
+        help="score words by these protocols too: mao (as published), or identical, specials, legacy, joined by + "
+        "(default: the run's)",
     )
-    parser.add_argument("--layer", type=int, default=-1, help="layer to score: -1 is the last, 0 the embeddings")
-    parser.add_argument("--batch_size", type=int, default=64, help="sentences per forward pass")
+    parser.add_argument(
+        "--layer", type=int, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
+    )
+    parser.add_argument("--batch_size", type=int, help="sentences per forward pass (default: the run's, else 64)")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
     parser.add_argument("--examples", metavar="FOLDER", help="keep the probes' example scores here, for compare")
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, as shares")
@@ -80,58 +94,104 @@ def run(args: argparse.Namespace) -> None:
     pairs.check_text(args)
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
+    job = pairs.find_run(args.model)
+    _check_model(args.model, job)
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
+    from hf_xalign.recipes.parts.run import fill_words
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
-    protocols = read_protocols(args.protocol)
+    protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
-    folders = _seed_folders(args, probes) if args.examples else {}
-    text = None if probes and not (args.data or args.links) else pairs.read_text(args, linked="words" in args.tasks)
-    names = {"before": args.base, "after": args.model}
+    folders = _seed_folders(args, job, probes) if args.examples else {}
+    text, lines = None, list[str]()
+    if not probes or args.data or args.links:
+        text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
+    options = _options(args, job)
+    names = {"before": args.base or (job.base if job else None), "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     examples: dict[tuple[str, int], dict[str, ExampleScores]] = {}
     for stage, name in names.items():  # only one model in memory at a time
         if name:
-            model, tokenizer = load_encoder(name, device)
+            try:
+                model, tokenizer = load_encoder(name, device)
+            except InputError as error:
+                if stage == "after" or args.base:
+                    raise
+                names[stage] = None
+                lines.append(f"no base ({error}): name it by --base")
+                continue
             if text is not None:
                 check_pieces(text, tokenizer, f"{name}, the text")
-            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols)
+            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols, options)
+            pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
             for number, probe in enumerate(probes):
-                found = probe.examples(model, tokenizer, layer=args.layer, batch_size=args.batch_size)
+                found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
                 scores[stage] = merge_scores(scores[stage], probe.scores(found))
                 examples[stage, number] = found
             del model
+    fill_words(scores, pooling)
     # All at the end: a run that is interrupted before leaves nothing that the next one would refuse.
     for stage, number in folders:
-        probes[number].save(examples[stage, number], folders[stage, number])
+        if (stage, number) in examples:
+            probes[number].save(examples[stage, number], folders[stage, number])
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
-    if not args.base:
+    if not names["before"]:
         rows = [(language, metric, after) for language, metric, _, after, _ in rows]
         rows[0] = ("language", "metric", "score")
-    print(table(rows, len(rows[0]) - 2))
+    print("\n".join([*lines, *[""] * bool(lines), table(rows, len(rows[0]) - 2)]))
     if args.json:
-        content = {"models": names, "scores": scores}
+        content = {"models": names, "text": lines, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tuple[str, int], Path]:
+def _check_model(name: str, job: pairs.Run | None) -> None:
+    """Refuse the folder of a run that kept no model, or several."""
+    folder = Path(name)
+    if not folder.is_dir() or any((folder / file).is_file() for file in _MODEL_FILES):
+        return
+    if kept := sorted(folder.glob("seed-*/config.json")):
+        raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
+    if any(folder.glob("seed-*/scores.json")):
+        raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
+    if job and job.record.get("maps"):
+        raise InputError(f"{name} holds maps between two encoders, not a model. Their scores are in its {FILENAME}")
+
+
+def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:
+    """Return layer, batch size and poolings, by default those of the run's own table."""
+    poolings, layer, batch_size = ["mean", "last"], -1, 64
+    if job and job.record.get("method") == "mapping":
+        layer, batch_size = job.setting("layers", [-1])[-1], job.setting("batch_size", 64)
+        poolings.append(job.setting("pooling", "mean"))
+    elif job and job.record:
+        batch_size = job.setting("per_device_eval_batch_size", 8)
+        poolings.append(job.setting("eval_pooling", "mean"))
+    return {
+        "layer": layer if args.layer is None else args.layer,
+        "batch_size": args.batch_size or batch_size,
+        "poolings": tuple(dict.fromkeys(poolings)),
+        "word_view": args.layer is None and not (job and job.record.get("method") == "mapping"),
+    }
+
+
+def _seed_folders(
+    args: argparse.Namespace, job: pairs.Run | None, probes: Sequence[Probe]
+) -> dict[tuple[str, int], Path]:
     """Return where example scores go, by stage and number of the probe; the seed is the run's, 0 for another model.
 
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
     """
-    from hf_xalign.record import FILENAME, read_record
-
     check_writable(Path(args.examples))
-    seed = read_record(args.model)["seed"] if (Path(args.model) / FILENAME).is_file() else 0
-    stages = ("before", "after") if args.base else ("after",)
+    seed = job.record.get("seed", 0) if job else 0
+    stages = ("before", "after") if args.base or (job and job.base) else ("after",)
     folders = {
         (stage, number): Path(args.examples) / probe.name / stage / f"seed-{seed}"
         for stage in stages
@@ -144,18 +204,26 @@ def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tup
 
 
 def _score(
-    model: Any, tokenizer: Any, text: Dataset, args: argparse.Namespace, name: str, protocols: Sequence[Protocol]
+    model: Any,
+    tokenizer: Any,
+    text: Dataset,
+    args: argparse.Namespace,
+    name: str,
+    protocols: Sequence[Protocol],
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Score one model; returns {language: {metric: value}}."""
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.scores import merge_scores
     from hf_xalign.evaluation.sentence_scores import score_sentences
+    from hf_xalign.modeling.xalign.config import XAlignConfig
 
-    options: dict[str, Any] = {"layer": args.layer, "batch_size": args.batch_size, "desc": f"Scoring {name}"}
+    shared = {"layer": options["layer"], "batch_size": options["batch_size"], "desc": f"Scoring {name}"}
     scores: dict[str, Any] = {}
     if "words" in args.tasks:
-        own: dict[str, Any] = {"poolings": ("mean", "last"), "all_occurrences": True, "protocols": protocols}
-        scores = score_retrieval(model, tokenizer, text, **own, **options)
+        module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
+        own: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
+        scores = score_retrieval(model, tokenizer, text, all_occurrences=True, protocols=protocols, **own, **shared)
     if "sentences" in args.tasks:
-        scores = merge_scores(scores, score_sentences(model, tokenizer, text, **options))
+        scores = merge_scores(scores, score_sentences(model, tokenizer, text, **shared))
     return scores

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from hf_xalign.cli import pairs
 from hf_xalign.errors import InputError
@@ -15,16 +14,18 @@ DESCRIPTION = """Open a page to look at an encoder before and after alignment (e
 Tabs: word similarities and predicted links of two sentences; nearest words of a word in each language; search for
 sentences; linked words in two dimensions. Words and sentences are those of the run's held-out text.
 
-results.json of the folder names the encoder before training, eval_links.jsonl has the text; --base, and --data or
---links, take others. The page answers on this machine only, and loads nothing from elsewhere."""
+results.json of the folder names the encoder before training and the text, eval_links.jsonl has its links; --base, and
+--data or --links, take others. The page answers on this machine only, and loads nothing from elsewhere."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder, the base, the options of the text and the address."""
     parser.add_argument("run", metavar="RUN", help="folder that a recipe wrote; with --base and a text also a Hub id")
     parser.add_argument("--base", metavar="MODEL", help="encoder before training (default: the one in results.json)")
-    pairs.add_text(parser, "eval_links.jsonl in the folder")
-    parser.add_argument("--max_pairs", type=int, default=500, metavar="N", help="pairs to read for each language")
+    pairs.add_text(parser, "the run's held-out text")
+    parser.add_argument(
+        "--max_pairs", type=int, default=500, metavar="N", help="pairs to read of each source or language"
+    )
     parser.add_argument("--layer", type=int, default=-1, help="layer of the vectors: -1 is the last, 0 the embeddings")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to answer on")
@@ -36,27 +37,23 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.record import read_record
 
     pairs.check_text(args)
-    base = args.base or read_record(args.run)["base_model"]["name"]
-    if not (args.data or args.links):
-        path = Path(args.run) / "eval_links.jsonl"
-        if not path.is_file():
-            raise InputError(f"{path}: no such file. Name a text by --data or --links")
-        args.links = str(path)
+    run = pairs.find_run(args.run)
+    base = args.base or (run and run.base) or read_record(args.run)["base_model"]["name"]
+    if not (run or args.data or args.links):
+        raise InputError(f"{args.run} is no run with held-out text: name a text by --data or --links")
 
-    from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
     from hf_xalign.modeling.loading import choose_device, load_encoder
 
     check_gradio()
-    text = pairs.read_text(args)
-    text = text.select(sorted(n for rows in language_rows(text).values() for n in rows[: args.max_pairs].tolist()))
+    text, lines = pairs.read_text(args, run)
     device = choose_device(args.device)
     stages = {
         stage: HeldOut(*load_encoder(name, device), text, layer=args.layer, desc=f"Encoding by {name}")
         for stage, name in (("before", base), ("after", args.run))
     }
-    about = f"Before: {base}. After: {args.run}. Held-out text: {len(text):,} pairs."
+    about = f"Before: {base}. After: {args.run}. Text: {'. '.join(lines)}."
     page = make_page(Views(stages, text), "Before and after alignment", about)
     print(f"open {serve(page, args.host, args.port)} (Ctrl-C ends it)", flush=True)
     page.block_thread()

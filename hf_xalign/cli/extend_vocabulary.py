@@ -1,8 +1,9 @@
-"""`hf-xalign extend-vocabulary`: give an encoder pieces for a script that its tokenizer cannot write."""
+"""`hf-xalign extend-vocabulary`: give an encoder pieces for words that its tokenizer writes badly."""
 
 from __future__ import annotations
 
 import argparse
+from operator import ne
 from pathlib import Path
 
 from hf_xalign.cli import pairs
@@ -11,12 +12,14 @@ from hf_xalign.errors import InputError
 
 DESCRIPTION = """Give an encoder pieces for a language whose script its tokenizer writes as unknown tokens or bytes.
 
-    hf-xalign extend-vocabulary embedded bn=pairs.tsv --output runs/extended
-    hf-xalign train fao --model_name_or_path runs/extended --train_data bn=pairs.tsv --freeze_embeddings false ...
+    hf-xalign extend-vocabulary embedded nqo=pairs.tsv --output runs/extended
+    hf-xalign train fao --model_name_or_path runs/extended --train_data nqo=pairs.tsv --freeze_embeddings false ...
+    hf-xalign extend-vocabulary embedded yo=pairs.tsv --split_over 3 --output runs/extended
 
-New pieces are trained on the source side of the pairs. Their embeddings start as those of the pivot words that their
-words are linked to. Train the result with --freeze_embeddings false. Text that the tokenizer could write before keeps
-its tokens."""
+New pieces are trained on the source side of the pairs, and all of them occur in it; the same text gives the same
+pieces. Their embeddings start as those of the pivot words that their words are linked to. Train the result with
+--freeze_embeddings false. Text that the tokenizer could write before keeps its tokens, unless --split_over gives pieces
+to words that are known but split badly: the last lines then count what changes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pairs", nargs="+", metavar="PAIRS", help="parallel text, as in hf-xalign align-words")
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument("--pieces", type=int, default=4000, metavar="N", help="most pieces to add")
+    parser.add_argument(
+        "--split_over", type=int, metavar="N", help="give pieces to words of more than N pieces too, such as 3"
+    )
     parser.add_argument(
         "--aligner", default="fast_align", help="aligner of hf-xalign align-words; a dictionary is dictionary:PATH"
     )
@@ -51,13 +57,19 @@ def run(args: argparse.Namespace) -> None:
 
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
     model, old = load_encoder(args.model, torch.device("cpu"))
-    tokenizer = add_pieces(old, text["source"], args.pieces)
+    tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
     prefix, carried = carried_weights(model)
     tokens = model.config.vocab_size
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
     # The language model's head is of the old vocabulary.
     save_encoder(model, folder, prefix, {name: own for name, own in carried.items() if tokens not in own.shape})
+    tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
     tokenizer.save_pretrained(folder)
     for name, count in counts.items():
         print(f"new pieces, {name}: {count:,}")
+    before, after = (known(text["source"][:], add_special_tokens=False).input_ids for known in (old, tokenizer))
+    sizes = [sum(map(len, ids)) / len(text) for ids in (before, after)]
+    print(f"pieces of a sentence: {sizes[0]:.1f} before, {sizes[1]:.1f} after")
+    before, after = (known(text["target"][:]).input_ids for known in (old, tokenizer))
+    print(f"pivot sentences with other pieces than before: {sum(map(ne, before, after)):,} of {len(text):,}")
     print(f"saved: {folder}")

@@ -23,7 +23,7 @@ from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 COMMANDS = {
     "prepare": "clean noisy sentence pairs",
     "align-words": "align the words of sentence pairs",
-    "extend-vocabulary": "add pieces for a script that an encoder's tokenizer cannot write",
+    "extend-vocabulary": "add pieces for words that an encoder's tokenizer cannot write, or splits badly",
     "train": "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual",
     "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
     "compare": "compare fine-tuned systems over languages and seeds",

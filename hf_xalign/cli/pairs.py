@@ -1,21 +1,30 @@
-"""Options of commands that read sentence pairs."""
+"""Sentence pairs of commands: their options, and the held-out text of a run."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hf_xalign.data.sources import check_files
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files
 from hf_xalign.errors import InputError
+from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+logger = logging.getLogger(__name__)
 
-def add_options(parser: argparse.ArgumentParser, split: str) -> None:
-    """Add the options of split, pivot, columns and revision."""
+_EMBEDDED_TEXT = ("embedded:de", "embedded:bn")
+
+
+def add_options(parser: argparse.ArgumentParser, split: str, *, pivot: str | None = "en") -> None:
+    """Add the options of split, pivot, columns and revision. Without a `pivot`, the default is a run's, else en."""
     parser.add_argument("--split", default=split, help="split of embedded and Hub text")
-    parser.add_argument("--target_lang", default="en", help="the pivot: language of the target side")
+    default = "" if pivot else " (default: the run's, else en)"
+    parser.add_argument("--target_lang", default=pivot, help=f"the pivot: language of the target side{default}")
     parser.add_argument("--source_column", metavar="NAME", help="column of source text (default: by its name)")
     parser.add_argument("--target_column", metavar="NAME", help="column of target text (default: by its name)")
     parser.add_argument("--dataset_revision", metavar="NAME", help="branch, tag or commit of Hub datasets")
@@ -39,24 +48,7 @@ def add_text(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
     )
-    add_options(parser, "test")
-
-
-def read_text(args: argparse.Namespace, *, linked: bool = True) -> Dataset:
-    """Load the text of [`add_text`], `embedded:de` and `embedded:bn` by default; word-aligned if `linked`."""
-    from hf_xalign.data.parallel import load_sources
-    from hf_xalign.links.frozen import make_evaluation_links, read_links
-
-    if args.links:
-        return read_links(args.links)
-    items = args.data or ["embedded:de", "embedded:bn"]
-    text = load_sources(items, split=args.split, max_pairs=args.max_pairs, **columns(args))
-    if not linked:
-        return text
-    # As in the recipes, the aligner also learns from the embedded train split, so that the links are equal.
-    inside = [item for item in items if item.startswith("embedded:")]
-    train = load_sources(inside, split="train", **columns(args)) if inside else None
-    return make_evaluation_links(text, train)
+    add_options(parser, "test", pivot=None)
 
 
 def check_text(args: argparse.Namespace) -> None:
@@ -64,3 +56,190 @@ def check_text(args: argparse.Namespace) -> None:
     if args.links and args.data:
         raise InputError("--links already names the text: leave --data out")
     check_files([args.links] if args.links else args.data or [])
+
+
+class Run(NamedTuple):
+    """A model that a recipe wrote, or a checkpoint of it: its name, folder and record, empty until the run ends."""
+
+    name: str
+    folder: Path
+    record: dict[str, Any]
+
+    @property
+    def base(self) -> str | None:
+        """Encoder before training, None if the run began with random weights or has no record."""
+        name = self.record.get("base_model", {}).get("name")
+        return None if name == "new" else name
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """Return a setting of the run."""
+        return self.record.get("settings", {}).get(name, default)
+
+
+def find_run(name: str) -> Run | None:
+    """Return the run that a folder (or a Hub id) names; None for any other model."""
+    folder = Path(name).expanduser()
+    folder = folder.parent if folder.name.startswith("checkpoint-") else folder
+    if (folder / FILENAME).is_file():
+        # Other programs write files of this name.
+        ours = '"schema"' in (folder / FILENAME).read_text("utf-8", errors="replace")
+        return Run(name, folder, read_record(folder)) if ours else None
+    if (folder / EVAL_LINKS).is_file():
+        return Run(name, folder, {})
+    if folder.is_dir() or not HUB_ID.fullmatch(name):
+        return None
+
+    from huggingface_hub import hf_hub_download
+
+    from hf_xalign.network import TransportError
+
+    try:
+        file = hf_hub_download(name, FILENAME)
+    except (OSError, ValueError, TransportError):
+        return None  # no such file; where the Hub is to blame, loading the model says so
+    found = find_run(str(Path(file).parent))
+    return found and found._replace(name=name)
+
+
+def read_text(args: argparse.Namespace, run: Run | None, *, linked: bool = True) -> tuple[Dataset, list[str]]:
+    """Load the text of [`add_text`], word-aligned if `linked`, and describe it, a line for each language.
+
+    By default it is the run's held-out text. A run without sentence pairs is scored on the embedded text in its
+    languages, and a model that is no run on all of it.
+    """
+    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.evaluation.vectors import language_rows
+    from hf_xalign.links.frozen import read_links
+
+    args.target_lang = args.target_lang or (run.record["languages"]["pivot"] if run and run.record else "en")
+    options = {**columns(args), "max_pairs": args.max_pairs}
+    if args.links:
+        text, name = read_links(args.links), args.links
+    elif args.data:
+        text, name = load_sources(args.data, split=args.split, **options), " ".join(args.data)
+    elif run and (found := _held_out(run)) is not None:
+        text, name = found, f"the held-out text of {run.name}"
+    else:
+        items = _embedded_text(run)
+        text, name = load_sources(items, split=args.split, **options), " ".join(items)
+    how = dict.fromkeys(language_rows(text), "")
+    if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
+        how = dict.fromkeys(how, "those of the file" if args.links else "those of the run")
+    elif linked:
+        text, how = _link(text, run, args)
+    if args.max_pairs and not args.data:
+        rows = (numbers[: args.max_pairs].tolist() for numbers in language_rows(text).values())
+        text = text.select(sorted(number for own in rows for number in own))
+    lines = []
+    for language, numbers in language_rows(text).items():
+        line = f"{language}: {len(numbers):,} pairs of {name}"
+        if how[language]:
+            line += f"; {sum(map(len, text.select(numbers)['links'][:])):,} links, {how[language]}"
+        lines.append(line)
+    return text, lines
+
+
+def _embedded_text(run: Run | None) -> list[str]:
+    """Return the embedded text in the languages of a run."""
+    if run is None:
+        return list(_EMBEDDED_TEXT)
+    languages = run.record["languages"] if run.record else {"pivot": "en", "others": []}
+    found = [item for item in _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages["others"]]
+    if not found or languages["pivot"] != "en":
+        code = next(iter(languages["others"]), "LANG")
+        raise InputError(f"{run.name} has no held-out sentence pairs: give --data {code}=FILE or --links FILE")
+    if missing := sorted({*languages["others"]} - {item.removeprefix(EMBEDDED) for item in found}):
+        logger.warning("%s are not scored: the package has no text in them, give --data", ", ".join(missing))
+    return found
+
+
+def _held_out(run: Run) -> Dataset | None:
+    """Return the run's held-out pairs, with their links where it kept them; None if it has none.
+
+    Raises:
+        InputError: the run names a text that is not there any more.
+    """
+    from hf_xalign.links.frozen import read_links
+
+    if (run.folder / EVAL_LINKS).is_file():
+        return read_links(run.folder / EVAL_LINKS)
+    if not run.record or run.record.get("task") or not pair_sources(run.record, "eval"):
+        return None
+    try:
+        return _recorded(run, "eval")
+    except InputError as error:
+        code = next(iter(run.record["languages"]["others"]), "LANG")
+        raise InputError(
+            f"{run.name}: its held-out text cannot be read again ({error}). Give --data {code}=FILE or --links FILE"
+        ) from error
+
+
+def _recorded(run: Run, *kinds: str) -> Dataset:
+    """Read texts of a run again, as the recipe did.
+
+    Raises:
+        InputError: there is none, it is gone, or it has changed.
+    """
+    from dataclasses import fields, replace
+
+    from hf_xalign.data.parallel import concatenate
+    from hf_xalign.recipes.parts.common import ParallelText
+    from hf_xalign.recipes.parts.parallel import load_parts
+
+    settings = run.record["settings"]
+    data = ParallelText(**{own.name: settings[own.name] for own in fields(ParallelText) if own.name in settings})
+    parts = []
+    for kind in kinds:
+        most = data.max_eval_pairs if kind == "eval" else None
+        # As in `recipes.parts.parallel.read_text`.
+        kept = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
+        for entry in pair_sources(run.record, kind):
+            own = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
+            part, [now] = load_parts([entry["source"]], entry.get("split") or "", most, own, keep_unlinked=kept)
+            if now["fingerprint"] != entry.get("fingerprint"):
+                raise InputError(f"{entry['source']} is not what the run has read")
+            parts.append(part)
+    if not parts:
+        raise InputError("it has no sentence pairs")
+    return concatenate(parts)
+
+
+def _link(text: Dataset, run: Run | None, args: argparse.Namespace) -> tuple[Dataset, dict[str, str]]:
+    """Link text by the run's links if it is the run's, else by an aligner; and describe the links of each language.
+
+    The aligner is fitted on the text and the run's training text; embedded text in no language of it, on its own.
+    """
+    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.evaluation.vectors import language_rows
+    from hf_xalign.links.frozen import FITTED, make_evaluation_links, read_links
+    from hf_xalign.recipes.parts.parallel import count_languages
+
+    languages = language_rows(text)
+    if run and (run.folder / EVAL_LINKS).is_file():
+        own = read_links(run.folder / EVAL_LINKS)
+        places = {pair: row for row, pair in enumerate(_pairs(own))}
+        rows = [places.get(pair) for pair in _pairs(text)]
+        if None not in rows:
+            return own.select(rows), dict.fromkeys(languages, f"those of {run.name}")
+    more, whose, missing = None, "", ""
+    if run and run.record:
+        try:
+            more, whose = _recorded(run, "train", "aligner"), f"training pairs of {run.name}"
+        except InputError as error:
+            missing = f" (no training text of {run.name}: {error})"
+    counts = Counter[str]() if more is None else count_languages(more)
+    inside = [item for item in args.data or _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages]
+    if inside and not set(languages) & set(counts):
+        more, whose = load_sources(inside, split="train", **columns(args)), "pairs of the package"
+        counts = count_languages(more)
+    how = {}
+    for language, numbers in languages.items():
+        seen = f"these pairs and {counts[language]:,} {whose}" if counts[language] else f"these pairs alone{missing}"
+        sample = f" ({FITTED:,} of them)" if len(numbers) + counts[language] > FITTED else ""
+        how[language] = f"by fast_align fitted on {seen}{sample}"
+    return make_evaluation_links(text, more), how
+
+
+def _pairs(text: Dataset) -> list[tuple[str, ...]]:
+    """Return what tells the pairs of a text apart."""
+    return list(zip(*(text[name][:] for name in ("source_lang", "target_lang", "source", "target"))))

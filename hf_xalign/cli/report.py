@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
 
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
-    from hf_xalign.record import read_record
+    from hf_xalign.record import EVAL_LINKS, read_record
     from hf_xalign.report import write_report
 
     check_models([args.folder])
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         if args.examples < 1:
             raise InputError(f"--examples {args.examples}: must be at least 1")
         base = read_record(args.folder)["base_model"]["name"]
-        links = read_links(Path(args.folder) / "eval_links.jsonl")
+        links = read_links(Path(args.folder) / EVAL_LINKS)
         device = choose_device(args.device)
         found = []
         for name in (base, args.folder):  # only one model in memory at a time

@@ -12,9 +12,8 @@ from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import portable_name
 from hf_xalign.hub.upload import push_space
-from hf_xalign.record import read_record
+from hf_xalign.record import EVAL_LINKS, read_record
 
-_TEXT = "eval_links.jsonl"
 _APP = "from hf_xalign.cli.main import main\n\nmain({!r})\n"
 
 
@@ -32,7 +31,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
         InputError: the folder has no record or no held-out text.
     """
     base = base_model or portable_name(read_record(folder)["base_model"]["name"])
-    text = Path(folder) / _TEXT
+    text = Path(folder) / EVAL_LINKS
     if not text.is_file():
         raise InputError(f"{text}: no such file. A Space needs the run's word-aligned held-out text.")
     here = base in (embedded.EMBEDDED, embedded.FOLDER)
@@ -53,7 +52,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
         "--base",
         embedded.EMBEDDED if here else base,
         "--links",
-        _TEXT,
+        EVAL_LINKS,
         "--host",
         "0.0.0.0",
     ]
@@ -61,7 +60,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
         "README.md": f"---\n{yaml.safe_dump(card, allow_unicode=True, sort_keys=False)}---\n".encode(),
         "app.py": _APP.format(command).encode(),
         "requirements.txt": f"hf_xalign{'[demo]' if here else ''}>=0.1.0\n".encode(),
-        _TEXT: text.read_bytes(),
+        EVAL_LINKS: text.read_bytes(),
     }
 
 

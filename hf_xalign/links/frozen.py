@@ -20,7 +20,7 @@ from hf_xalign.links.symmetrization import LinkFilters
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
 ALL_LINKS = "all_links"
 # Pairs of a language pair that are enough for its aligner: a million would take ten minutes and a gigabyte.
-_FITTED = 100_000
+FITTED = 100_000
 
 
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
@@ -30,7 +30,7 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
     of `links` have a letter and differ; `all_links` has those of identical words, numbers and punctuation too. Pairs
     without a link stay: their words are candidates of the all-occurrences pool.
     """
-    linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=_FITTED)
+    linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED)
     linked = map_rows(linked, _ours, batched=True, desc="Choosing evaluation links")
     if not any(linked["links"][:]):
         raise InputError(

@@ -42,12 +42,11 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
-from hf_xalign.record import hub_id
+from hf_xalign.record import EVAL_LINKS, hub_id
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 
-EVAL_LINKS = "eval_links.jsonl"
 # Pivot sentences of the drift check.
 DRIFT_SENTENCES = 500
 

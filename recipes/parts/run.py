@@ -201,7 +201,7 @@ class AlignmentRun:
             self.trainer.push_to_hub()
 
     def _write(self, record: dict[str, Any]) -> None:
-        _fill_words(record["scores"], getattr(self.args, "pooling", ""))
+        fill_words(record["scores"], getattr(self.args, "pooling", ""))
         record["drift"] = vector_drift(self.corpus.pivot["before"], self.corpus.pivot["after"])
         if self.other and not self.checkpoint:  # a resumed run knows the time of its last part only
             own, others = (
@@ -234,7 +234,7 @@ class AlignmentRun:
         return {"for sentence-transformers": folder}
 
 
-def _fill_words(scores: dict[str, Any], pooling: str) -> None:
+def fill_words(scores: dict[str, Any], pooling: str) -> None:
     """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
     for language, before in scores["before"].items():
         for end in ("", "_to_pivot", "_from_pivot", "_types"):

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from support.card import make_record
 from support.families import save_base
 from support.numeric import assert_rounding
-from support.recipe import QUIET, make_files
+from support.recipe import QUIET, command, make_files, output_of, record_of
 from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES, make_links
 
@@ -21,9 +23,11 @@ from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
+from hf_xalign.tables import score_rows
 
 CPU = torch.device("cpu")
 SOURCE, TARGET = SENTENCES[0][:2]
@@ -158,8 +162,125 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
     again += ["--protocol", "mao"]
     assert main(again) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split() == ["language", "metric", "score"] and "sentence" not in out
+    assert out.splitlines()[2].split() == ["language", "metric", "score"] and "sentence" not in out
     assert f" {100 * after:.1f}\n" in out and "retrieval_last_to_pivot, mao" in out
+
+
+RUNS = {
+    "fao": (fao, ("--max_steps", "2", "--save_steps", "1", "--protocol", "identical")),
+    "mao": (mao, ("--max_steps", "2", "--eval_pooling", "first")),
+    "ppa": (ppa, ("--max_steps", "2", "--queue_size", "16")),
+    "mapping": (mapping, ("--layers", "1", "--pooling", "first")),
+}
+
+
+@pytest.fixture(scope="module")
+def run_of(models, tmp_path_factory):
+    """Return the folder of a Hindi run of a kind, whose settings name the columns; its text is in the folder above."""
+    folder = shutil.copytree(models, tmp_path_factory.mktemp("runs") / "files")
+    text = ["--train_data", f"hi={folder / 'train.jsonl'}", "--eval_data", f"hi={folder / 'test.tsv'}"]
+    text += ["--source_column", "de", "--target_column", "en"]
+
+    def make(kind):
+        if not (folder / kind).exists():
+            recipe, options = RUNS[kind]
+            words = command(folder, out=kind)
+            if kind == "mapping":
+                words = [*words[:2], *words[6:8], "--device", "cpu"]
+            output_of(recipe.main, [*words, *text, *options])
+        return folder / kind
+
+    return make
+
+
+def evaluated(capsys, *words):
+    """Return the lines above the table and the scores."""
+    file = words[0].parent / "evaluated.json"
+    assert main(["evaluate", *map(str, words), "--device", "cpu", "--json", str(file)]) == 0
+    kept = json.loads(file.read_text("utf-8"))
+    assert capsys.readouterr().out.startswith("\n".join(kept["text"]) + "\n\nlanguage ")
+    return kept
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_run_is_scored_as_its_own_table_says(kind, run_of, capsys):
+    run = run_of(kind)
+    record, found = record_of(run), evaluated(capsys, run)
+    assert found["models"] == {"before": record["base_model"]["name"], "after": str(run)}
+    shown = score_rows(record)
+    assert shown and set(shown) <= set(score_rows(found)) and {row[0] for row in score_rows(found)} == {"hi"}
+    by = "those of the run" if kind != "ppa" else f"by fast_align fitted on these pairs and 24 training pairs of {run}"
+    assert re.fullmatch(rf"hi: 8 pairs of the held-out text of {run}; \d+ links, {by}", *found["text"])
+    # Its own file gives the same scores, and the first pairs of a language fewer.
+    data = [f"hi={run.parent / 'test.tsv'}", "--source_column", "de", "--target_column", "en"]
+    assert evaluated(capsys, run, "--data", *data)["scores"] == found["scores"]
+    few = evaluated(capsys, run, "--max_pairs", "5", "--tasks", "sentences")
+    assert few["text"] == [f"hi: 5 pairs of the held-out text of {run}"]
+    assert few["scores"]["after"]["hi"]["pool_sentences"] == 5
+
+
+def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is_said(run_of, capsys, caplog):
+    run = run_of("fao")
+    folder = run.parent
+    more = [f"{source}\t{target}\n" for source, target, _ in SENTENCES[:5]]
+    (folder / "more.tsv").write_text("".join([*more, "ein hund öffnet das haus\ta dog opens the house\n"]), "utf-8")
+    data = ["--data", f"hi={folder / 'more.tsv'}", "--tasks", "words"]
+    found = evaluated(capsys, run, *data)
+    text = load_sources([f"hi={folder / 'more.tsv'}"])
+    known = load_sources([f"hi={folder / 'train.jsonl'}"], source_column="de", target_column="en")
+    links = make_evaluation_links(text, known)
+    assert links["links"][:] != make_evaluation_links(text)["links"][:]
+    wanted = score_retrieval(*load_encoder(str(run), CPU), links, all_occurrences=True)["hi"]
+    assert {name: found["scores"]["after"]["hi"][name] for name in wanted} == wanted
+    assert found["text"][0].endswith(f"fitted on these pairs and 24 training pairs of {run}")
+    other = evaluated(capsys, run, "--data", f"sw={folder / 'more.tsv'}", "--tasks", "words")
+    assert other["text"][0].endswith("links, by fast_align fitted on these pairs alone")
+    checkpoint = evaluated(capsys, run / "checkpoint-2")
+    assert checkpoint["scores"]["after"] == evaluated(capsys, run)["scores"]["after"]
+
+    moved = folder / "moved"
+    moved.mkdir()
+    for name in ("train.jsonl", "test.tsv", "base"):
+        (folder / name).rename(moved / name)
+    try:
+        found = evaluated(capsys, run, *data)
+        assert (
+            "pairs alone (no training text of" in found["text"][0] and "train.jsonl: no such file" in found["text"][0]
+        )
+        assert found["text"][1].startswith("no base (") and found["models"]["before"] is None
+        (folder / "train.jsonl").write_text('{"de": "ein hund", "en": "a dog"}\n', "utf-8")
+        assert "train.jsonl is not what the run has read" in evaluated(capsys, run, *data)["text"][0]
+        capsys.readouterr()
+        assert main(["evaluate", str(run_of("ppa")), "--device", "cpu"]) == 2
+        said = capsys.readouterr().err
+        assert "held-out text cannot be read again" in said and "Give --data hi=FILE or --links FILE" in said
+    finally:
+        for path in moved.iterdir():
+            path.replace(folder / path.name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"languages": {"pivot": "en", "others": ["ta", "si"]}},
+            "has no held-out sentence pairs: give --data ta=FILE",
+        ),
+        ({"languages": {"pivot": "tr", "others": ["de"]}}, "has no held-out sentence pairs: give --data de=FILE"),
+        ({"languages": {"pivot": "en", "others": ["de", "si"]}}, "si are not scored: the package has no text in them"),
+    ],
+)
+def test_a_run_without_pairs_is_scored_on_embedded_text_in_its_languages_alone(
+    changes, said, models, tmp_path, capsys, caplog
+):
+    shutil.copytree(models / "tuned", tmp_path / "run")
+    record = make_record(base_model={"name": "new", "hub_id": None}, **changes)
+    record["data"] = {"train": [{"source": "ta=x.txt", "hub_id": None, "sentences": 9}], "eval": []}
+    write_record(tmp_path / "run", record)
+    words = ["evaluate", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20", "--tasks", "words"]
+    status, found = main(words), capsys.readouterr()
+    assert said in found.err + caplog.text
+    assert (status == 0) == ("si" == said[:2]) == found.out.startswith("de: 20 pairs of embedded:de; ")
 
 
 def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):
@@ -168,7 +289,23 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     pairs.write_text("bn\ten\n" + "".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
     words = ["extend-vocabulary", str(models / "base"), f"bn={pairs}", "--output", str(folder), "--pieces", "40"]
     assert main(words) == 0
-    assert f"saved: {folder}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"saved: {folder}" in out and "pivot sentences with other pieces than before: 0 of 24\n" in out
+    again = [*words[:4], str(tmp_path / "again"), *words[5:]]
+    assert main(again) == 0
+    for name in ("tokenizer.json", "model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+    split = [
+        "extend-vocabulary",
+        str(models / "base"),
+        f"de={models / 'test.tsv'}",
+        "--output",
+        str(tmp_path / "split"),
+    ]
+    assert main(split) == 2 and "can write every word" in capsys.readouterr().err
+    assert main([*split, "--split_over", "2"]) == 0
+    sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", capsys.readouterr().out)
+    assert float(sizes[2]) < float(sizes[1])
     model, tokenizer = load_encoder(str(folder), CPU)
     assert tokenizer.unk_token_id not in tokenizer("নতুন ফাইল খোলো").input_ids
     for text in (SOURCE, TARGET):

@@ -1,5 +1,7 @@
 """Pieces for a script that a tokenizer writes as unknown tokens or as bytes."""
 
+import contextlib
+import random
 from functools import partial
 
 import pytest
@@ -10,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.data.pretraining.vocabulary import add_pieces, train_tokenizer
+from hf_xalign.errors import InputError
 
 ENGLISH = ["open the file", "the cat and the dog", "close the other file", "a new house"] * 3
 BENGALI = ["ফাইল খোলো", "নতুন ফাইল", "ফাইল (file) বন্ধ করো", "নতুন ঘর খোলো", "ঘরের নতুন ফাইল"] * 3
@@ -66,10 +69,73 @@ def test_a_script_is_written_by_the_new_pieces_and_other_text_as_before(kind, tm
     assert split.input_ids == new(" নতুন ফাইল", add_special_tokens=False).input_ids
 
 
+def new_pieces(old, new):
+    return [piece for piece, row in sorted(new.get_vocab().items(), key=lambda item: item[1]) if row >= len(old)]
+
+
+def invented(letters, count=400):
+    """Return lines of invented words, of three syllables each, some of them often."""
+    syllables = [a + b for a in letters for b in letters[:7]]
+    draw = random.Random(1)
+    words = ["".join(draw.choices(syllables, k=3)) for _ in range(count)]
+    return [" ".join(draw.choices(words[: 2 + row], k=4)) for row in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("letters", ["აბგდევზთიკ", "abcdefghij"], ids=["new", "known"])
+def test_pieces_are_the_same_each_time_and_all_occur(kind, letters):
+    old, text = KINDS[kind](), invented(letters)
+    text = [line for line in text if old.unk_token_id not in old(line).input_ids] if letters < "z" else text
+    split_over = 2 if letters < "z" else None
+    made = [add_pieces(old, text, 300, split_over=split_over) for _ in range(3)]
+    pieces = new_pieces(old, made[0])
+    assert len(pieces) > 10 and all(new_pieces(old, again) == pieces for again in made[1:])
+    used = {token for ids in made[0](text).input_ids for token in ids}
+    rows = {piece: row for piece, row in made[0].get_vocab().items() if row >= len(old)}
+    words = {word for line in text for word in line.split()}
+    if "byte" not in kind:
+        for piece in rows:
+            start, inner = piece.removeprefix("▁"), piece.removeprefix("##")
+            assert any(word.startswith(start) or inner in word[1:] for word in words), piece
+    # Pieces on the way to longer ones stay in a BPE vocabulary, and characters in all.
+    if kind in ("unigram", "wordpiece"):
+        assert {rows[piece] for piece in rows if len(piece.removeprefix("##")) > 1} <= used
+    shares = [sum(map(len, tokenizer(text).input_ids)) for tokenizer in (old, made[0])]
+    assert shares[1] < shares[0] or old.unk_token_id in old(text[0]).input_ids
+    assert letters < "z" or made[0](ENGLISH).input_ids == old(ENGLISH).input_ids
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("कुत्ता और बिल्ली", "3 of the 6 marks of the text (DEVANAGARI SIGN VIRAMA, DEVANAGARI VOWEL SIGN U)"),
+        ("ที่นี่", "4 of the 4 marks of the text (THAI CHARACTER SARA II, THAI CHARACTER MAI EK)"),
+        ("Ọmọ náà", "4 of the 4 marks of the text (COMBINING DOT BELOW, COMBINING ACUTE ACCENT"),
+        ("كِتَاب", "2 of the 2 marks of the text (ARABIC KASRA, ARABIC FATHA)"),
+        ("ไป file", None),
+    ],
+)
+def test_marks_that_the_normalizer_strips_are_said(text, lost, caplog):
+    old = make_tokenizer()
+    assert old.backend_tokenizer.normalizer is None or not old.backend_tokenizer.normalizer.normalize_str("é") == "e"
+    backend = Tokenizer.from_str(old.backend_tokenizer.to_str())
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    special = {"unk_token": old.unk_token, "pad_token": old.pad_token}
+    stripping = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+    for tokenizer in (old, stripping):
+        caplog.clear()
+        with contextlib.suppress(InputError):  # it knows the letters that are left
+            add_pieces(tokenizer, [text], 60)
+        assert (lost is not None and lost in caplog.text) == (tokenizer is stripping and lost is not None)
+        assert ("strips" in caplog.text) == (tokenizer is stripping and lost is not None)
+
+
 def test_text_that_needs_no_pieces_and_too_few_pieces_are_refused():
     rows = [
         ({"texts": ENGLISH}, "can write every word"),
         ({"count": 3}, "3 new pieces are too few"),
+        ({"texts": ENGLISH, "split_over": 40}, "in at most 40 pieces"),
+        ({"split_over": 0}, "split_over=0: must be at least 1"),
         ({"tokenizer": PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>")))},
          "WordLevel"),
     ]  # fmt: skip

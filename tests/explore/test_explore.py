@@ -201,14 +201,14 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     ]
     assert main([*words, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
-    assert "60 pairs" in shown
+    assert "bn: 30 pairs of embedded:de embedded:bn; " in shown and "de: 30 pairs" in shown
 
 
 def test_a_folder_without_text_is_refused(folder, capsys):
     assert main(["explore", str(folder / "base")]) == 2
     assert "results.json: no such file" in capsys.readouterr().err
     assert main(["explore", str(folder / "base"), "--base", str(folder / "run")]) == 2
-    assert "eval_links.jsonl: no such file. Name a text" in capsys.readouterr().err
+    assert "is no run with held-out text: name a text" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from support.card import execute, make_record, python_blocks
 from support.fake_wandb import offline
 from support.families import CONFIGS, save_base
 from support.launch import slow
-from support.loopback import TOKEN
+from support.loopback import TOKEN, serve_hub
 from support.maps import make_map, make_rotated
 from support.recipe import QUIET, make_files
 from support.tagger import INPUTS, make_tagger
@@ -176,6 +176,27 @@ def test_a_branch_of_a_private_repository_and_a_name_alone(own_hub, tmp_path):
     assert 'from_pretrained("me/short")' in own_hub.files("me/short")["README.md"].decode()
     with pytest.raises(InputError, match="private=True: me/short already exists and is public"):
         hub.push(tmp_path / "base", "me/short", private=True)
+
+
+@pytest.mark.parametrize("kind", ["adapter", "maps", "sentences"])
+def test_a_dry_run_lists_what_a_push_sends_without_network_or_token(kind, tmp_path, monkeypatch, capsys):
+    folder, words = write(kind, tmp_path), ["--base_model", "me/base"] if kind == "adapter" else []
+    (folder / "optimizer.pt").write_bytes(b"\x80\x04pickled")
+    listing = ["push", str(folder), "me/x", "--private", "--dry_run", *words]
+    with monkeypatch.context() as offline:
+        offline.setattr("socket.socket.connect", mock.Mock(side_effect=OSError("no network")))
+        assert main(listing) == 0
+        out = capsys.readouterr().out
+        assert main([*listing, "--space"]) == 2  # no held-out text
+        assert main(["push", str(folder), "me/a..b", "--dry_run"]) == 2
+    with serve_hub(tmp_path / "hub", monkeypatch) as running:
+        assert main([*listing[:4], *words]) == 0
+        sent = running.files("me/x")
+    listed = dict(line.split() for line in out.splitlines() if line.count("  ") and not line.startswith("in all"))
+    assert {name: int(size.replace(",", "")) for name, size in listed.items() if name != "file"} == {
+        name: len(content) for name, content in sent.items()
+    }
+    assert out.startswith("model me/x, branch main; if new, private\n") and "dry run: nothing was sent" in out
 
 
 def test_another_kind_takes_the_place_of_an_adapter(own_hub, tmp_path):

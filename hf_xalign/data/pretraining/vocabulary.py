@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import math
 import os
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +29,8 @@ SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
 
 _TEXTS_A_BATCH = 1000
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of `byte_fallback`
-_PRIVATE = 0xF0000  # start of Unicode's private plane of 65,534 characters
+_PRIVATE = 0xF0000  # start of Unicode's private planes of 65,534 characters each
+_ROUNDS = 4  # of scores of Unigram pieces
 
 
 def train_tokenizer(
@@ -137,16 +140,22 @@ def cut_tokenizer(
     return rebuild(tokenizer, spec), old_ids
 
 
-def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: int) -> PreTrainedTokenizerFast:
+def add_pieces(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: int, *, split_over: int | None = None
+) -> PreTrainedTokenizerFast:
     """Add at most `count` pieces for the words that a tokenizer writes as unknown tokens or as bytes.
 
-    The pieces are trained on these words alone, in the tokenizer's own way (Unigram, WordPiece, BPE). Each has a
-    character that the vocabulary lacks, so that other text keeps its tokens. New ids begin at `len(tokenizer)`.
+    The pieces are merged from these words alone, and every piece occurs in them; new ids begin at `len(tokenizer)`.
+    Each has a character that the vocabulary lacks, so that other text keeps its tokens. With `split_over`, words of
+    more than so many tokens get pieces too, of any characters: other text that has them may then be split otherwise.
+    A warning says which marks of the text the tokenizer's normalizer strips. Equal texts give equal pieces.
 
     Raises:
-        InputError: the tokenizer can write every word, `count` is below the number of missing characters, or the
-            vocabulary is of another kind.
+        InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, `split_over` is
+            below 1, or the vocabulary is of another kind.
     """
+    if split_over is not None and split_over < 1:
+        raise InputError(f"split_over={split_over}: must be at least 1")
     spec = tokenizer_spec(tokenizer)
     model = spec["model"]
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
@@ -155,39 +164,50 @@ def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: 
             f"{_name(tokenizer)}: no pieces can be added to a {kind} vocabulary with this mark of words. Take a "
             "Unigram, WordPiece or BPE tokenizer that marks the start of words"
         )
-    words, unwritable = _unwritten(spec, texts)
+    words, unwritable = _badly_written(spec, texts, split_over, _name(tokenizer))
     if not words:
-        raise InputError(f"{_name(tokenizer)}: the tokenizer can write every word of the text, so it needs no pieces")
-    known = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
-    characters = {c for word in words for c in word}
-    forms = {c: {c, prefix + c} for c in characters}
-    missing = {c for c in characters if not forms[c] <= known}
-    fewest = len(set().union(*(forms[c] for c in missing)) - known)
-    if count < fewest:
-        raise InputError(f"{count} new pieces are too few: the characters that are missing are {fewest} of them")
-    size = count + sum(len(forms[c]) for c in characters - missing)  # the trainer counts known characters too
-    options: dict[str, Any] = {"show_progress": False, "vocab_size": size}
-    if kind == "BPE":
-        _add_merges(model, words, sorted(missing), unwritable, count)
-    elif kind == "Unigram":
-        trained = Tokenizer(models.Unigram())
-        trained.train_from_iterator(words.elements(), trainers.UnigramTrainer(unk_token="<unk>", **options))
-        found = json.loads(trained.to_str())["model"]["vocab"]
-        new = [entry for entry in found if entry[0] not in known and missing & set(entry[0])]
-        model["vocab"] += sorted(new, key=lambda entry: (len(entry[0]) > 1, -entry[1]))[:count]
-    else:
-        trained = Tokenizer(models.WordPiece(unk_token=model["unk_token"]))
-        trained.train_from_iterator(
-            words.elements(), trainers.WordPieceTrainer(continuing_subword_prefix=prefix, **options)
+        few = "" if split_over is None else f" in at most {split_over} pieces"
+        raise InputError(
+            f"{_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
-        pieces = sorted(trained.get_vocab().items(), key=lambda entry: entry[1])  # characters first
-        new = [piece for piece, _ in pieces if piece not in known and missing & set(piece.removeprefix(prefix))]
+    known = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
+    units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
+    missing = sorted(set(itertools.chain.from_iterable(units.values())) - known)
+    if count < len(missing):
+        raise InputError(f"{count} new pieces are too few: the characters that are missing are {len(missing)} of them")
+    fresh = set(missing)
+    if kind == "BPE":
+        # Its merges continue those of the vocabulary, so they begin with the tokens that it splits words into.
+        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(missing)}
+        split = _core(model)
+        for word in words:
+            tokens = split.tokenize(word)
+            units[word] = [token.value for token in tokens]
+            fresh.update(token.value for token in tokens if unwritable(token))
+    if split_over is not None:
+        fresh.update(itertools.chain.from_iterable(units.values()))
+    merges = [
+        pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}
+    ]
+    pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in known]
+    new = list(dict.fromkeys([*missing, *pieces]))
+    if kind == "Unigram":
+        _add_scored(model, words, missing, new, count, competing=split_over is not None)
+    elif kind == "WordPiece":
         model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(new[:count])}
+        used = _usage_of(model, words)
+        kept = [piece for piece in new[:count] if used[piece] or piece in missing]
+        model["vocab"] = {piece: own for piece, own in model["vocab"].items() if piece in known}
+        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(kept)}
+    else:
+        _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(known) + count)
     return rebuild(tokenizer, spec)
 
 
-def _unwritten(spec: dict[str, Any], texts: Iterable[str]) -> tuple[Counter[str], Callable[[Any], bool]]:
-    """Count the words with tokens that stand for no text, and return the test of such a token."""
+def _badly_written(
+    spec: dict[str, Any], texts: Iterable[str], split_over: int | None, name: str
+) -> tuple[Counter[str], Callable[[Any], bool]]:
+    """Count the words with tokens that stand for no text, or with too many, and return the test of such a token."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     unknown = spec["model"].get("unk_id", tokenizer.token_to_id(spec["model"].get("unk_token") or ""))
     bytewise = '"ByteLevel"' in json.dumps([spec["normalizer"], spec["pre_tokenizer"]])
@@ -197,43 +217,119 @@ def _unwritten(spec: dict[str, Any], texts: Iterable[str]) -> tuple[Counter[str]
         part_of_character = bytewise and "\ufffd" in decoder.decode([token.value])
         return token.id == unknown or part_of_character or bool(_BYTE.fullmatch(token.value))
 
-    words = Counter[str]()
+    def badly(word: str) -> bool:
+        tokens = tokenizer.model.tokenize(word)
+        pieces = sum(token.value != WORD_START for token in tokens)
+        return any(map(unwritable, tokens)) or (split_over is not None and pieces > split_over)
+
+    words, marks, kept = Counter[str](), Counter[str](), Counter[str]()
     for text in texts:
         normal = text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text)
+        marks.update(_marks(text))
+        kept.update(_marks(normal if not bytewise else text))
         split = tokenizer.pre_tokenizer
         parts = [normal] if split is None else [part for part, _ in split.pre_tokenize_str(normal)]
         words.update(word for part in parts for word in re.split(f"(?<!^)(?={WORD_START})", part))
-    return Counter({w: n for w, n in words.items() if any(map(unwritable, tokenizer.model.tokenize(w)))}), unwritable
+    if lost := marks - kept:
+        names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
+        logger.warning(
+            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become one. "
+            "Where they matter, take a model whose tokenizer keeps them",
+            name,
+            f"{lost.total():,}",
+            f"{marks.total():,}",
+            names,
+        )
+    return Counter({word: times for word, times in words.items() if word and badly(word)}), unwritable
 
 
-def _add_merges(
-    model: dict[str, Any], words: Counter[str], missing: list[str], unwritable: Callable[[Any], bool], count: int
-) -> None:
-    """Continue the training of a BPE vocabulary: merge the tokens that it splits words into."""
-    vocabulary = model["vocab"]
-    most = len(vocabulary) + count
-    for character in missing:
-        vocabulary[character] = len(vocabulary)
-    # Each token is one character to the trainer.
-    tokens: dict[str, str] = {}
-    new, runs = set[str](), Counter[str]()
-    split = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
+def _marks(text: str) -> Iterator[str]:
+    return (c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c).startswith("M"))
+
+
+def _core(model: dict[str, Any]) -> Any:
+    """Return the model of a tokenizer, which splits words."""
+    return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
+
+
+def _usage_of(model: dict[str, Any], words: Counter[str]) -> Counter[str]:
+    """Count the pieces that words are split into."""
+    split, found = _core(model), Counter[str]()
     for word, times in words.items():
-        run = ""
         for token in split.tokenize(word):
-            run += (unit := tokens.setdefault(token.value, chr(_PRIVATE + len(tokens))))
-            if token.value in missing or unwritable(token):
-                new.add(unit)
-        runs[run] += times
+            found[token.value] += times
+    return found
+
+
+def _join(units: Sequence[str], prefix: str = "") -> str:
+    return units[0] + "".join(unit.removeprefix(prefix) for unit in units[1:])
+
+
+def _learn_merges(
+    words: Counter[str], units: dict[str, list[str]], count: int, *, bytewise: bool
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the most frequent merges of words that are given as units, by BPE, whose result is always the same.
+
+    Punctuation is not merged, unless the units can be `bytewise`: then a character of it may stand for a byte.
+    """
+    # Each unit is one character to the trainer.
+    codes: dict[str, str] = {}
+    runs = Counter[str]()
+    for word, times in words.items():
+        run = "".join(codes.setdefault(unit, chr(_PRIVATE + len(codes))) for unit in units[word])
+        marks = {codes[u] for u in units[word] if not bytewise and unicodedata.category(u[-1]).startswith("P")}
+        for mark in marks:
+            run = run.replace(mark, " ")
+        for part in run.split():
+            runs[part] += times
     trained = Tokenizer(models.BPE())
-    trainer = trainers.BpeTrainer(vocab_size=len(tokens) + count, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=len(codes) + count, show_progress=False)
     trained.train_from_iterator(runs.elements(), trainer)
-    text = {unit: token for token, unit in tokens.items()}
-    for pair in json.loads(trained.to_str())["model"]["merges"]:
-        first, second = ("".join(text[unit] for unit in part) for part in pair)
-        if len(vocabulary) < most and new & set("".join(pair)) and {first, second} <= vocabulary.keys():
+    text = {code: unit for unit, code in codes.items()}
+    for first, second in json.loads(trained.to_str())["model"]["merges"]:
+        yield [text[code] for code in first], [text[code] for code in second]
+
+
+def _add_scored(
+    model: dict[str, Any], words: Counter[str], missing: list[str], pieces: list[str], count: int, *, competing: bool
+) -> None:
+    """Add the pieces that words are split into most often to a Unigram vocabulary; `missing` ones always.
+
+    Each round splits the words by the scores of the last one, at first into as few pieces as can be, and scores pieces
+    by the logarithm of their frequency. Pieces `competing` with those of the vocabulary score just below its rarest:
+    frequent words of other text keep their pieces, and words of several rare pieces get new ones.
+    """
+    lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
+    # A model of the pieces that these words can have is made in no time, one of 250,000 in seconds.
+    parts = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
+    old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in parts)]
+    small = {**model, "unk_id": 0}
+    scores = dict.fromkeys(pieces, lowest - 10 * scale)
+    for _ in range(_ROUNDS):
+        used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
+        most = sorted((piece for piece in scores if used[piece]), key=lambda piece: (-used[piece], piece))
+        most = [*missing, *(piece for piece in most if piece not in missing)][:count]
+        scores = {piece: lowest + scale * math.log((used[piece] or 0.5) / used.total()) for piece in most}
+    used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
+    model["vocab"] += ([piece, own] for piece, own in scores.items() if piece in missing or used[piece])
+
+
+def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[str, str]], most: int) -> None:
+    """Add merges to a BPE vocabulary, up to a number of pieces, and drop those that no word needs."""
+    old, start = len(model["merges"]), dict(model["vocab"])
+    for first, second in merges:
+        if len(model["vocab"]) < most and {first, second} <= model["vocab"].keys():
             model["merges"].append([first, second])
-            vocabulary.setdefault(first + second, len(vocabulary))
+            model["vocab"].setdefault(first + second, len(model["vocab"]))
+    needed, kept = set(_usage_of(model, words)), list[list[str]]()
+    for first, second in reversed(model["merges"][old:]):
+        if first + second in needed:
+            needed |= {first, second}
+            kept.insert(0, [first, second])
+    model["merges"][old:] = kept
+    model["vocab"] = start
+    for first, second in kept:
+        start.setdefault(first + second, len(start))
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

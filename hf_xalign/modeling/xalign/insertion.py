@@ -40,7 +40,7 @@ def with_alignment(
     The module is frozen (`requires_grad=False`, whatever switches adapters on and off); the rest of the model stays as
     trainable as it was. The model is changed in place and stays a model of its class, for `Trainer` and pipelines too:
 
-    - `save_pretrained` and `Trainer`'s checkpoints write one folder. `import hf_xalign.modeling` and
+    - `save_pretrained` and `Trainer`'s checkpoints write one folder. `import hf_xalign` and
       `AutoModelForSequenceClassification.from_pretrained(folder)` give the same outputs, with every weight frozen;
       [`hf_xalign.load`] gives the model as it is here, to train on and to save again. transformers without peft reads
       no adapters at all: there, it is the model without it.

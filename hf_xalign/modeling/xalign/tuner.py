@@ -1,7 +1,7 @@
 """MAO's modules as a PEFT method, `XALIGN`: bottleneck adapters in the layers, and a module on top of them.
 
-`import hf_xalign.modeling` registers it; then PEFT and transformers load its folders as they load LoRA's. Without the
-import PEFT knows no such type: KeyError('XALIGN').
+After `import hf_xalign`, PEFT and transformers load its folders as they load LoRA's; this module is imported when they
+do. Without the import PEFT knows no such type: KeyError('XALIGN').
 """
 
 from __future__ import annotations

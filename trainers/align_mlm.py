@@ -118,6 +118,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             seed=args.seed if args.data_seed is None else args.data_seed,
             language_ids=language_ids(model.config) if args.has_language_embeddings else None,
             entries=entries if args.objective == "dict_mlm" else None,
+            dict_mlm=args.dict_mlm,
             dict_probability=args.translation_probability,
             mlm_probability=args.mlm_probability,
         )

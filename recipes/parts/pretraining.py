@@ -107,7 +107,8 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         add_language_embeddings(model, languages)
     entries, test_entries, candidates = _dictionaries(data, args, tokenizer)
     if derived is not None and counterparts is not None:
-        entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
+        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": args.seed}
+        entries = TokenEntries.from_counterparts(counterparts, **draw, languages=(derived.base, derived.code))
         test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
     if not args.needs_entries:
         entries = None
@@ -217,12 +218,12 @@ def _dictionaries(
         path, language = parse_source(item)
         words = load_dictionary(path)
         known = TokenEntries.from_dictionary(words, tokenizer, name=item)
-        parts.append(
-            TokenEntries.from_dictionary(words, tokenizer, name=item, share=data.dictionary_share, seed=args.seed)
-        )
+        assert language is not None  # checked by the arguments
+        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": args.seed}
+        codes = (data.target_lang, language)
+        parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
         if language not in tests:
             continue
-        assert language is not None  # checked by the arguments
         others = load_dictionary(parse_source(tests[language])[0])
         scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
         scored = scored[~(scored[:, None] == known.ids).all(-1).any(-1)]

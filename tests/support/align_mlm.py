@@ -38,7 +38,7 @@ def make_rows(count=16, pairs=False, block_size=24):
 def make_entries(seed=0):
     """A dictionary of tokens that the rows have, some of them in two entries."""
     ids = np.array([[10, 40], [12, 41], [12, 42], [97, 98], [20, 60], [22, 61], [24, 40]])
-    return TokenEntries.from_counterparts(ids, share=6 / 7, seed=seed)
+    return TokenEntries.from_counterparts(ids, share=6 / 7, seed=seed, languages=("en", "de"))
 
 
 def make(folder, model=None, data=None, entries=None, callbacks=None, objective="align_mlm", **settings):

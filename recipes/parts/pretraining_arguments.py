@@ -30,7 +30,13 @@ class PretrainingArguments(PairColumns, SmokeTest):
     derive: list[str] = option(
         _TEXT, "Make a second language of the corpus: syntax, inversion or permutation, transliteration.", []
     )
-    shared: float = option(_TEXT, "Share of the words that are not transliterated.", 0.0)
+    shared: float = option(_TEXT, "Share of the vocabulary's pieces that are not transliterated.", 0.0)
+    on_unknown: Literal["keep", "drop", "error"] = option(
+        _TEXT,
+        "transliteration: characters beyond the 6,136 most frequent stay (keep), their sentences are left out (drop), "
+        "or they are refused (error).",
+        "keep",
+    )
     order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
     parallel: list[str] = option(
         _TEXT, "xlm: sentence pairs, as in recipes/fao.py. Default with derive: the corpus and what is derived.", []
@@ -77,6 +83,10 @@ class PretrainingArguments(PairColumns, SmokeTest):
             raise InputError("derive makes the second language itself: name one corpus")
         if ("syntax" in self.derive) != bool(self.order_of):
             raise InputError("order_of goes with derive syntax, and syntax needs it: give both or none")
+        if not 0 <= self.shared <= 1:
+            raise InputError(f"shared={self.shared}: it is the share, from 0 to 1, of pieces that both languages have")
+        if self.shared and "transliteration" not in self.derive:
+            raise InputError(f"shared={self.shared} is of the pieces that transliteration changes: add it to derive")
         if self.derive and (self.dictionary or self.test_dictionary):
             raise InputError("dictionary: a derived language brings its own; leave dictionary and test_dictionary out")
         if args.needs_entries and not self.derive and not self.dictionary:

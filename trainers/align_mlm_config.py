@@ -77,6 +77,9 @@ class AlignMLMConfig(AlignmentConfig):
     translation_probability: float = by_preset(
         "dict_mlm: probability that a masked token is translated, if it can be."
     )
+    alignment_languages: bool = own(
+        False, "xlm, dict_mlm: score the alignment of words with the language embedding added, as ALIGN-MLM's code."
+    )
     mlm_probability: float = own(0.15, "Share of tokens that are masked.")
     dropout: bool = own(True, "Use the encoder's dropout during training.")
 
@@ -93,6 +96,8 @@ class AlignMLMConfig(AlignmentConfig):
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""
         check_probability(self.mlm_probability)
+        if not self.has_language_embeddings:
+            self.refuse_unused(f"objective={self.objective} has no language embeddings", "alignment_languages")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""

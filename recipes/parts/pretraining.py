@@ -119,14 +119,20 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     entries, test_entries, candidates = _dictionaries(data, args, tokenizer)
     if derived is not None and counterparts is not None:
         if args.needs_entries:
-            draw: dict[str, Any] = {"share": data.dictionary_share, "seed": args.seed}
+            draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
             entries = TokenEntries.from_counterparts(counterparts, **draw, languages=(derived.base, derived.code))
         if len(counterparts):
             test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
     if not args.needs_entries:
         entries = None
-    encode = partial(encode_pretraining, tokenizer=tokenizer, config=model.config, block_size=data.block_size)
-    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, seed=args.seed)
+    encode = partial(
+        encode_pretraining,
+        tokenizer=tokenizer,
+        config=model.config,
+        block_size=data.block_size,
+        long_sentences=data.long_sentences,
+    )
+    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves, seed=args.seed)
     evaluation = encode(held_out).dataset if held_out else None
     sources = {
         name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
@@ -252,7 +258,7 @@ def _dictionaries(
         words = load_dictionary(path)
         known = TokenEntries.from_dictionary(words, tokenizer, name=item)
         assert language is not None  # checked by the arguments
-        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": args.seed}
+        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
         codes = (data.target_lang, language)
         parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
         if language not in tests:

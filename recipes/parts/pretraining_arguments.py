@@ -42,6 +42,12 @@ class PretrainingArguments(PairColumns, SmokeTest):
         _TEXT, "xlm: sentence pairs, as in recipes/fao.py. Default with derive: the corpus and what is derived.", []
     )
     pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
+    pair_halves: Literal["packed", "padded"] = option(
+        _TEXT, "xlm: pad a row of pairs at its end, or each of its halves, as ALIGN-MLM.", "packed"
+    )
+    long_sentences: Literal["cut", "drop"] = option(
+        _TEXT, "A sentence longer than a row goes on in the next, or is left out, as ALIGN-MLM.", "cut"
+    )
     block_size: int = option(_TEXT, "Tokens a row at most.", 128)
     model_name_or_path: str = option(
         _MODEL, f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).", "embedded"
@@ -59,7 +65,12 @@ class PretrainingArguments(PairColumns, SmokeTest):
     )
     test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
+    dictionary_seed: int | None = option(_DICTIONARY, "Seed that draws the share. Default: that of the run.", None)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
+
+    def entries_seed(self, args: AlignMLMConfig) -> int:
+        """Return the seed that draws the dictionary's share."""
+        return args.seed if self.dictionary_seed is None else self.dictionary_seed
 
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""

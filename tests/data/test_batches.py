@@ -432,6 +432,28 @@ def test_pretraining_batches_against_loops():
         assert_batch(pickle.loads(pickle.dumps(collator))(rows), collator(rows))
 
 
+def test_padded_halves_have_the_masks_of_packed_ones_and_positions_of_their_own():
+    rows = make_rows(12)
+    padded_rows = []
+    for row in rows:
+        ids, (first, *rest) = row["input_ids"], row["parts"]
+        wide = {"input_ids": [*ids[:first], *[0] * (14 - first), *ids[first:]], "parts": [14, *rest]}
+        padded_rows.append(row | wide if rest else row)
+    options = {"language_ids": TYPE_IDS, "entries": ENTRIES, "first_position": 2}
+    found, plain = make_pretraining(**options)(padded_rows), make_pretraining(**options)(rows)
+    for k, row in enumerate(rows):
+        first, size = row["parts"][0], sum(row["parts"])
+        places = [*range(size)] if len(row["parts"]) == 1 else [*range(first), *range(14, 14 + size - first)]
+        for name in ("input_ids", "token_type_ids", "attention_mask"):
+            assert found[name][k, places].tolist() == plain[name][k, :size].tolist()
+        assert found["attention_mask"][k].sum() == size
+        halves = [range(size)] if len(row["parts"]) == 1 else [range(first), range(size - first)]
+        assert found["position_ids"][k, places].tolist() == [2 + place for half in halves for place in half]
+        rest = sorted({*range(found["input_ids"].shape[1])} - {*places})
+        assert set(found["position_ids"][k, rest].tolist()) <= {1}
+    assert found["mlm_labels"].tolist() == plain["mlm_labels"].tolist() and "position_ids" not in plain
+
+
 @pytest.mark.slow
 def test_the_epoch_reaches_workers_that_live_on():
     for collator, rows in (

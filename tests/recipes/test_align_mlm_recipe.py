@@ -18,6 +18,7 @@ from hf_xalign.recipes.align_mlm import main
 
 DERIVE = ("--derive", "inversion", "transliteration")
 RANDOM = ("--model_name_or_path", "new", "--vocabulary", "train", "--vocab_size", "80")
+PUBLISHED = ("--pair_halves", "padded", "--long_sentences", "drop", "--alignment_languages", "true")
 RANDOM += ("--hidden_size", "16", "--attention_heads", "2", "--layers", "2")
 
 
@@ -49,8 +50,8 @@ def test_a_derived_language(files, tmp_path):
     ("objective", "options", "shape"),
     [
         ("mlm", ("--layers", "1"), ("bert", 1)),
-        ("xlm", RANDOM, ("roberta", 2)),
-        ("dict_mlm", (), ("bert", 2)),
+        ("xlm", (*RANDOM, *PUBLISHED), ("roberta", 2)),
+        ("dict_mlm", ("--dictionary_seed", "5"), ("bert", 2)),
     ],
 )
 def test_other_objectives_on_some_layers_and_from_random_weights(objective, options, shape, files, tmp_path):
@@ -58,6 +59,7 @@ def test_other_objectives_on_some_layers_and_from_random_weights(objective, opti
     record = record_of(tmp_path)
     assert record["settings"]["objective"] == objective and "losses" not in record
     assert (tmp_path / "token_entries.json").exists() == (objective == "dict_mlm")
+    assert objective != "dict_mlm" or TokenEntries.load(tmp_path, vocab_size=10**6).seed == 5
     model = AutoModel.from_pretrained(tmp_path)
     assert (model.config.model_type, model.config.num_hidden_layers, model.config.hidden_size) == (*shape, 16)
     assert len(model.encoder.layer) == shape[1]

@@ -60,6 +60,8 @@ class _MaskingCollator(EpochCollator):
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
         options: dict[str, Any] = {**self._draw(), "probability": self.mlm_probability}
+        # A pair's first half may be padded inside a row.
+        inside &= input_ids != self.pad_token_id
         return *mask_tokens(input_ids, maskable, self.vocabulary, examples, **options), inside
 
     @staticmethod
@@ -142,7 +144,8 @@ class PretrainingCollator(_MaskingCollator):
     The batch holds (B rows, M hidden tokens; all int64):
 
     - `input_ids`, `attention_mask` (B, width): some tokens hidden;
-    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding;
+    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding at the end;
+    - if a pair's first half is padded: `position_ids` (B, width), from `first_position` in each half of such a row;
     - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
       original tokens, or with `dict_mlm="label"` sometimes their translations.
 
@@ -162,8 +165,10 @@ class PretrainingCollator(_MaskingCollator):
         dict_mlm: DictMLM = "input",
         dict_probability: float = 0.5,
         mlm_probability: float = 0.15,
+        first_position: int = 0,
     ):
         super().__init__(tokenizer, seed, mlm_probability)
+        self.first_position = first_position
         self.language_ids = language_ids
         self.dict_mlm = dict_mlm
         self.dict_probability = dict_probability
@@ -193,6 +198,15 @@ class PretrainingCollator(_MaskingCollator):
                     masked, spoken["token_type_ids"], labels, self.translations, examples, **options
                 )
         batch = self._batch(masked, labels, inside) | spoken
+        padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
+        if any(padded):
+            # As the encoder itself counts, but from the start in the second half. Padding has 0 or its id.
+            starts = [[0, row["parts"][0]] if new else [0] for row, new in zip(rows, padded, strict=True)]
+            places = np.arange(masked.shape[1])
+            begins = np.array([np.repeat(own, np.diff([*own, len(places)])) for own in starts])
+            batch["position_ids"] = np.where(
+                inside, self.first_position + places - begins, max(0, self.first_position - 1)
+            )
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _translations(self, entries: TokenEntries) -> Translations:

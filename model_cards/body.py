@@ -194,6 +194,7 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "from_scratch": from_scratch(record),
         "pretraining": code(objective),
+        "predicts_translations": settings.get("dict_mlm") == "label",
         "languages": ", ".join(code(name) for name in (languages["pivot"], *languages["others"])),
         "losses": table(("language", "before", "after", "change"), rows, numbers=3),
         "derived": derived and code(derived),

@@ -11,8 +11,8 @@ Real languages, a dictionary and an existing encoder:
 
 Several languages have a `--corpus` and a `--dictionary` each.
 
-`--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (labels translated by the dictionary) or `align_mlm`
-(the dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
+`--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (code-switched by the dictionary) or `align_mlm` (the
+dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
 embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary
 (`token_entries.json`), the derived language (`derived_language.json`) where there is one, `results.json` and a card.
 The grid of objectives and derived languages is `recipes/align_mlm_grid.py`.

@@ -108,7 +108,9 @@ class Cell:
         from hf_xalign.config import non_default_fields
 
         found = {**non_default_fields(data), **args.changed(), "preset": args.preset, "objective": self.objective}
-        found |= {"derive": self.transformation.split("+"), "seed": self.seed, **self.change}
+        found |= {"derive": self.transformation.split("+"), "seed": self.seed}
+        # Always named, because older versions had another default.
+        found |= ({"dict_mlm": args.dict_mlm} if self.objective == "dict_mlm" else {}) | self.change
         unused = {"dry_run", *(() if "syntax" in found["derive"] else ("order_of",))}
         unused |= set() if self.objective == "xlm" else {"parallel"}
         found = {name: value for name, value in found.items() if name not in unused}

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
-from hf_xalign.data.encoding import position_limit
+from hf_xalign.data.encoding import first_position, position_limit
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.rows import encode_pretraining
@@ -119,8 +119,10 @@ class AlignMLMTrainer(AlignmentTrainer):
             seed=args.seed if args.data_seed is None else args.data_seed,
             language_ids=language_ids(model.config) if args.has_language_embeddings else None,
             entries=entries if args.objective == "dict_mlm" else None,
+            dict_mlm=args.dict_mlm,
             dict_probability=args.translation_probability,
             mlm_probability=args.mlm_probability,
+            first_position=first_position(model.config),
         )
         return model, train_dataset, collator
 
@@ -163,8 +165,8 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     def _hidden_words(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """Return the sum of the masked tokens' cross entropies, and the encoder's output."""
-        languages = {"token_type_ids": inputs["token_type_ids"]} if "token_type_ids" in inputs else {}
-        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **languages)
+        given = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
+        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **given)
         hidden, embeddings = output.last_hidden_state, self._embeddings(model)
         with self.accelerator.autocast():
             return self._head("words")(hidden, inputs["mlm_positions"], inputs["mlm_labels"], embeddings), output
@@ -192,12 +194,17 @@ class AlignMLMTrainer(AlignmentTrainer):
         return metrics | {"alignment": sum(shares) / len(shares)} if shares else metrics
 
     def alignment(self) -> dict[str, float]:
-        """Return the share of each language's `test_entries` whose embeddings are nearest neighbours."""
+        """Return the share of each language's `test_entries` whose embeddings are nearest neighbours.
+
+        With `alignment_languages` the language embeddings are added; that of the pivot is the first.
+        """
         model = self.accelerator.unwrap_model(self.model)
-        return {
-            language: alignment_of_model(model, entries, self.candidates.get(language)).share
-            for language, entries in self.test_entries.items()
-        }
+        pivot = next(iter(language_ids(model.config) or {}), "")
+        shares = {}
+        for language, entries in self.test_entries.items():
+            codes = (pivot, language) if self.args.alignment_languages else None
+            shares[language] = alignment_of_model(model, entries, self.candidates.get(language), languages=codes).share
+        return shares
 
     @torch.no_grad()
     def losses(self, dataset: Dataset) -> tuple[dict[str, float], float]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.batches.masked import DictMLM
 from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
@@ -20,6 +21,7 @@ _PAPER: dict[str, Any] = {
     "adam_epsilon": 1e-6,
     "max_grad_norm": 0.0,
     "alpha": 10.0,
+    "dict_mlm": "input",
     "translation_probability": 0.5,
     "learning_rate": 1e-4,
     "num_train_epochs": 3.0,
@@ -57,12 +59,20 @@ class AlignMLMConfig(AlignmentConfig):
     preset: str = own("ours", "Published variant: ours or paper.")
     objective: Literal["mlm", "xlm", "dict_mlm", "align_mlm"] = own(
         "align_mlm",
-        "mlm: masked tokens in text of all languages. xlm: mlm, and TLM on parallel sentences. dict_mlm: labels "
-        "are translated with a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
+        "mlm: masked tokens in text of all languages. xlm: mlm, and TLM on parallel sentences. dict_mlm: mlm with "
+        "translations by a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
     )
     alpha: float = by_preset("align_mlm: weight of the cosine term.")
     entries_per_step: int | None = own(None, "align_mlm: entries drawn for each step. Default: all.")
-    translation_probability: float = by_preset("dict_mlm: probability that a label is translated, if it can be.")
+    dict_mlm: DictMLM = by_preset(
+        "dict_mlm: input puts translations in masked positions (ALIGN-MLM), label predicts them (Chaudhary et al.)."
+    )
+    translation_probability: float = by_preset(
+        "dict_mlm: probability that a masked token is translated, if it can be."
+    )
+    alignment_languages: bool = own(
+        False, "xlm, dict_mlm: score the alignment of words with the language embedding added, as ALIGN-MLM's code."
+    )
     mlm_probability: float = own(0.15, "Share of tokens that are masked.")
     dropout: bool = own(True, "Use the encoder's dropout during training.")
 
@@ -79,6 +89,8 @@ class AlignMLMConfig(AlignmentConfig):
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""
         check_probability(self.mlm_probability)
+        if not self.has_language_embeddings:
+            self.refuse_unused(f"objective={self.objective} has no language embeddings", "alignment_languages")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""
@@ -94,11 +106,14 @@ class AlignMLMConfig(AlignmentConfig):
     def formula(self) -> str:
         """Return the objective as plain text."""
         mlm = "mean over hidden tokens of -log p(token | sentence)"
+        predicted, translated = ("label | sentence", "the label is")
+        if self.dict_mlm == "input":
+            predicted, translated = "token | code-switched sentence", "the sentence has, in the token's place,"
         return {
             "mlm": mlm,
             "xlm": "mean over hidden tokens of -log p(token | sentence, or both sentences of a pair)",
-            "dict_mlm": f"mean over hidden tokens of -log p(label | sentence); with probability "
-            f"{self.translation_probability:g} the label is the token's translation, where the dictionary has one",
+            "dict_mlm": f"mean over hidden tokens of -log p({predicted}); with probability "
+            f"{self.translation_probability:g} {translated} the token's translation, where the dictionary has one",
             "align_mlm": f"{mlm} - {self.alpha:g} * mean over dictionary entries (a, b) of cos(E[a], E[b]), E: the "
             "input word embeddings",
         }[self.objective]

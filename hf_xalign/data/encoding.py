@@ -101,11 +101,16 @@ def tokenize_words(
     return EncodedWords(encoded["input_ids"], spans)
 
 
+def first_position(config: PretrainedConfig) -> int:
+    """Return the `position_ids` value of a text's first token."""
+    return config.pad_token_id + 1 if config.model_type in _OFFSET else 0
+
+
 def position_limit(config: PretrainedConfig) -> int:
     """Return the most tokens of a sentence; the tokenizer's own `model_max_length` is missing in many folders."""
     # T5's positions are relative, without a limit; 512 is what it was trained on.
     positions = getattr(config, "max_position_embeddings", 512)
-    return positions - config.pad_token_id - 1 if config.model_type in _OFFSET else positions
+    return positions - first_position(config)
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.language_embeddings import language_embedding
 from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, index_pairs
 from hf_xalign.search.ranking import nearest
 from hf_xalign.statistics.bootstrap import interval
@@ -82,7 +84,11 @@ def alignment_of_entries(
 
 
 def alignment_of_model(
-    model: nn.Module, entries: Tensor | ArrayLike, candidates: Tensor | np.ndarray | Sequence[int] | None = None
+    model: nn.Module,
+    entries: Tensor | ArrayLike,
+    candidates: Tensor | np.ndarray | Sequence[int] | None = None,
+    *,
+    languages: tuple[str, str] | None = None,
 ) -> EmbeddingAlignment:
     """Compute [`alignment_of_entries`] on a model's input embeddings.
 
@@ -90,9 +96,15 @@ def alignment_of_model(
     For the other direction pass `entries[:, [1, 0]]` and that side's candidates.
 
     The candidates should be ids of the whole derived vocabulary: searching only a training dictionary is easier.
+
+    `languages` are the codes of both columns: each side's language embedding is then added to its word embeddings, as
+    in ALIGN-MLM's code for XLM and DICT-MLM. The paper compares word embeddings alone.
     """
-    embeddings = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
-    return alignment_of_entries(embeddings, embeddings, entries, candidates)
+    words = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
+    source = target = words
+    if languages is not None:
+        source, target = (words + language_embedding(cast(PreTrainedModel, model), code) for code in languages)
+    return alignment_of_entries(source, target, entries, candidates)
 
 
 def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int) -> np.ndarray:

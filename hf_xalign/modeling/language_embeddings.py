@@ -77,6 +77,15 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     return None if numbers is None else dict(numbers)
 
 
+def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
+    """Return the embedding of a language, (D,), without its gradient."""
+    numbers = language_ids(model.config) or {}
+    if language not in numbers:
+        raise InputError(f"the encoder has no embedding of {language}, only of {', '.join(numbers) or 'no language'}")
+    embeddings = cast(nn.Module, model.base_model.embeddings)
+    return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[numbers[language]]
+
+
 def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
     """Refuse an encoder with language embeddings for a `method` that would take every text for row 0."""
     if (rows := language_ids(model.config)) is not None:

@@ -21,7 +21,7 @@ from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words
+from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
 from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,8 @@ class TokenTask(_Classification):
 
     Attributes:
         labels: the labels.
-        metric: headline score; by default `span_f1` for BIO labels, else `accuracy`.
+        metric: headline score; by default `span_f1` for BIO labels, else `accuracy`. If it is chosen for tags without
+            prefixes, `span_f1` is of neighbours with one tag, see [`~hf_xalign.tasks.scoring.tags_as_spans`].
         on_empty_word: treatment of words that the tokenizer drops, such as control characters in WikiANN: `error`, or
             `unk` to encode them as the unknown token, as in XTREME.
 
@@ -134,8 +135,11 @@ class TokenTask(_Classification):
     def __post_init__(self) -> None:
         if self.metric is None:
             object.__setattr__(self, "metric", "span_f1" if self.labels.mark_spans else "accuracy")
-        if self.metric == "span_f1" and not self.labels.mark_spans:
-            raise InputError(f"metric=span_f1 needs BIO labels, got {self.labels.describe()}")
+        marked = any(name[1:2] == "-" for name in self.labels.names)
+        if self.metric == "span_f1" and marked and not self.labels.mark_spans:
+            raise InputError(
+                f"metric=span_f1 needs BIO labels, or tags without prefixes, got {self.labels.describe()}"
+            )
 
     def _encoder(
         self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
@@ -206,7 +210,10 @@ class TokenTask(_Classification):
         return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Return `accuracy`, `token_f1`, `span_f1` for BIO labels, and the numbers of words and of words cut off."""
+        """Return `accuracy`, `token_f1`, `span_f1`, and the numbers of words and of words cut off.
+
+        `span_f1` is of BIO labels; of others only where it is the headline.
+        """
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
         for labels, first, found in zip(gold, encoded["first"], predictions, strict=True):
@@ -218,6 +225,9 @@ class TokenTask(_Classification):
             # A word without a prediction cannot be part of a predicted span.
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
+        elif self.metric == "span_f1":
+            sides = [[tags_as_spans(tags) for tags in side] for side in (predicted, gold)]
+            scores["span_f1"] = ExampleScores.from_counts(*count_spans(*sides))
         scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
         words = [
             label

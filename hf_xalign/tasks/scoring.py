@@ -43,6 +43,23 @@ def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
     return _counts([(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in zip(*sides, strict=True)])
 
 
+def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
+    """Return BIO labels of tags without prefixes, as seqeval's default mode reads them (ALIGN-MLM's F1 of POS).
+
+    Neighbouring words with one tag are a span. seqeval takes a tag's first letter for its prefix: a tag that begins
+    with B, E or S is a span of one word, and one that begins with O or a full stop is none, as a word without a tag.
+    """
+    labels = []
+    before: str | None = None
+    for tag in tags:
+        if not tag or tag[0] in "O.":
+            labels.append(OUTSIDE)
+        else:
+            labels.append(("B-" if tag != before or tag[0] in "BES" else "I-") + tag)
+        before = tag
+    return labels
+
+
 def count_words(
     predicted: Sequence[Sequence[str | None]], gold: Sequence[Sequence[str]], *, outside: str | None = OUTSIDE
 ) -> Counts:

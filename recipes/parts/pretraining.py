@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig
 
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
-from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import WordOrder
@@ -43,7 +43,7 @@ class PretrainingCorpus:
     """Encoder and data of a pre-training run; the first of `languages` is the pivot or the natural language.
 
     `test_entries` int64 (n, 2) are the token pairs of a language whose alignment is scored, among its `candidates`
-    int64 (m,).
+    int64 (m,). `notes` are lines about the transliteration.
     """
 
     model: PreTrainedModel
@@ -57,6 +57,7 @@ class PretrainingCorpus:
     candidates: dict[str, np.ndarray]
     derived: DerivedLanguage | None
     sources: dict[str, list[dict[str, Any]]]
+    notes: list[str]
 
     def describe(self) -> list[str]:
         """Describe text, vocabulary and entries, one line each."""
@@ -64,6 +65,7 @@ class PretrainingCorpus:
         if self.evaluation is not None:
             lines.append(f"held out {len(self.evaluation):,} rows")
         lines.append(f"pieces   {len(self.tokenizer):,}")
+        lines += self.notes
         if self.entries is not None:
             lines.append(f"entries  {self.entries.origin}")
         for language, scored in self.test_entries.items():
@@ -81,20 +83,29 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         raise InputError(f"eval_corpus in {', '.join(unknown)}: corpus has no text of that language")
     tokenizer, old_ids = _tokenizer(data, corpora)
     languages = sorted(corpora, key=lambda code: code != data.target_lang)
-    derived = counterparts = pairs = alphabet = None
+    derived = counterparts = pairs = alphabet = shared = None
+    notes: list[str] = []
     if data.derive:
-        natural = corpora[languages[0]]
         if "transliteration" in data.derive:
             alphabet = Alphabet.of([*_texts(corpora), *_texts(held_out)], tokenizer)
+            for found in (corpora, held_out):
+                notes += _unknown_characters(found, alphabet, data.on_unknown)
+            natural_tokenizer = tokenizer
             tokenizer, counterparts = extend_tokenizer(tokenizer, alphabet)
+            if data.shared:
+                shared = SharedPieces.draw(natural_tokenizer, counterparts[:, 0], data.shared, seed=args.seed)
+                notes.append(f"shared   {len(shared.pieces):,} of {len(counterparts):,} pieces are not transliterated")
+                counterparts = counterparts[~np.isin(counterparts[:, 0], shared.pieces)]
+        natural = corpora[languages[0]]
         order = WordOrder.learn(tree for path in data.order_of for tree in read_trees(path)) if data.order_of else None
         derived = DerivedLanguage(
             languages[0],
             tuple(data.derive),  # type: ignore[arg-type]
             seed=args.seed,
-            shared=data.shared,
+            shared=shared,
             alphabet=alphabet,
             word_order=order,
+            on_unknown="keep" if data.on_unknown == "keep" else "error",
         )
         if args.objective == "xlm" and not data.parallel:
             pairs = derive_pairs(natural, derived, _column(natural))
@@ -109,19 +120,28 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         add_language_embeddings(model, languages)
     entries, test_entries, candidates = _dictionaries(data, args, tokenizer)
     if derived is not None and counterparts is not None:
-        entries = TokenEntries.from_counterparts(counterparts, share=data.dictionary_share, seed=args.seed)
-        test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
+        if args.needs_entries:
+            draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
+            entries = TokenEntries.from_counterparts(counterparts, **draw, languages=(derived.base, derived.code))
+        if len(counterparts):
+            test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
     if not args.needs_entries:
         entries = None
-    encode = partial(encode_pretraining, tokenizer=tokenizer, config=model.config, block_size=data.block_size)
-    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, seed=args.seed)
+    encode = partial(
+        encode_pretraining,
+        tokenizer=tokenizer,
+        config=model.config,
+        block_size=data.block_size,
+        long_sentences=data.long_sentences,
+    )
+    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves, seed=args.seed)
     evaluation = encode(held_out).dataset if held_out else None
     sources = {
         name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
     text = (languages, rows.dataset, evaluation, rows.counts)
-    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources)
+    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes)
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
@@ -141,12 +161,32 @@ def _column(corpus: Dataset) -> str:
 
 
 def _texts(corpora: dict[str, Dataset]) -> list[str]:
-    return [
-        " ".join(cell) if isinstance(cell, list) else cell
-        for corpus in corpora.values()
-        for cell in corpus[_column(corpus)][:]
-        if cell
-    ]
+    return [text for corpus in corpora.values() for text in _cells(corpus) if text]
+
+
+def _cells(corpus: Dataset) -> list[str]:
+    """Return the text of each row, empty if it has none."""
+    cells = corpus[_column(corpus)][:]
+    return [" ".join(cell) if isinstance(cell, list) else cell or "" for cell in cells]
+
+
+def _unknown_characters(corpora: dict[str, Dataset], alphabet: Alphabet, on_unknown: str) -> list[str]:
+    """Describe the rows with characters beyond the alphabet, and leave them out of the text for `drop`."""
+    lines = []
+    for language, corpus in corpora.items():
+        unknown = [alphabet.unknown(text) for text in _cells(corpus)]
+        rows = np.flatnonzero([*map(bool, unknown)])
+        if not len(rows) or on_unknown == "error":
+            continue
+        count = len({character for found in unknown for character in found})
+        treated = "are left out" if on_unknown == "drop" else "keep them in both languages"
+        lines.append(
+            f"letters  {count:,} characters beyond the {len(alphabet):,} most frequent: the {len(rows):,} rows of "
+            f"{language} with one {treated} (on_unknown={on_unknown})"
+        )
+        if on_unknown == "drop":
+            corpora[language] = corpus.select(np.setdiff1d(np.arange(len(corpus)), rows))
+    return lines
 
 
 def _tokenizer(
@@ -220,12 +260,12 @@ def _dictionaries(
         path, language = parse_source(item)
         words = load_dictionary(path)
         known = TokenEntries.from_dictionary(words, tokenizer, name=item)
-        parts.append(
-            TokenEntries.from_dictionary(words, tokenizer, name=item, share=data.dictionary_share, seed=args.seed)
-        )
+        assert language is not None  # checked by the arguments
+        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
+        codes = (data.target_lang, language)
+        parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
         if language not in tests:
             continue
-        assert language is not None  # checked by the arguments
         others = load_dictionary(parse_source(tests[language])[0])
         scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
         scored = scored[~(scored[:, None] == known.ids).all(-1).any(-1)]

@@ -30,12 +30,24 @@ class PretrainingArguments(PairColumns, SmokeTest):
     derive: list[str] = option(
         _TEXT, "Make a second language of the corpus: syntax, inversion or permutation, transliteration.", []
     )
-    shared: float = option(_TEXT, "Share of the words that are not transliterated.", 0.0)
+    shared: float = option(_TEXT, "Share of the vocabulary's pieces that are not transliterated.", 0.0)
+    on_unknown: Literal["keep", "drop", "error"] = option(
+        _TEXT,
+        "transliteration: characters beyond the 6,136 most frequent stay (keep), their sentences are left out (drop), "
+        "or they are refused (error).",
+        "keep",
+    )
     order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
     parallel: list[str] = option(
         _TEXT, "xlm: sentence pairs, as in recipes/fao.py. Default with derive: the corpus and what is derived.", []
     )
     pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
+    pair_halves: Literal["packed", "padded"] = option(
+        _TEXT, "xlm: pad a row of pairs at its end, or each of its halves, as ALIGN-MLM.", "packed"
+    )
+    long_sentences: Literal["cut", "drop"] = option(
+        _TEXT, "A sentence longer than a row goes on in the next, or is left out, as ALIGN-MLM.", "cut"
+    )
     block_size: int = option(_TEXT, "Tokens a row at most.", 128)
     model_name_or_path: str = option(
         _MODEL, f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).", "embedded"
@@ -53,7 +65,12 @@ class PretrainingArguments(PairColumns, SmokeTest):
     )
     test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
+    dictionary_seed: int | None = option(_DICTIONARY, "Seed that draws the share. Default: that of the run.", None)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
+
+    def entries_seed(self, args: AlignMLMConfig) -> int:
+        """Return the seed that draws the dictionary's share."""
+        return args.seed if self.dictionary_seed is None else self.dictionary_seed
 
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
@@ -77,6 +94,10 @@ class PretrainingArguments(PairColumns, SmokeTest):
             raise InputError("derive makes the second language itself: name one corpus")
         if ("syntax" in self.derive) != bool(self.order_of):
             raise InputError("order_of goes with derive syntax, and syntax needs it: give both or none")
+        if not 0 <= self.shared <= 1:
+            raise InputError(f"shared={self.shared}: it is the share, from 0 to 1, of pieces that both languages have")
+        if self.shared and "transliteration" not in self.derive:
+            raise InputError(f"shared={self.shared} is of the pieces that transliteration changes: add it to derive")
         if self.derive and (self.dictionary or self.test_dictionary):
             raise InputError("dictionary: a derived language brings its own; leave dictionary and test_dictionary out")
         if args.needs_entries and not self.derive and not self.dictionary:

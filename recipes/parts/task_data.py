@@ -71,7 +71,10 @@ class TaskArguments(SmokeTest):
         _DATA, "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.", []
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
-        _DATA, "Headline score. Default: span_f1 of BIO labels, accuracy of others.", None
+        _DATA,
+        "Headline score. Default: span_f1 of BIO labels, accuracy of others. span_f1 of others: neighbours with one "
+        "label are a span, as seqeval scores parts of speech.",
+        None,
     )
     max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
     overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)

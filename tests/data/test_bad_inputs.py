@@ -23,7 +23,7 @@ from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
-from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import WordOrder
@@ -425,7 +425,7 @@ def test_derived_languages(tmp_path):
         "transliteration comes last": {"operations": ("transliteration", "inversion"), "alphabet": alphabet},
         "give both or none": {"operations": ("inversion",), "alphabet": alphabet},
         "word_order=.* goes with syntax": {"operations": ("syntax",)},
-        "shared=0.5": {"shared": 0.5},
+        "shared pieces are those not transliterated": {"shared": SharedPieces("", ())},
         "no language code": {"base": "English"},
         "on_unknown='drop'": {"on_unknown": "drop"},
     }
@@ -439,6 +439,12 @@ def test_derived_languages(tmp_path):
             lambda _, own=own: Alphabet(own) for own in ("aa", " a", "a▁", "\U00017000")
         ],
         "cannot be read": lambda folder: DerivedLanguage.load(folder / "none"),
+        "it shares 0.5 of the words, which are pieces now": in_file(
+            "b.json",
+            '{"format": "derived_language", "version": 1, "base": "en", "operations": ["transliteration"], "seed": 0, '
+            '"shared": 0.5, "alphabet": "abc", "word_order": null}',
+            DerivedLanguage.load,
+        ),
         "needs the sentence's dependency tree": lambda folder: moved.words(TREE.words),
         "the tree has other words": lambda folder: moved.words(["a", "b"], TREE),
         r"'o' \(U\+006F\) in 'zoo' is not in the alphabet": lambda folder: spelled.spell("zoo"),

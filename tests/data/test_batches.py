@@ -235,11 +235,13 @@ def test_task_batch_comes_with_its_pairs():
 
 
 LANGUAGES = {"bn": 0, "de": 1}
-TYPE_IDS = {"en": 2, "de": 1}
+TYPE_IDS = {"en": 2, "de": 1, "nl": 3}
 # 10 has three translations, 31 translates back to two.
 PAIRS = np.array([[10, 30], [11, 31], [10, 32], [12, 31], [33, 10]])
 BOTH_WAYS = {10: [30, 32, 33], 11: [31], 12: [31], 30: [10], 31: [11, 12], 32: [10], 33: [10]}
-ENTRIES = TokenEntries(PAIRS, "the test")
+ENTRIES = TokenEntries(PAIRS, "the test", pairs={"en+de": [0, 1, 3, 4], "en+nl": [2, 3]})
+# The same as triples of an English token, a token of the language, and its number in TYPE_IDS.
+SPOKEN = [(10, 30, 1), (11, 31, 1), (12, 31, 1), (33, 10, 1), (10, 32, 3), (12, 31, 3)]
 
 
 def padded(rows):
@@ -332,7 +334,7 @@ def test_translations_are_found_both_ways_in_any_order_of_the_entries():
     tokens = np.array([10, 10, 10, 31, 31, 11, 33, 9, 34, 99])
     numbers = np.array([0.0, 0.34, 0.999, 0.49, 0.5, 0.9, 0.0, 0.2, 0.7, 0.99])
     for pairs in (PAIRS, PAIRS[::-1], PAIRS[:, ::-1]):
-        found = Translations(pairs).draw(tokens, numbers)
+        found = Translations(np.concatenate([pairs, pairs[:, ::-1]])).draw(tokens, numbers)
         assert found.tolist() == [30, 32, 33, 11, 12, 31, 10, 9, 34, 99]
 
 
@@ -347,28 +349,54 @@ def slow_labels(labels, example, seed=0, epoch=0, probability=0.5):
     return found
 
 
+def slow_inputs(row, masked, labels, languages, example, seed=0, epoch=0, probability=0.5):
+    """Return inputs and language numbers: a hidden token's translation or itself, or else what masking made of it."""
+    draws = iter(slow_draws(example, 2 * sum(label != -100 for label in labels), seed=seed, epoch=epoch, stream=2))
+    inputs, spoken = list(masked), list(languages)
+    for k, token in enumerate(row):
+        if labels[k] == -100:
+            continue
+        change, pick = next(draws), next(draws)
+        if change >= probability:
+            continue
+        pivot = languages[k] == TYPE_IDS["en"]
+        options = [(number, other) for one, other, number in SPOKEN if pivot and one == token]
+        options += [(2, one) for one, other, number in SPOKEN if other == token and number == languages[k]]
+        options = sorted(options) or [(languages[k], token)]
+        spoken[k], inputs[k] = options[int(pick * len(options))]
+    return inputs, spoken
+
+
 def make_rows(count):
     rng = np.random.default_rng(0)
     rows = []
     for k in range(count):
         first, second = rng.integers(2, 9, size=2).tolist()
         ids = [2, *rng.integers(8, 36, size=first).tolist(), 3, *rng.integers(8, 36, size=second).tolist(), 3]
-        languages, parts = (["en", "de"], [first + 2, second + 1]) if k % 3 == 0 else (["de"], [len(ids)])
+        codes = ["en", ("de", "nl")[k % 2]]
+        languages, parts = (codes, [first + 2, second + 1]) if k % 3 == 0 else (codes[k % 3 - 1 :][:1], [len(ids)])
         rows.append({"input_ids": ids, "languages": languages, "parts": parts, "example": 50 + k})
     return rows
 
 
-def slow_pretraining(rows, seed=0, epoch=0, language_ids=None, entries=None, dict_probability=0.5, **given):
+def slow_pretraining(
+    rows, seed=0, epoch=0, language_ids=None, entries=None, dict_mlm="input", dict_probability=0.5, **given
+):
     numbers = [row["example"] for row in rows]
     options = {"seed": seed, "epoch": epoch, "probability": given.get("mlm_probability", 0.15)}
     pairs = [slow_mask(row["input_ids"], row["example"], **options) for row in rows]
-    labels = [labels for _, labels in pairs]
-    if entries is not None:
-        labels = [slow_labels(row, k, seed, epoch, dict_probability) for row, k in zip(labels, numbers)]
-    batch = dict(zip(("input_ids", "attention_mask"), padded([masked for masked, _ in pairs])))
-    batch["mlm_positions"], batch["mlm_labels"] = hidden(labels)
+    inputs, labels = [masked for masked, _ in pairs], [labels for _, labels in pairs]
+    draw = (seed, epoch, dict_probability)
     if language_ids is not None:
         spoken = [np.repeat([language_ids[code] for code in row["languages"]], row["parts"]).tolist() for row in rows]
+    if entries is not None and dict_mlm == "input":
+        given = zip([row["input_ids"] for row in rows], inputs, labels, spoken, numbers)
+        inputs, spoken = zip(*(slow_inputs(*one, *draw) for one in given))
+    elif entries is not None:
+        labels = [slow_labels(row, k, *draw) for row, k in zip(labels, numbers)]
+    batch = dict(zip(("input_ids", "attention_mask"), padded(inputs)))
+    batch["mlm_positions"], batch["mlm_labels"] = hidden(labels)
+    if language_ids is not None:
         batch["token_type_ids"] = padded(spoken)[0]
     return batch
 
@@ -381,8 +409,13 @@ def test_pretraining_batches_against_loops():
     rows = make_rows(60)
     for options in (
         {},
-        {"entries": ENTRIES, "seed": 7},
-        {"entries": ENTRIES, "dict_probability": 0.9, "language_ids": TYPE_IDS, "mlm_probability": 0.6},
+        {"entries": ENTRIES, "seed": 7, "dict_mlm": "label"},
+        {"entries": ENTRIES, "seed": 7, "language_ids": TYPE_IDS},
+        *(
+            {**often, "dict_mlm": kind, "entries": ENTRIES, "language_ids": TYPE_IDS}
+            for often in [{"dict_probability": 0.9, "mlm_probability": 0.6}]
+            for kind in ("input", "label")
+        ),
     ):
         collator = make_pretraining(**options)
         for epoch in (0, 4):
@@ -398,9 +431,34 @@ def test_pretraining_batches_against_loops():
         assert_batch(pickle.loads(pickle.dumps(collator))(rows), collator(rows))
 
 
+def test_padded_halves_have_the_masks_of_packed_ones_and_positions_of_their_own():
+    rows = make_rows(12)
+    padded_rows = []
+    for row in rows:
+        ids, (first, *rest) = row["input_ids"], row["parts"]
+        wide = {"input_ids": [*ids[:first], *[0] * (14 - first), *ids[first:]], "parts": [14, *rest]}
+        padded_rows.append(row | wide if rest else row)
+    options = {"language_ids": TYPE_IDS, "entries": ENTRIES, "first_position": 2}
+    found, plain = make_pretraining(**options)(padded_rows), make_pretraining(**options)(rows)
+    for k, row in enumerate(rows):
+        first, size = row["parts"][0], sum(row["parts"])
+        places = [*range(size)] if len(row["parts"]) == 1 else [*range(first), *range(14, 14 + size - first)]
+        for name in ("input_ids", "token_type_ids", "attention_mask"):
+            assert found[name][k, places].tolist() == plain[name][k, :size].tolist()
+        assert found["attention_mask"][k].sum() == size
+        halves = [range(size)] if len(row["parts"]) == 1 else [range(first), range(size - first)]
+        assert found["position_ids"][k, places].tolist() == [2 + place for half in halves for place in half]
+        rest = sorted({*range(found["input_ids"].shape[1])} - {*places})
+        assert set(found["position_ids"][k, rest].tolist()) <= {1}
+    assert found["mlm_labels"].tolist() == plain["mlm_labels"].tolist() and "position_ids" not in plain
+
+
 @pytest.mark.slow
 def test_the_epoch_reaches_workers_that_live_on():
-    for collator, rows in ((make_ppa(), make_pairs(8)), (make_pretraining(entries=ENTRIES), make_rows(8))):
+    for collator, rows in (
+        (make_ppa(), make_pairs(8)),
+        (make_pretraining(entries=ENTRIES, dict_mlm="label"), make_rows(8)),
+    ):
         loader = DataLoader(rows, batch_size=8, collate_fn=collator, num_workers=1, persistent_workers=True)
         seen = []
         for epoch in range(3):

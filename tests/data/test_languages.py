@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 import unicodedata
 from collections import Counter
 
@@ -17,7 +18,7 @@ from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
-from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, is_shared
+from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import HEAD, WordOrder
@@ -83,15 +84,14 @@ def test_letters_are_a_bijection_and_plain_text():
     assert everything.lower() == everything and len(everything.split()) == 1
 
 
-def test_the_shared_part_is_a_share_of_the_types_drawn_by_seed_and_word():
-    types = [f"word{i}" for i in range(4000)]
-    small, large = ({w for w in types if is_shared(w, 3, share)} for share in (0.25, 0.5))
-    assert abs(len(small) / 4000 - 0.25) < 0.021 and abs(len(large) / 4000 - 0.5) < 0.024
-    assert small < large
-    assert {w for w in types if is_shared(w, 4, 0.25)} != small
-    alphabet = Alphabet.of(types)
-    shared = DerivedLanguage("en", ("transliteration",), seed=3, shared=0.25, alphabet=alphabet)
-    assert shared.words(types) == [word if word in small else alphabet.translate(word) for word in types]
+def test_the_alphabet_is_of_the_most_frequent_characters():
+    """6,200 characters, the first 64 of which are rare; a capital brings its small letter along."""
+    characters = [chr(0x4E00 + k) for k in range(6200)]
+    alphabet = Alphabet.of(["".join(characters), "".join(characters[64:])])
+    assert len(alphabet) == len(LETTERS) == 6136 and alphabet.characters == "".join(characters[64:])
+    assert alphabet.unknown("".join(characters)) == characters[:64]
+    lower = BertTokenizer({"[UNK]": 0, "[MASK]": 1})
+    assert Alphabet.of(["".join(characters[:6135]) * 2, "Ä"], lower).characters == "".join(characters[:6135])
 
 
 def test_compositions_apply_the_first_operation_first():
@@ -106,7 +106,8 @@ def test_compositions_apply_the_first_operation_first():
 
 def test_saved_and_loaded_with_the_same_fingerprint(tmp_path):
     operations = ("syntax", "permutation", "transliteration")
-    options = {"seed": 5, "shared": 0.3, "alphabet": ALPHABET, "word_order": ALWAYS_AFTER, "on_unknown": "keep"}
+    options = {"seed": 5, "alphabet": ALPHABET, "word_order": ALWAYS_AFTER, "on_unknown": "keep"}
+    options["shared"] = SharedPieces.draw(train_tokenizer(TEXT, 60), np.arange(5, 60), 0.3)
     found = DerivedLanguage("en", operations, **options)
     found.save(tmp_path / "language.json")
     loaded = DerivedLanguage.load(tmp_path / "language.json")
@@ -156,7 +157,8 @@ def test_labels_move_with_their_words():
 
 
 def test_text_and_pairs():
-    found = language("permutation", "transliteration", seed=3, shared=0.3)
+    shared = SharedPieces.draw(train_tokenizer(TEXT, 60), np.arange(5, 60), 0.3)
+    found = language("permutation", "transliteration", seed=3, shared=shared)
     rows = Dataset.from_dict({"a": TEXT, "b": TEXT[::-1], "label": list(range(len(TEXT)))})
     one = derive(rows, found, ["a", "b"])
     assert one["a"] == [" ".join(found.words(words)) for words in WORDS] == one["b"][::-1]
@@ -354,15 +356,41 @@ def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
     assert loaded("file", "open") == natural("file", "open")
 
 
-def test_pieces_of_kept_characters_and_shared_words(texts):
+def test_pieces_of_kept_characters(texts):
     natural = train_tokenizer(texts, 500)
     alphabet = Alphabet("".join(sorted("abcdefgnopqrsu")))
     both, counterparts = extend_tokenizer(natural, alphabet)
     twin = dict(counterparts.tolist())
-    mixed = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, on_unknown="keep", shared=0.4)
+    mixed = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, on_unknown="keep")
     for word in " ".join(texts[:200]).split():
-        ids, spelled = natural(word).input_ids, mixed.spell(word)
-        assert both(spelled).input_ids == ([twin.get(i, i) for i in ids] if spelled != word else ids)
+        assert both(mixed.spell(word)).input_ids == [twin.get(i, i) for i in natural(word).input_ids]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_share_of_the_pieces_in_use_is_common(kind, texts):
+    """Of the pieces that natural text uses, derived text has as many as were drawn, in the same places."""
+    natural = MAKERS[kind](texts)
+    words = sorted({word for text in texts[:-2] for word in text.split()})
+    if kind == "bpe with a suffix":  # its pre-tokenizer cuts runs of punctuation where the script changes
+        words = [word for word in words if not re.search(r"[^\w\s]{2}", word)]
+    alphabet = Alphabet.of(words, natural)
+    both, counterparts = extend_tokenizer(natural, alphabet)
+    twin = dict(counterparts.tolist())
+    used = {i for ids in natural(words, add_special_tokens=False).input_ids for i in ids} & twin.keys()
+    drawn = {}
+    for share, seed in ((0.25, 0), (0.5, 0), (0.25, 1), (0.0, 0), (1.0, 0)):
+        shared = SharedPieces.draw(natural, np.array(sorted(used)), share, seed=seed)
+        drawn[share, seed] = own = set(shared.pieces)
+        assert len(own) == round(share * len(used))
+        language = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, shared=shared)
+        common: set[int] = set()
+        for word in words:
+            ids = natural(word, add_special_tokens=False).input_ids
+            found = both(language.spell(word), add_special_tokens=False).input_ids
+            assert found == [i if i in own else twin.get(i, i) for i in ids], word
+            common |= {*found} & used
+        assert common == own
+    assert drawn[0.25, 0] < drawn[0.5, 0] and drawn[0.25, 0] != drawn[0.25, 1]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -302,6 +302,38 @@ def test_rows_against_a_loop(block_size, tokenizer):
     assert rows["example"][:] == list(range(len(expected)))
 
 
+def test_long_sentences_are_left_out(tokenizer):
+    corpus = random_text(300)
+    rows, counts = encode_pretraining({"en": corpus}, tokenizer, CONFIG, block_size=12, long_sentences="drop")
+    sentences = tokenizer(corpus["text"][:], add_special_tokens=False).input_ids
+    kept = [ids for ids in sentences if 0 < len(ids) <= 10]
+    assert rows["input_ids"][:] == [[2, *row, 3] for row in loop_rows(kept, 10)] and 100 < len(kept) < 200
+    assert counts["en"] == TextCounts(300, 300 - len(kept), 0, len(rows), sum(map(len, kept)))
+    with pytest.raises(InputError, match="the corpus of en has no text of at most 1 tokens in its 2 rows"):
+        long = Dataset.from_dict({"text": ["the cat"] * 2})
+        encode_pretraining({"en": long}, tokenizer, CONFIG, block_size=3, long_sentences="drop")
+
+
+@pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
+def test_first_halves_are_padded(make):
+    """Rows of 7 tokens a side: all second halves begin at one place, and nothing else changes."""
+    tokenizer, specials = make(), 3 if make is make_tokenizer else 4
+    pairs = sized(*np.random.default_rng(2).integers(1, 7, size=(60, 2)).tolist())
+    options = {"block_size": 14 + specials, "pairs": pairs, "pair_share": 9.0}
+    packed, counts = encode_pretraining({"en": random_text(20)}, tokenizer, CONFIG, **options)
+    rows, same = encode_pretraining({"en": random_text(20)}, tokenizer, CONFIG, **options, pair_halves="padded")
+    assert same == counts and rows["length"][:] == packed["length"][:]
+    for row, plain in zip(rows, packed, strict=True):
+        first = plain["parts"][0]
+        if len(plain["parts"]) == 2:
+            begin = 7 + specials - 1
+            padding = [tokenizer.pad_token_id] * (begin - first)
+            assert row["parts"] == [begin, plain["parts"][1]]
+            assert row["input_ids"] == [*plain["input_ids"][:first], *padding, *plain["input_ids"][first:]]
+        else:
+            assert row == plain
+
+
 @pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
 def test_pair_rows_are_those_the_tokenizer_makes(make):
     """Rooms of 14 tokens a side, of what the special tokens leave; of each language one pair does not fit."""

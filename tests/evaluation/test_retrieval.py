@@ -6,11 +6,13 @@ import torch
 from support.nearest import on_circle, scores, vectors
 from support.numeric import assert_rounding
 
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, alignment_of_model
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.sentence_scores import sentence_retrieval
+from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.search import csls
 
 # Directions in the plane, so that who is nearest to whom can be seen.
@@ -186,3 +188,23 @@ def test_of_a_model_keeps_the_order_of_the_entries(encoder):
     assert found.hits[:2].all() and found.candidates == 4 and found.share == np.mean(hits)
     wider = alignment_of_model(encoder, entries, candidates=[53, 90, 52, 51, 50, 90])
     assert wider.nearest.tolist()[2] == 90 and not wider.hits[2] and wider.candidates == 5
+
+
+def test_of_a_model_with_language_embeddings(encoder):
+    encoder = encoder.double()
+    with pytest.raises(InputError, match="no embedding of en, only of no language"):
+        alignment_of_model(encoder, [[3, 50]], languages=("en", "de"))
+    add_language_embeddings(encoder, ["en", "de", "nl"])
+    words = encoder.get_input_embeddings().weight.detach()
+    types = encoder.embeddings.token_type_embeddings.weight.detach()
+    types.copy_(torch.linspace(-1, 1, types.numel(), dtype=types.dtype).reshape(types.shape).sin())
+    entries = torch.stack([torch.arange(10, 50), torch.arange(50, 90)], 1)
+    near = []
+    for source in range(10, 50):
+        cosines = []
+        for target in range(50, 90):
+            a, b = words[source] + types[0], words[target] + types[2]
+            cosines.append(float((a * b).sum() / (a * a).sum().sqrt() / (b * b).sum().sqrt()))
+        near.append(50 + int(np.argmax(cosines)))
+    assert alignment_of_model(encoder, entries, languages=("en", "nl")).nearest.tolist() == near
+    assert alignment_of_model(encoder, entries).nearest.tolist() != near

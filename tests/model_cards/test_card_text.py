@@ -105,9 +105,11 @@ def test_objectives_and_languages_of_pre_training():
     for objective, said in {
         "mlm": "objective `mlm`: words are hidden and predicted.",
         "xlm": "in single sentences and in pairs of translations.",
-        "dict_mlm": "the words themselves or their translations predicted.",
+        "dict_mlm": "words are hidden or replaced by their translations, and predicted.",
+        "dict_mlm label": "the words themselves or their translations predicted.",
     }.items():
-        record["settings"]["objective"] = objective
+        objective, *label = objective.split()
+        record["settings"] |= {"objective": objective} | ({"dict_mlm": "label"} if label else {})
         card = render_card(record)
         assert said in " ".join(card.split()), objective
         assert ("token_entries.json" in card) == (objective == "dict_mlm"), objective

@@ -10,6 +10,7 @@ from support.recipe import output_of, pretraining_command, record_of
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.cache import write_mark
+from hf_xalign.data.derived import transliteration
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.errors import InputError
@@ -19,6 +20,7 @@ from hf_xalign.recipes.align_mlm import main
 
 DERIVE = ("--derive", "inversion", "transliteration")
 RANDOM = ("--model_name_or_path", "new", "--vocabulary", "train", "--vocab_size", "80")
+PUBLISHED = ("--pair_halves", "padded", "--long_sentences", "drop", "--alignment_languages", "true")
 RANDOM += ("--hidden_size", "16", "--attention_heads", "2", "--layers", "2")
 
 
@@ -50,8 +52,8 @@ def test_a_derived_language(files, tmp_path):
     ("objective", "options", "shape"),
     [
         ("mlm", ("--layers", "1"), ("bert", 1)),
-        ("xlm", RANDOM, ("roberta", 2)),
-        ("dict_mlm", (), ("bert", 2)),
+        ("xlm", (*RANDOM, *PUBLISHED), ("roberta", 2)),
+        ("dict_mlm", ("--dictionary_seed", "5"), ("bert", 2)),
     ],
 )
 def test_other_objectives_on_some_layers_and_from_random_weights(objective, options, shape, files, tmp_path):
@@ -59,9 +61,46 @@ def test_other_objectives_on_some_layers_and_from_random_weights(objective, opti
     record = record_of(tmp_path)
     assert record["settings"]["objective"] == objective and "losses" not in record
     assert (tmp_path / "token_entries.json").exists() == (objective == "dict_mlm")
+    assert objective != "dict_mlm" or TokenEntries.load(tmp_path, vocab_size=10**6).seed == 5
     model = AutoModel.from_pretrained(tmp_path)
     assert (model.config.model_type, model.config.num_hidden_layers, model.config.hidden_size) == (*shape, 16)
     assert len(model.encoder.layer) == shape[1]
+
+
+def test_a_share_of_the_pieces_is_common(files, tmp_path):
+    options = ("--objective", "dict_mlm", "--shared", "0.5", "--dictionary_share", "1", "--max_steps", "1")
+    printed = output_of(main, pretraining_command(files, *DERIVE, *options, out=tmp_path))
+    language, tokenizer = (
+        DerivedLanguage.load(tmp_path / "derived_language.json"),
+        AutoTokenizer.from_pretrained(tmp_path),
+    )
+    words = sorted({*(files / "en.txt").read_text().split()})
+    natural, derived = (
+        {i for ids in tokenizer(text, add_special_tokens=False).input_ids for i in ids}
+        for text in (words, [language.spell(word) for word in words])
+    )
+    # A single boundary mark has no script.
+    shared = {*language.shared.pieces}
+    assert natural & derived - {tokenizer.convert_tokens_to_ids("▁")} == natural & shared
+    entries = TokenEntries.load(tmp_path, vocab_size=len(tokenizer))
+    assert len(entries) == len(shared) or len(entries) == len(shared) - 1
+    assert f"shared   {len(shared)} of {len(shared) + len(entries)} pieces are not transliterated" in printed
+    assert not shared & {*entries.ids.ravel().tolist()}
+
+
+def test_characters_beyond_the_alphabet_stay_or_go_or_are_refused(files, tmp_path, monkeypatch):
+    """10 letters for the characters of Greek text; the rarest is in two of its 20 sentences."""
+    monkeypatch.setattr(transliteration, "LETTERS", range(0x17000, 0x17000 + 10))
+    rows = ["αβγδε ζηθικ αβγδε ζηθικ"] * 18 + ["αβγ λδ", "λ"]
+    (tmp_path / "el.txt").write_text("\n".join(rows) + "\n")
+    command = pretraining_command(files, "--derive", "transliteration", *RANDOM, "--dry_run", "true", "--target_lang")
+    command += ["el", "--corpus", f"el={tmp_path / 'el.txt'}", "--objective", "mlm", "--on_unknown"]
+    kept, left = (output_of(main, [*command, kind]) for kind in ("keep", "drop"))
+    said = "letters  1 characters beyond the 10 most frequent: the 2 rows of el with one"
+    assert f"{said} keep them in both languages (on_unknown=keep)" in kept and "of 20 sentences" in kept
+    assert f"{said} are left out (on_unknown=drop)" in left and "of 18 sentences" in left
+    with pytest.raises(InputError, match=r"row 18, text: 'λ' .*not in the alphabet of 10 characters.*on_unknown=keep"):
+        main([*command, "error"])
 
 
 def test_real_languages_and_their_dictionaries(files, tmp_path):

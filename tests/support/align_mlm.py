@@ -19,7 +19,7 @@ OBJECTIVES = ("mlm", "xlm", "dict_mlm", "align_mlm")
 SMALL = {**QUIET, "mlm_probability": 0.3}
 
 
-def make_rows(count=16, pairs=False, block_size=24):
+def make_rows(count=16, pairs=False, block_size=24, **options):
     text = [SENTENCES[k % len(SENTENCES)] for k in range(4 * count)]
     corpora = {
         "en": Dataset.from_dict({"text": [f"{english} {k}" for k, (_, english, _) in enumerate(text)]}),
@@ -31,6 +31,7 @@ def make_rows(count=16, pairs=False, block_size=24):
         make_encoder().config,
         block_size=block_size,
         pairs=make_pairs(16) if pairs else None,
+        **options,
     ).dataset
     return rows.select(np.linspace(0, len(rows) - 1, count, dtype=int))
 
@@ -38,7 +39,7 @@ def make_rows(count=16, pairs=False, block_size=24):
 def make_entries(seed=0):
     """A dictionary of tokens that the rows have, some of them in two entries."""
     ids = np.array([[10, 40], [12, 41], [12, 42], [97, 98], [20, 60], [22, 61], [24, 40]])
-    return TokenEntries.from_counterparts(ids, share=6 / 7, seed=seed)
+    return TokenEntries.from_counterparts(ids, share=6 / 7, seed=seed, languages=("en", "de"))
 
 
 def make(folder, model=None, data=None, entries=None, callbacks=None, objective="align_mlm", **settings):

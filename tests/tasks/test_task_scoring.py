@@ -15,7 +15,7 @@ from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.tasks.qa.answers import best_spans, window_spans
 from hf_xalign.tasks.qa.normalization import answer_tokens
 from hf_xalign.tasks.qa.scores import by_language, score_answers
-from hf_xalign.tasks.scoring import count_spans, count_words
+from hf_xalign.tasks.scoring import Span, count_spans, count_words, find_spans, tags_as_spans
 
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5
@@ -208,3 +208,35 @@ def test_scores_of_answers_by_language_and_of_the_metric():
         scored = by_language(score_answers(PREDICTIONS, REFERENCES, LANGUAGES, rules=rules), LANGUAGES)
         given = {"predictions": PREDICTIONS, "references": REFERENCES, "languages": LANGUAGES, "rules": rules}
         assert metrics.load("qa_f1").compute(**given) == scored, rules
+
+
+def seqeval_spans(tags):
+    """The chunks of seqeval's default mode, by its rules for a tag's first letter and kind."""
+    chunks, begin, before = [], 0, ("O", "")
+    for place, tag in enumerate([*tags, "O"]):
+        now = (tag[0], tag)
+        other = before[0] not in "O." and before[1] != now[1]
+        ends = before[0] in "ES" or (before[0] == "B" and now[0] in "BSO") or (before[0] == "I" and now[0] in "BSO")
+        starts = (
+            now[0] in "BS" or (before[0] in "ESO" and now[0] in "EI") or (now[0] not in "O." and before[1] != now[1])
+        )
+        if ends or other:
+            chunks.append((begin, place, before[1]))
+        if starts:
+            begin = place
+        before = now
+    return {chunk for chunk in chunks if chunk[2][0] not in "O."}
+
+
+def test_parts_of_speech_as_spans():
+    tags = ["NOUN", "NOUN", "INTJ", "SCONJ", "EX", ".", "BE", "O"]
+    draw = np.random.default_rng(0)
+    for _ in range(300):
+        own = [tags[k] for k in draw.integers(0, len(tags), size=draw.integers(1, 12))]
+        assert {tuple(span) for span in find_spans(tags_as_spans(own))} == seqeval_spans(own), own
+    gold, predicted = ["DET", "NOUN", "NOUN", "VERB"], ["DET", "NOUN", "ADJ", None]
+    examples = Examples("f", "en", Dataset.from_dict({"tokens": [list("abcd")], "labels": [gold], "line": [1]}))
+    task = TokenTask(LabelSet.of(["DET", "NOUN", "VERB", "ADJ"]), "span_f1")
+    ids = np.array([task.labels.ids[tag] for tag in predicted if tag])
+    found = task.score(examples, Dataset.from_dict({"first": [[1, 2, 3, -1]]}), [ids])
+    assert found.totals()["accuracy"] == 2 / 4 and found.totals()["span_f1"] == 2 * 1 / (3 + 3)

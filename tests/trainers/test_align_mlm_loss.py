@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.align_mlm import OBJECTIVES, make, token_loss
+from support.align_mlm import OBJECTIVES, make, make_rows, token_loss
 from support.launch import STEP, same_tensors, trained
 from support.numeric import assert_rounding
 from support.runs import exact
@@ -19,9 +19,20 @@ def token_losses(trainer, collator, row):
     """The losses of one row's hidden tokens."""
     batch = collator([row])
     kinds = {"token_type_ids": batch["token_type_ids"]} if "token_type_ids" in batch else {}
-    states = trainer.model(input_ids=batch["input_ids"], **kinds).last_hidden_state[0]
+    # Without the padding of a half: the positions of both halves begin at 0.
+    own = [k for k, token in enumerate(row["input_ids"]) if token]
+    halves = np.split(
+        np.arange(len(own)), [sum(k < row["parts"][0] for k in own)] if len(own) < len(row["input_ids"]) else []
+    )
+    places = torch.tensor([[k - half[0] for half in halves for k in half]])
+    inputs = {name: batch[name][:, own] for name in ("input_ids", *kinds)}
+    states = torch.zeros(
+        len(row["input_ids"]), 16, dtype=torch.float64 if trainer.model.dtype == torch.float64 else None
+    )
+    states = states.index_copy(0, torch.tensor(own), trainer.model(**inputs, position_ids=places).last_hidden_state[0])
     hidden = list(zip(batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True))
-    assert all(row["input_ids"][place] == label for place, label in hidden) or collator is trainer.data_collator
+    own = all(row["input_ids"][place] == label for place, label in hidden)
+    assert own or (collator is trainer.data_collator and trainer.args.dict_mlm == "label")
     table = trainer.model.embeddings.word_embeddings.weight
     return [token_loss(trainer.model, states[place], table, label) for place, label in hidden]
 
@@ -47,12 +58,16 @@ def float64():
         yield
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", [*OBJECTIVES, "dict_mlm label", "xlm padded"])
 def test_loss_and_gradient(objective, tmp_path, float64):
-    trainer = make(tmp_path, objective=objective, dropout=False, alpha=3.0)
+    objective, *kind = objective.split()
+    kinds = {"dict_mlm": "label"} if kind == ["label"] else {}
+    data = make_rows(pairs=True, pair_halves="padded") if kind == ["padded"] else None
+    trainer = make(tmp_path, objective=objective, data=data, dropout=False, alpha=3.0, **kinds)
     trainer.model.double()
     rows = [trainer.train_dataset[k] for k in (0, 5, 9, 15)]
     assert objective != "xlm" or any(len(row["languages"]) == 2 for row in rows)
+    assert (0 in rows[3]["input_ids"]) == bool(data)
     trainer.data_collator.set_epoch(1)
     expected, terms = reference(trainer, rows)
     expected.backward()

@@ -312,6 +312,14 @@ def test_align_mlm(tmp_path):
         {
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
             "token 160 in a vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
+            "entries are of unnamed languages and the encoder knows en, de, nl: name the languages": {
+                "objective": "dict_mlm",
+                "entries": TokenEntries(np.array([[3, 4]]), "a test"),
+            },
+            "entries are of bn, en and the encoder knows en, de, nl": {
+                "objective": "dict_mlm",
+                "entries": TokenEntries(np.array([[3, 4]]), "a test", pairs={"en+bn": [0]}),
+            },
             "translation_probability=2": {"translation_probability": 2},
         },
     )

@@ -14,15 +14,19 @@ from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.masking import (
     IGNORED,
+    LANGUAGE,
     Translations,
+    dict_mlm_inputs,
     dict_mlm_labels,
     example_draws,
     mask_tokens,
     masking_vocabulary,
 )
 from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.errors import InputError
 
 WordObjective = Literal["tlm", "mlm", "none"]
+DictMLM = Literal["input", "label"]
 
 
 class EpochCollator:
@@ -38,9 +42,6 @@ class EpochCollator:
 
 
 class _MaskingCollator(EpochCollator):
-    translations: Translations | None = None
-    dict_probability = 0.0
-
     def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
         super().__init__()
         self.pad_token_id = tokenizer.pad_token_id
@@ -48,16 +49,23 @@ class _MaskingCollator(EpochCollator):
         self.seed = seed
         self.mlm_probability = mlm_probability
 
-    def _masked(self, sentences: Sequence[Sequence[int]], examples: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
+    def _draw(self) -> dict[str, int]:
+        return {"seed": self.seed, "epoch": int(self._epoch)}
+
+    def _hide(
+        self, sentences: Sequence[Sequence[int]], examples: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the padded tokens, some of them hidden, their labels, and where they are no padding."""
         assert self.vocabulary is not None
-        draw: dict[str, Any] = {"seed": self.seed, "epoch": int(self._epoch)}
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
-        masked, labels = mask_tokens(
-            input_ids, maskable, self.vocabulary, examples, **draw, probability=self.mlm_probability
-        )
-        if self.translations is not None:
-            labels = dict_mlm_labels(labels, self.translations, examples, **draw, probability=self.dict_probability)
+        options: dict[str, Any] = {**self._draw(), "probability": self.mlm_probability}
+        # A pair's first half may be padded inside a row.
+        inside &= input_ids != self.pad_token_id
+        return *mask_tokens(input_ids, maskable, self.vocabulary, examples, **options), inside
+
+    @staticmethod
+    def _batch(masked: np.ndarray, labels: np.ndarray, inside: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
         positions = np.flatnonzero(labels != IGNORED)
         return {
             f"{prefix}input_ids": masked,
@@ -123,10 +131,10 @@ class PPACollator(_MaskingCollator):
                 batch[f"{prefix}attention_mask"] = inside.astype(np.int64)
         if self.words == "tlm":
             joined = [[*before, *query, *between, *key, *after] for query, key in zip(queries, keys, strict=True)]
-            batch |= self._masked(joined, 2 * pairs, "mlm_")
+            batch |= self._batch(*self._hide(joined, 2 * pairs), "mlm_")
         elif self.words == "mlm":
             sides = np.concatenate([query_is_target, ~query_is_target])
-            batch |= self._masked(framed, 2 * np.tile(pairs, 2) + sides, "mlm_")
+            batch |= self._batch(*self._hide(framed, 2 * np.tile(pairs, 2) + sides), "mlm_")
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
@@ -136,12 +144,15 @@ class PretrainingCollator(_MaskingCollator):
     The batch holds (B rows, M hidden tokens; all int64):
 
     - `input_ids`, `attention_mask` (B, width): some tokens hidden;
-    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding;
+    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding at the end;
+    - if a pair's first half is padded: `position_ids` (B, width), from `first_position` in each half of such a row;
     - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
-      original tokens, or with `entries` sometimes their translations.
+      original tokens, or with `dict_mlm="label"` sometimes their translations.
 
-    Masks and labels depend on the seed, the epoch and the row's `example`. With `entries` (DICT-MLM) the label of a
-    hidden token that has a translation is this with `dict_probability`.
+    Masks and labels depend on the seed, the epoch and the row's `example`. `entries` are the dictionary of DICT-MLM,
+    used at a hidden token with `dict_probability`. `dict_mlm` "input" puts its translation and the translation's
+    language into the input, see [`~hf_xalign.data.pretraining.masking.dict_mlm_inputs`]; "label" makes the translation
+    the label. The first needs `language_ids`, and the `pairs` of the entries.
     """
 
     def __init__(
@@ -151,13 +162,17 @@ class PretrainingCollator(_MaskingCollator):
         seed: int,
         language_ids: Mapping[str, int] | None = None,
         entries: TokenEntries | None = None,
+        dict_mlm: DictMLM = "input",
         dict_probability: float = 0.5,
         mlm_probability: float = 0.15,
+        first_position: int = 0,
     ):
         super().__init__(tokenizer, seed, mlm_probability)
+        self.first_position = first_position
         self.language_ids = language_ids
-        self.translations = None if entries is None else Translations(entries.ids)
+        self.dict_mlm = dict_mlm
         self.dict_probability = dict_probability
+        self.translations = None if entries is None else self._translations(entries)
 
     def for_evaluation(self) -> Self:
         """Return a collator with fixed masks and plain labels, so that losses of all objectives are comparable."""
@@ -169,8 +184,44 @@ class PretrainingCollator(_MaskingCollator):
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         examples = np.array([row["example"] for row in rows], dtype=np.int64)
-        batch = self._masked([row["input_ids"] for row in rows], examples, "")
+        masked, labels, inside = self._hide([row["input_ids"] for row in rows], examples)
+        spoken = {}
         if self.language_ids is not None:
             numbers = [np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows]
-            batch["token_type_ids"], _ = pad_rows(numbers, 0)
+            spoken["token_type_ids"], _ = pad_rows(numbers, 0)
+        if self.translations is not None:
+            options: dict[str, Any] = {**self._draw(), "probability": self.dict_probability}
+            if self.dict_mlm == "label":
+                labels = dict_mlm_labels(labels, self.translations, examples, **options)
+            else:
+                masked, spoken["token_type_ids"] = dict_mlm_inputs(
+                    masked, spoken["token_type_ids"], labels, self.translations, examples, **options
+                )
+        batch = self._batch(masked, labels, inside) | spoken
+        padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
+        if any(padded):
+            # As the encoder itself counts, but from the start in the second half. Padding has 0 or its id.
+            starts = [[0, row["parts"][0]] if new else [0] for row, new in zip(rows, padded, strict=True)]
+            places = np.arange(masked.shape[1])
+            begins = np.array([np.repeat(own, np.diff([*own, len(places)])) for own in starts])
+            batch["position_ids"] = np.where(
+                inside, self.first_position + places - begins, max(0, self.first_position - 1)
+            )
         return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def _translations(self, entries: TokenEntries) -> Translations:
+        """Return the translations in both directions, for "input" from a token of a language to one of another."""
+        ids = entries.ids
+        if self.dict_mlm == "input":
+            numbers = self.language_ids or {}
+            codes = {code for name in entries.pairs for code in name.split("+")}
+            if not codes or codes - set(numbers):
+                raise InputError(
+                    "dict_mlm=input changes the language of a token with the token. The entries are of "
+                    f"{', '.join(sorted(codes)) or 'unnamed languages'} and the encoder knows "
+                    f"{', '.join(numbers) or 'none'}: name the languages when the entries are made, or take "
+                    "dict_mlm=label"
+                )
+            of = {name: LANGUAGE * np.array([numbers[code] for code in name.split("+")]) for name in entries.pairs}
+            ids = np.concatenate([ids[[*rows]] + of[name] for name, rows in entries.pairs.items()])
+        return Translations(np.concatenate([ids, ids[:, ::-1]]))

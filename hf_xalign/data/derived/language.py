@@ -13,7 +13,9 @@ words, not on row numbers or processes. So it has the same form in pre-training 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import operator
 import os
 import random
 import re
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hf_xalign.data.derived.transliteration import Alphabet, is_shared
+from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.errors import InputError
@@ -52,8 +54,9 @@ class DerivedLanguage:
             - `inversion`: reverse the words of each sentence.
             - `permutation`: put the words of each sentence in random order.
             - `transliteration`: replace each character by `alphabet`; hides sentence ends, so it comes last.
-        seed: seed of the random orders and of the choice of shared words.
-        shared: share of word types that stay as they are, common to both languages.
+        seed: seed of the random orders.
+        shared: pieces of the vocabulary that are not transliterated, common to both languages. Word parts that the
+            tokenizer cuts into other pieces are.
         alphabet: alphabet of the transliteration.
         word_order: learned from the trees of the language whose order is wanted.
         on_unknown: `error` refuses a character outside the alphabet, `keep` keeps it.
@@ -62,7 +65,7 @@ class DerivedLanguage:
     base: str
     operations: tuple[Operation, ...]
     seed: int = 0
-    shared: float = 0.0
+    shared: SharedPieces | None = None
     alphabet: Alphabet | None = None
     word_order: WordOrder | None = None
     on_unknown: Literal["error", "keep"] = "error"
@@ -85,8 +88,8 @@ class DerivedLanguage:
         ):
             if (operation in operations) != (getattr(self, name) is not None):
                 raise InputError(f"operations: {shown}; {name}={what} goes with {operation}: give both or none")
-        if not 0 <= self.shared <= 1 or (self.shared and self.alphabet is None):
-            raise InputError(f"shared={self.shared}: it is the share, from 0 to 1, of words not transliterated")
+        if self.shared is not None and self.alphabet is None:
+            raise InputError(f"operations: {shown}; shared pieces are those not transliterated: add transliteration")
         if self.on_unknown not in ("error", "keep"):
             raise InputError(f"on_unknown={self.on_unknown!r} is neither 'error' nor 'keep'")
 
@@ -120,14 +123,18 @@ class DerivedLanguage:
 
     def spell(self, word: str) -> str:
         """Return a word in the derived language's script."""
-        if self.alphabet is None or (self.shared and is_shared(word, self.seed, self.shared)):
+        if self.alphabet is None:
             return word
-        if self.on_unknown == "error" and (unknown := self.alphabet.unknown(word)):
+        stays = self.shared.stays(word) if self.shared else (False,) * len(word)
+        changed = "".join(itertools.compress(word, map(operator.not_, stays)))
+        if self.on_unknown == "error" and (unknown := self.alphabet.unknown(changed)):
             raise InputError(
-                f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet. Make the alphabet from "
-                "this text too, or keep such characters by on_unknown='keep'."
+                f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet of "
+                f"{len(self.alphabet):,} characters. Make the alphabet from this text too, or keep characters that it "
+                "lacks by on_unknown=keep."
             )
-        return self.alphabet.translate(word)
+        letters = self.alphabet.translate(word)
+        return "".join(old if stay else new for old, new, stay in zip(word, letters, stays, strict=True))
 
     def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
         """Return a sentence in the derived language: reordered, then respelled."""
@@ -138,6 +145,7 @@ class DerivedLanguage:
         about = {"format": _FORMAT, "version": _VERSION, **vars(self)}
         about["alphabet"] = self.alphabet and self.alphabet.characters
         about["word_order"] = self.word_order and self.word_order.to_json()
+        about["shared"] = self.shared and vars(self.shared)
         write_text(Path(path), json.dumps(about, ensure_ascii=False, indent=1) + "\n")
 
     @classmethod
@@ -153,6 +161,11 @@ class DerivedLanguage:
                 about["alphabet"] = Alphabet(about["alphabet"])
             if about["word_order"] is not None:
                 about["word_order"] = WordOrder.from_json(about["word_order"])
+            # Older files have a share of words: 0 is none.
+            shared = about["shared"] or None
+            if isinstance(shared, float):
+                raise InputError(f"it shares {shared:g} of the words, which are pieces now: derive the language again")
+            about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
             return cls(**about)
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error

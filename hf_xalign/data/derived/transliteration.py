@@ -8,10 +8,13 @@ transliterated text is read, normalised and split like ordinary text, character 
 from __future__ import annotations
 
 import functools
-import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+from tokenizers import Tokenizer
 
 from hf_xalign.errors import InputError
 
@@ -42,25 +45,28 @@ class Alphabet:
             )
         if len(self.characters) > len(LETTERS):
             raise InputError(
-                f"{len(self.characters):,} different characters, but only {len(LETTERS):,} letters. Make the "
-                "alphabet from the frequent characters, and keep the others by on_unknown='keep'."
+                f"{len(self.characters):,} different characters, but only {len(LETTERS):,} letters. Alphabet.of takes "
+                "the most frequent."
             )
 
     @classmethod
     def of(cls, words: Iterable[str], tokenizer: PreTrainedTokenizerBase | None = None) -> Alphabet:
-        """Make the alphabet of some words or texts.
+        """Make the alphabet of some words or texts: of their characters, or the 6,136 most frequent of them.
 
         The output of `tokenizer`'s normaliser (lower case of capitals, "fi" for a ligature) joins the alphabet, as
         `extend_tokenizer` needs.
         """
-        found: set[str] = set()
+        counts: Counter[str] = Counter()
         for word in words:
-            found.update(word)
-        if tokenizer is not None and tokenizer.backend_tokenizer.normalizer is not None:
-            normalizer = tokenizer.backend_tokenizer.normalizer
-            for character in sorted(found):
-                found.update(normalized_character(normalizer, character))
-        return cls("".join(sorted(c for c in found if not c.isspace() and c != WORD_START)))
+            counts.update(word)
+        normalizer = None if tokenizer is None else tokenizer.backend_tokenizer.normalizer
+        found: set[str] = set()
+        for character in sorted(counts, key=lambda c: (-counts[c], c)):
+            normal = "" if normalizer is None else normalized_character(normalizer, character)
+            new = {c for c in character + normal if not c.isspace() and c != WORD_START}
+            if len(found | new) <= len(LETTERS):
+                found |= new
+        return cls("".join(sorted(found)))
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -82,11 +88,56 @@ def normalized_character(normalizer, character: str) -> str:
     return text[text.index("0") + 1 : text.rindex("0")]
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def is_shared(word: str, seed: int, share: float) -> bool:
-    """Tell whether both languages share a word type, by word and seed; what one share shares, a larger one does."""
-    digest = hashlib.blake2b(f"{seed} {word}".encode(), digest_size=8, person=b"shared word").digest()
-    return int.from_bytes(digest) < share * 2**64
+@dataclass(frozen=True)
+class SharedPieces:
+    """Pieces of a natural vocabulary that its derived language has in common with it (ALIGN-MLM, appendix D).
+
+    `tokenizer` is that of the natural language, for text that is split into words, in the JSON of `tokenizers`;
+    `pieces` are ids of its vocabulary, ascending.
+
+    Text with letters in place of all other pieces is cut as the natural text is. One pre-tokenizer is an exception:
+    `Whitespace` keeps punctuation marks together, but cuts between a mark and a letter.
+    """
+
+    tokenizer: str
+    pieces: tuple[int, ...]
+
+    @classmethod
+    def draw(
+        cls, tokenizer: PreTrainedTokenizerBase, pieces: np.ndarray, share: float, *, seed: int = 0
+    ) -> SharedPieces:
+        """Draw a share, from 0 to 1, of the `pieces` int64 (n,) of a tokenizer; a larger share includes a smaller."""
+        from hf_xalign.data.encoding import word_tokenizer
+
+        drawn = np.random.default_rng((seed, 1)).permutation(len(pieces))[: round(share * len(pieces))]
+        return cls(word_tokenizer(tokenizer).backend_tokenizer.to_str(), tuple(np.sort(pieces[drawn]).tolist()))
+
+    def __hash__(self) -> int:
+        return hash(self.tokenizer)  # kept by the string: that of many pieces would be computed for every word
+
+    def stays(self, word: str) -> tuple[bool, ...]:
+        """Tell of each character of a word whether it stays: if all pieces it is in are shared."""
+        return _stays(self, word)
+
+
+@functools.lru_cache(maxsize=4)
+def _shared_backend(shared: SharedPieces) -> tuple[Tokenizer, frozenset[int]]:
+    tokenizer = Tokenizer.from_str(shared.tokenizer)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, frozenset(shared.pieces)
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _stays(shared: SharedPieces, word: str) -> tuple[bool, ...]:
+    tokenizer, pieces = _shared_backend(shared)
+    encoding = tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False)
+    inside: list[set[bool]] = [set() for _ in word]
+    for number, piece, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets):
+        if piece != WORD_START:
+            for place in range(start, end):
+                inside[place].add(number in pieces)
+    return tuple(found == {True} for found in inside)
 
 
 @functools.lru_cache(maxsize=16)

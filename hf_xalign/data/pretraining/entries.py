@@ -27,7 +27,8 @@ class TokenEntries:
 
     `ids` int64 (n, 2) are the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
     entry, without repetition or entries of a token with itself. `share`, in (0, 1], was drawn with `seed` from the
-    available entries; `dropped` counts unusable dictionary entries by reason.
+    available entries; `dropped` counts unusable dictionary entries by reason. `pairs` are the rows of `ids` of each
+    pair of languages, `<first>+<second>`; DICT-MLM needs them.
     """
 
     ids: np.ndarray
@@ -35,18 +36,27 @@ class TokenEntries:
     share: float = 1.0
     seed: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    pairs: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @classmethod
-    def from_counterparts(cls, counterparts: np.ndarray, *, share: float = 0.25, seed: int = 0) -> Self:
+    def from_counterparts(
+        cls,
+        counterparts: np.ndarray,
+        *,
+        share: float = 0.25,
+        seed: int = 0,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
         """Draw a share of the natural and derived tokens that correspond, int64 (n, 2).
 
-        A larger share with the same seed includes a smaller.
+        A larger share with the same seed includes a smaller. `languages` are the codes of both columns.
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
-        return cls(ids, f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary", share, seed)
+        origin = f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary"
+        return cls(ids, origin, share, seed, pairs=_pairs(ids, languages))
 
     @classmethod
     def from_dictionary(
@@ -57,6 +67,7 @@ class TokenEntries:
         name: str = "dictionary",
         share: float = 1.0,
         seed: int = 0,
+        languages: tuple[str, str] | None = None,
     ) -> Self:
         """Turn a dictionary of words into entries of tokens.
 
@@ -67,7 +78,8 @@ class TokenEntries:
         vocabulary).
 
         Words keep the dictionary's case. MUSE's are lower-cased, so in a cased vocabulary a German noun's entry is
-        about its lower-cased piece. `words` are those of [`~hf_xalign.data.dictionary.load_dictionary`].
+        about its lower-cased piece. `words` are those of [`~hf_xalign.data.dictionary.load_dictionary`], `languages`
+        the codes of both columns.
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
@@ -92,15 +104,21 @@ class TokenEntries:
             )
         ids = _draw(np.array([*found], dtype=np.int64), share, seed, name)
         origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece a word, of {len(words)} of words"
-        return cls(ids, origin, share, seed, dict(sorted(dropped.items())))
+        return cls(ids, origin, share, seed, dict(sorted(dropped.items())), _pairs(ids, languages))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the entries of several dictionaries, drawn with one share and seed, as one."""
-        ids = np.array([*dict.fromkeys(tuple(entry) for part in parts for entry in part.ids.tolist())], dtype=np.int64)
+        rows: dict[tuple[int, int], int] = {}
+        pairs: dict[str, list[int]] = {}
+        for part in parts:
+            own = [rows.setdefault((pivot, other), len(rows)) for pivot, other in part.ids.tolist()]
+            for name, places in part.pairs.items():
+                pairs.setdefault(name, []).extend(own[place] for place in places)
         dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
         origin = "; ".join(part.origin for part in parts)
-        return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())))
+        ids = np.array([*rows], dtype=np.int64)
+        return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())), pairs)
 
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
         """Refuse tokens outside a vocabulary of `size` tokens."""
@@ -113,7 +131,7 @@ class TokenEntries:
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
         content = {name: value for name, value in vars(self).items() if name != "ids"}
-        content |= {"dropped": dict(self.dropped), "entries": self.ids.tolist()}
+        content |= {"dropped": dict(self.dropped), "pairs": dict(self.pairs), "entries": self.ids.tolist()}
         return write_text(Path(folder) / ENTRIES_FILE, json.dumps(content, ensure_ascii=False))
 
     @classmethod
@@ -135,7 +153,7 @@ class TokenEntries:
             ) from error
         if fault := _fault(ids):
             raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
-        entries = cls(ids, **found)
+        entries = cls(ids, **found, pairs=content.get("pairs", {}))
         entries.check_vocabulary(vocab_size, path)
         return entries
 
@@ -150,6 +168,10 @@ def _fault(ids: Any) -> str | None:
         return f"entry {ids[same][0].tolist()} pairs a token with itself"
     kept, counts = np.unique(ids, axis=0, return_counts=True)
     return f"entry {kept[counts > 1][0].tolist()} is there twice" if (counts > 1).any() else None
+
+
+def _pairs(ids: np.ndarray, languages: tuple[str, str] | None) -> dict[str, list[int]]:
+    return {} if languages is None else {"+".join(languages): [*range(len(ids))]}
 
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xalign.errors import InputError
 
 IGNORED = -100  # label of a token that is not predicted, as in torch's and transformers' cross entropy
+LANGUAGE = 1 << 32  # a token of a language is one number: language * LANGUAGE + token
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -49,7 +50,7 @@ def example_draws(
     `numpy.random.Generator` for each example.
 
     `examples` int (B,), not negative, and `counts` int (B,) or int give float64 (sum of counts,) in [0, 1), example by
-    example. Streams are independent: masks use 0, the order of PPA's sides 1, DICT-MLM's labels 2.
+    example. Streams are independent: masks use 0, the order of PPA's sides 1, DICT-MLM's translations 2.
     """
     key = np.zeros(1, dtype=np.uint64)
     for part in (seed, epoch, stream):
@@ -105,13 +106,13 @@ def check_probability(probability: float) -> None:
 
 
 class Translations:
-    """Translations of tokens in both directions of a dictionary's entries, int64 (n, 2), for many tokens at once."""
+    """Translations of tokens, for many at once: from column 0 of int64 (n, 2) to column 1."""
 
     def __init__(self, entries: np.ndarray):
         # Sorted by token, then by translation.
-        both = np.unique(np.concatenate([entries, entries[:, ::-1]]), axis=0)
-        self._tokens, self._starts, self._counts = np.unique(both[:, 0], return_index=True, return_counts=True)
-        self._translations = both[:, 1]
+        entries = np.unique(entries, axis=0)
+        self._tokens, self._starts, self._counts = np.unique(entries[:, 0], return_index=True, return_counts=True)
+        self._translations = entries[:, 1]
 
     def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Draw a translation of each token, int64 (n,), by `numbers` in [0, 1); one without translations stays."""
@@ -129,9 +130,9 @@ def dict_mlm_labels(
     epoch: int,
     probability: float = 0.5,
 ) -> np.ndarray:
-    """Draw the labels of DICT-MLM (Chaudhary et al. 2020, without language conditioning; ALIGN-MLM, appendix G.4).
+    """Draw the labels of DICT-MLM as Chaudhary et al. (2020) define it, without language conditioning.
 
-    Each hidden token with a translation has it as its label with `probability` (0.5 in the paper). The encoder's input
+    Each hidden token with a translation has it as its label with `probability` (0.5 in ALIGN-MLM). The encoder's input
     does not change. Arguments and labels are those of [`mask_tokens`].
     """
     hidden = labels != IGNORED
@@ -142,6 +143,38 @@ def dict_mlm_labels(
     relabelled = labels.copy()
     relabelled[hidden] = tokens
     return relabelled
+
+
+def dict_mlm_inputs(
+    masked: np.ndarray,
+    languages: np.ndarray,
+    labels: np.ndarray,
+    translations: Translations,
+    examples: np.ndarray,
+    *,
+    seed: int,
+    epoch: int,
+    probability: float = 0.5,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the inputs of DICT-MLM as ALIGN-MLM defines it (section 3 and appendix G.4): code-switched text.
+
+    With `probability` (0.5 in the paper) the input at a hidden position is the token's translation, in the
+    translation's language, or the token itself if it has none. There is no mask or random token there. Other hidden
+    positions stay as [`mask_tokens`] made them: 80% mask, 10% random, 10% kept. The labels are the original tokens.
+
+    `masked` and `labels` int64 (B, T) are those of [`mask_tokens`]; `languages` int64 (B, T) holds the number of each
+    token's language. `translations` are of numbers `language * LANGUAGE + token`. Returns the inputs and their
+    languages.
+    """
+    hidden = labels != IGNORED
+    draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
+    changed = np.zeros_like(hidden)
+    changed[hidden] = draws[:, 0] < probability
+    numbers = languages[changed] * LANGUAGE + labels[changed]
+    numbers = translations.draw(numbers, draws[draws[:, 0] < probability, 1])
+    inputs, switched = masked.copy(), languages.copy()
+    switched[changed], inputs[changed] = np.divmod(numbers, LANGUAGE)
+    return inputs, switched
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import datasets
 import numpy as np
@@ -43,8 +43,8 @@ _ROW = Features(
 class TextCounts(NamedTuple):
     """Counts of one language's sentences, or of one language pair's.
 
-    `left_out` have no tokens (pairs: or too long a side); those `cut` continue in the next row; `tokens` of the rows
-    are without special ones; `unused` rows of pairs are more than `pair_share` asks for.
+    `left_out` have no tokens, or too many (pairs: on a side; sentences: with "drop"). Those `cut` continue in the next
+    row. `tokens` of the rows are without special ones; `unused` rows of pairs are more than `pair_share` asks for.
     """
 
     sentences: int
@@ -77,16 +77,19 @@ def encode_pretraining(
     pairs: Dataset | None = None,
     pair_share: float = 0.25,
     seed: int = 0,
+    long_sentences: Literal["cut", "drop"] = "cut",
+    pair_halves: Literal["packed", "padded"] = "packed",
 ) -> PretrainingRows:
     """Encode and pack text (ALIGN-MLM, appendix G.3).
 
     *MLM rows* hold one language: sentences in their order, without a separator, until the next would exceed
     `block_size`. Special tokens stand at both ends, as in RoBERTa's full sentences. A sentence longer than a row
-    continues in the next one (the paper drops such sentences).
+    continues in the next one, or is left out by `long_sentences="drop"`, as in the paper.
 
     *TLM rows* hold sentence pairs: sentences of the pivot (`target`) first, then those of `source`, in the tokenizer's
-    format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. (The
-    paper pads each half to 256 tokens; here padding comes only at the end.)
+    format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. All
+    padding comes at the end. With `pair_halves="padded"` the first half is padded too, as in the paper. All second
+    halves then begin at one place, and their positions begin again at the first, as in the published code.
 
     Each of the `corpora` has one sentence or paragraph a row, in a column `words` (lists of str) or `text`.
     `block_size` counts special tokens too. `pair_share` is TLM rows divided by MLM rows, 0.25 in the paper: more are
@@ -95,7 +98,7 @@ def encode_pretraining(
     Returns:
         The counts, and a dataset with the rows of each corpus, then those of pairs:
 
-        - `input_ids`: list of int32, with special tokens; `length`: their number;
+        - `input_ids`: list of int32, with special tokens; `length`: their number, without padding;
         - `languages`: one code, or two; `parts`: tokens of each, special ones counting to the part before them;
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
         - `example`: the row's number, from which masks are drawn.
@@ -107,13 +110,13 @@ def encode_pretraining(
     counts: dict[str, TextCounts] = {}
     parts = []
     for language, corpus in corpora.items():
-        found, counts[language] = _monolingual(corpus, tokenizer, language, block_size)
+        found, counts[language] = _monolingual(corpus, tokenizer, language, block_size, long_sentences)
         parts.append(found)
     if pairs is not None:
         if pair_share <= 0:
             raise InputError(f"pair_share={pair_share} must be above 0 (0.25 in the paper). Or give no pairs.")
         wanted = max(1, round(pair_share * sum(map(len, parts))))
-        found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed)
+        found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
         parts.append(found)
         counts |= pair_counts
     rows = datasets.concatenate_datasets(parts)
@@ -151,7 +154,7 @@ def pack(sizes: np.ndarray, room: int) -> np.ndarray:
 
 
 def _monolingual(
-    corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int
+    corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int, long_sentences: str
 ) -> tuple[Dataset, TextCounts]:
     column = next((name for name in ("words", "text") if name in corpus.column_names), None)
     if column is None:
@@ -170,6 +173,8 @@ def _monolingual(
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         pieces, numbers = [], []
         for ids in token_ids(encoder, batch, column, rows, f"the corpus of {language}"):
+            if long_sentences == "drop" and len(ids) > room:
+                continue
             for number, start in enumerate(range(0, len(ids), room)):
                 pieces.append(ids[start : start + room])
                 numbers.append(number)
@@ -185,7 +190,8 @@ def _monolingual(
         desc=f"Encoding {language}",
     )
     if not len(encoded):
-        raise InputError(f"the corpus of {language} has no text in its {len(corpus)} rows")
+        fitting = f" of at most {room} tokens" if long_sentences == "drop" else ""
+        raise InputError(f"the corpus of {language} has no text{fitting} in its {len(corpus)} rows")
     numbers = _array(encoded, "number")
     rows = _rows(encoded, room, [before, after], [language])
     return rows, TextCounts(
@@ -198,7 +204,7 @@ def _monolingual(
 
 
 def _bilingual(
-    pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int
+    pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int, padded: bool
 ) -> tuple[Dataset, dict[str, TextCounts]]:
     pairs = as_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
@@ -231,7 +237,8 @@ def _bilingual(
         counts[str(name)] = TextCounts(len(own), len(own) - len(left), cut=0, rows=0, tokens=0)
         if len(left):
             codes = [str(side[left[0]]) for side in languages]
-            parts.append(_rows(encoded.select(left), room, list(frame), codes))
+            padding = tokenizer.pad_token_id if padded else None
+            parts.append(_rows(encoded.select(left), room, list(frame), codes, padding))
     if not parts:
         raise InputError(
             f"none of the {len(pairs)} sentence pairs fits: each side may have 1 to {room} tokens with "
@@ -256,9 +263,12 @@ def _bilingual(
     return rows, counts
 
 
-def _rows(encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str]) -> Dataset:
+def _rows(
+    encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str], padding: int | None = None
+) -> Dataset:
     """Pack encoded sentences, columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`; `frame` stands around them.
 
+    The first half of a pair is filled up with `padding` if it is given.
     The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
@@ -272,19 +282,24 @@ def _rows(encoded: Dataset, room: int, frame: Sequence[list[int]], languages: li
         if highest > lowest and bounds[highest] > stop:
             more = sentences[stop : int(bounds[highest])]
             batch = {name: batch[name] + more[name] for name in names}
-        ids, parts = [], []
+        ids, parts, lengths = [], [], []
         for k in range(lowest, highest):
             first, last = bounds[k] - start, bounds[k + 1] - start
-            row, ends = list(frame[0]), []
+            row, filled = list(frame[0]), 0
+            ends: list[int] = []
             for name, behind in zip(names, frame[1:], strict=True):
                 row += [token for sentence in batch[name][first:last] for token in sentence]
                 row += behind
+                if padding is not None and not ends:
+                    filled = len(frame[0]) + room + len(behind) - len(row)
+                    row += [padding] * filled
                 ends.append(len(row))
             ids.append(row)
+            lengths.append(len(row) - filled)
             parts.append(np.diff(ends, prepend=0))
         return {
             "input_ids": ids,
-            "length": [len(row) for row in ids],
+            "length": lengths,
             "languages": [languages] * len(ids),
             "parts": parts,
             "source_lang": ["+".join(languages)] * len(ids),
@@ -298,7 +313,7 @@ def _rows(encoded: Dataset, room: int, frame: Sequence[list[int]], languages: li
         remove_columns=names,
         features=_ROW,
         # By default, `datasets` would hash a whole corpus in memory with the function above.
-        new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages]),
+        new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages, padding]),
         desc=f"Packing {'+'.join(languages)}",
     )
 

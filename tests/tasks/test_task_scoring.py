@@ -15,7 +15,7 @@ from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.tasks.qa.answers import best_spans, window_spans
 from hf_xalign.tasks.qa.normalization import answer_tokens
 from hf_xalign.tasks.qa.scores import by_language, score_answers
-from hf_xalign.tasks.scoring import Span, count_spans, count_words, find_spans, tags_as_spans
+from hf_xalign.tasks.scoring import count_spans, count_words, tags_as_spans
 
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5

@@ -138,7 +138,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         InputError: labels of spans are mixed with others, or their schemes are mixed; the message names the place.
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
-    if hasattr(label, "int2str"):
+    if label is not None and hasattr(label, "int2str"):
         sentences = [label.int2str(own) for own in sentences]
     names = set(chain.from_iterable(sentences))
     parts = span_parts(names)
@@ -194,13 +194,13 @@ def _check_scheme(
     for row, (labels, own) in enumerate(zip(sentences, marks, strict=True)):
         for word, (label, mark) in enumerate(zip(labels, own, strict=True), 1):
             if mark[0] in _PARTS and mark[0] not in seen:
-                seen[mark[0]] = label
-                scheme = next((name for name, parts in _SCHEMES.items() if seen.keys() <= set(parts)), None)
+                scheme = next((name for name, parts in _SCHEMES.items() if {*seen, mark[0]} <= set(parts)), None)
                 if scheme is None:
                     raise InputError(
                         f"{place(row)}, word {word}: label {label!r} is of another scheme than those before it "
                         f"({', '.join(seen.values())}). Write all labels in one scheme, such as BIO."
                     )
+                seen[mark[0]] = label
     parts = seen.keys()
     singles, ends = parts & _SINGLE, parts & _ENDING & _CONTINUING
     if "B" in parts and (singles or ends):
@@ -210,8 +210,8 @@ def _check_scheme(
                 one = end - start == 1
                 if first not in (singles or "B") if one else first != "B" or (ends and last not in ends):
                     raise InputError(
-                        f"{place(row)}, words {start + 1} to {end}: {' '.join(sentences[row][start:end])} is no whole "
-                        f"span in {scheme}, the scheme of the other labels. Correct it, or write all labels in one "
-                        "scheme, such as BIO."
+                        f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is no whole span in "
+                        f"{scheme}, the scheme of other labels. Correct it, or write all labels in one scheme, such "
+                        "as BIO."
                     )
     return scheme or "BIO"

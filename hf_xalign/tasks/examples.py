@@ -250,7 +250,7 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     column = text_columns[0] if text_columns else "tokens"
     words, labels = (_get(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
-        words, labels = words.split(), labels.split()
+        words, labels = ([part for part in text.split(" ") if part] for text in (words, labels))
     for name, found in ((column, words), (label_column, labels)):
         if not isinstance(found, list):
             raise InputError(

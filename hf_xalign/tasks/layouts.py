@@ -78,8 +78,9 @@ def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
         for end, piece in zip(ends, record["data"], strict=True)
         if "entity" in piece
     ]
-    labels = _bio([word.span() for word in re.finditer(r"\S+", text)], spans)
-    return {"text": text, "tokens": text.split(), "labels": labels}
+    words = list(re.finditer(r"[^ \t\r\n]+", text))
+    labels = _bio([word.span() for word in words], spans)
+    return {"text": text, "tokens": [word[0] for word in words], "labels": labels}
 
 
 def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]) -> list[str]:

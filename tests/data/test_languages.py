@@ -255,7 +255,7 @@ def test_long_phrases_and_other_heads():
     assert all({order.index(1), order.index(4)} in ({0, 1}, {1, 2}, {2, 3}, {3, 4}) for order in orders)
 
 
-def test_files(tmp_path):
+def test_files(tmp_path, caplog):
     path = tmp_path / "fr.conllu"
     path.write_bytes(CONLLU.replace("\n", "\r\n").encode())
     assert list(read_trees(path)) == [
@@ -265,6 +265,10 @@ def test_files(tmp_path):
     loaded = load_treebank([path, path])
     assert loaded.column_names == ["tokens", "upos", "heads", "deprels"]
     assert len(loaded) == 4 and loaded[2]["heads"] == [3, 3, 0]
+    path.write_text(CONLLU.replace("\tOui\t", "\t_\t"))
+    with caplog.at_level("INFO"):
+        assert len(load_treebank(path)) == 1
+    assert "left out 1 of 2 sentences, whose words are withheld" in caplog.text
 
 
 # ---- Vocabularies, trained, cut, and copied into another script ----

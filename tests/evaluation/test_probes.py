@@ -61,6 +61,15 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     labels = [["D", "N", "V", "D", "N"], ["D", "A", "N"]] * 6
     rows = Dataset.from_dict({"tokens": words, "labels": labels})
     assert probe_encoder(model, tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"].score() == 1.0
+    # The same spans in two schemes, and a word without a label.
+    spans = (
+        [["O", "B-a", "I-a", "O", "B-b"], ["O", "B-a", "I-a"]] * 6,
+        [["O", "B-a", "E-a", "O", "S-b"], ["O", "_", "_"]] * 6,
+    )
+    bio, bioes = (Dataset.from_dict({"tokens": words, "labels": own}) for own in spans)
+    found = probe_encoder(model, tokenizer, ("en", bio), {"en": bio, "de": bioes})
+    assert found["en"]["accuracy"].score() == found["de"]["accuracy"].score() == 1.0
+    assert found["de"]["accuracy"].columns["gold"].tolist() == [5, 1] * 6
     texts = [{"text": " ".join(one), "label": str(len(one))} for one in words]
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")

@@ -59,6 +59,20 @@ def test_seeds_leave_scores_and_nothing_else(finetuned):
     assert "trained on en; seeds 0, 1" in printed
 
 
+def test_files_in_other_schemes_and_with_comments_give_the_same_scores(files, finetuned, tmp_path):
+    for name, single, last in (("en", "U", "L"), ("de", "S", "E")):
+        lines = []
+        for k, text in enumerate((files / f"{name}.jsonl").read_text().splitlines()):
+            row = json.loads(text)
+            labels = " ".join(row["labels"]).replace("B-A", f"{single}-A").replace("I-B", f"{last}-B").split()
+            words = (f"{word} _ _ {label}" for word, label in zip(row["tokens"], labels, strict=True))
+            lines += [f"# id {k} domain={name}", *words, ""]
+        (tmp_path / f"{name}.conll").write_text("\n".join(lines))
+    data = {"train": (f"en={tmp_path / 'en.conll'}",), "evaluation": (f"de={tmp_path / 'de.conll'}", "hi=hi.conll")}
+    main(task_command(files, *EPOCHS, "--seeds", "0", **data, out=tmp_path / "out"))
+    assert scores_of(tmp_path / "out")["languages"] == scores_of(finetuned[0])["languages"]
+
+
 def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch, request):
     shutil.copytree(finetuned[0] / "seed-0", tmp_path / "seed-0")
     first, ran, run = scores_of(tmp_path), [], seeds._run_seed

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import re
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 
 from hf_xalign.data import load_parallel
+from hf_xalign.data.span_labels import bio_names, span_parts
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
@@ -55,6 +57,100 @@ def test_columns_of_conll_and_of_conllu(tmp_path):
     expected = [[["Vamos", "nos"], ["mar"]], [["VERB", "PRON"], ["NOUN"]], [3, 7]]
     assert columns(read(path), "tokens", "labels", "line") == expected  # without multiword and empty tokens
     assert read(path, label_column="xpos").rows["labels"][0] == ["v", "p"]
+
+
+# Content of a .conll file, its sentences, and the comments in it.
+LINES = {
+    "an id before each sentence": (
+        "# id 7f\tdomain=bn\nঢাকা _ _ B-LOC\n\n# id 8 domain=bn\nনদী _ _ O\n", [["ঢাকা"], ["নদী"]], 2
+    ),
+    "keys and values": ("# newdoc id = d1\n# text = O\nOui B-X\n\n#sent_id=2\nNon O\n", [["Oui"], ["Non"]], 3),
+    "as many columns": ("# newdoc\nx O\n# note\ny B-Z\n", [["x", "y"]], 2),
+    "a block of comments": ("# licence CC0\n# x\n\ny O\n# O\n", [["y", "#"]], 2),
+    "a real word": ("# O\nx B-Z\n\n# B-Q\n#tag O\ny O\n# I-Z\n", [["#", "x"], ["#", "#tag", "y", "#"]], 0),
+    "a word of three columns": ("# see that\n# 1 O\nx _ O\n# _ O\ny _ B-X\n", [["#", "x", "#", "y"]], 1),
+    "a tag of its own": ("# Satz 1\nPlatz\tNOUN\n#\tSYM\n1\tNUM\n", [["Platz", "#", "1"]], 1),
+    "tabs": ("Buenos Aires\tB-LOC\nes \tO\t\n", [["Buenos Aires", "es"]], 0),
+    "other blanks": ("10\u00a0000 \u202f5\u3000x O\nу B-X O\n", [["10\u00a0000", "у"]], 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_comments_and_blanks_of_conll(tmp_path, name, caplog):
+    content, expected, comments = LINES[name]
+    path = tmp_path / "a.conll"
+    path.write_text(content, encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        assert read(path).rows["tokens"][:] == expected
+    assert (f"skipped {comments} comments, such as line 1: #" in caplog.text) == bool(comments)
+
+
+@pytest.mark.parametrize("name", ["es.conll", "es.txt", "es.tsv", "es.bio", "es", "es.conllu"])
+def test_conllu_is_known_by_its_columns(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(CONLLU, encoding="utf-8")
+    assert columns(read(path), "tokens", "labels", "line") == [
+        [["Vamos", "nos"], ["mar"]], [["VERB", "PRON"], ["NOUN"]], [3, 7]
+    ]  # fmt: skip
+    assert columns(read(path, text_columns=["3"], label_column="5"), "tokens") == [[["ir", "nosotros"], ["mar"]]]
+
+
+def test_withheld_words_and_missing_labels(tmp_path, caplog):
+    rows = [("पानी _ है", "NOUN X _"), ("_ __ ।", "NOUN VERB PUNCT"), ("_", "X")]
+    lines = [{"tokens": words.split(), "labels": labels.split()} for words, labels in rows]
+    with caplog.at_level(logging.INFO):
+        found = read(write_lines(tmp_path / "hi.jsonl", lines))
+    assert columns(found, "tokens", "line") == [[["पानी", "_", "है"]], [1]] and found.label_names == {"NOUN", "X"}
+    for said in ("2 with withheld words (_)", "1 words are _ in sentences with", "1 of 3 words are labelled _"):
+        assert caplog.text.count(said) == 1, said
+    texts = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": "_"}, {"text": "b", "label": "x"}])
+    assert read(texts, "sequence").rows["label"][:] == ["x"]
+
+
+# Labels of two sentences in a scheme, and what the log says of them. All mark the same spans.
+BIO = "B-PER I-PER I-PER O B-ORG", "B-ORG B-ORG I-ORG O B-PER"
+SCHEMES = {
+    "BIO": (*BIO, ""),
+    "IOB1": ("I-PER I-PER I-PER O I-ORG", "I-ORG B-ORG I-ORG O I-PER", "4 of 5 spans began with I-"),
+    "IOE2": ("I-PER I-PER E-PER O E-ORG", "E-ORG I-ORG E-ORG O E-PER", "5 spans labelled in IOE"),
+    "IOE1": ("I-PER I-PER I-PER O I-ORG", "E-ORG I-ORG I-ORG O I-PER", "5 spans labelled in IOE"),
+    "BIOES": ("B-PER I-PER E-PER O S-ORG", "S-ORG B-ORG E-ORG O S-PER", "'E-PER' becomes 'I-PER'"),
+    "BILOU": ("B-PER I-PER L-PER O U-ORG", "U-ORG B-ORG L-ORG O U-PER", "5 spans labelled in BILOU"),
+    "BMEWO": ("B-PER M-PER E-PER O W-ORG", "W-ORG B-ORG E-ORG O W-PER", "5 spans labelled in BMEWO"),
+    "BIOS": ("B-PER I-PER I-PER O S-ORG", "S-ORG B-ORG I-ORG O S-PER", "5 spans labelled in BIOES"),
+    "underscores": ("B_PER I_PER E_PER O S_ORG", "S_ORG B_ORG E_ORG O S_PER", "'B_PER' becomes 'B-PER'"),
+    "at the end": ("PER-B PER-I PER-I O ORG-B", "ORG-B ORG-B ORG-I O PER-B", "'PER-B' becomes 'B-PER'"),
+    "small letters": ("b-PER i-PER i-PER o b-ORG", "b-ORG b-ORG i-ORG o b-PER", "'b-PER' becomes 'B-PER'"),
+    "_ for O": ("B-PER I-PER I-PER _ B-ORG", "B-ORG B-ORG I-ORG _ B-PER", "'_' becomes 'O'"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_spans_of_every_scheme(tmp_path, name, caplog, monkeypatch):
+    """In a file, on the Hub, in rows of a dataset, and in a list of labels."""
+    *sentences, said = SCHEMES[name]
+    labels = [sentence.split() for sentence in sentences]
+    expected = [sentence.split() for sentence in BIO]
+    path = tmp_path / "sw.conll"
+    path.write_text("\n\n".join("\n".join(f"neno {label}" for label in own) for own in labels), encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        assert read(path).rows["labels"][:] == expected
+    assert caplog.text.count(said) == 1 if said else not caplog.records
+    names = sorted({label for own in labels for label in own})
+    features = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=names))})
+    rows = {"tokens": [["neno"] * 5] * 2, "labels": [[names.index(label) for label in own] for own in labels]}
+    hub = Dataset.from_dict(rows, features=features)
+    monkeypatch.setattr(examples, "load_hub", lambda *_: hub)
+    assert read("owner/name").rows["labels"][:] == expected
+    assert Examples("x", "sw", hub.add_column("line", [1, 2])).rows["labels"][:] == expected
+    assert LabelSet.of(names) == LabelSet.of({label for own in expected for label in own})
+    assert set(LabelSet.load(str(write_json(tmp_path / "labels.json", names))).names) == set(LabelSet.of(names).names)
+
+
+def test_labels_that_may_be_no_spans():
+    plain = [["S_noun", "M_x"], ["S", "O", "V"], ["NOUN", "B"], ["B-a", "NOUN"], ["O"], ["n-s---fn-", "u--------"]]
+    assert not any(span_parts(names) for names in plain)
+    assert bio_names(["B", "M", "E", "S"]) == {"B": "B-SPAN", "M": "I-SPAN", "E": "I-SPAN", "S": "B-SPAN"}
 
 
 def test_tagged_text_inside_the_package_is_of_the_embedded_text():
@@ -277,6 +373,9 @@ def load_labels(content, folder):
     return LabelSet.load(str(write_json(folder / "labels.json", content)))
 
 
+MIXED = ["a B-X\nb E-X\n\n" + more for more in ("a L-X\n", "a O\nb B-X\nc I-X\n", "a B-X\nb O\nc S-X\n", "a O\nb X\n")]
+
+
 def test_labelled_text(tmp_path):
     first = {"tokens": ["a"], "labels": ["O"]}
     bad = [
@@ -295,6 +394,30 @@ def test_labelled_text(tmp_path):
             *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
             ("line 2: 1 columns, but line 1, the sentence's first word, has 2", load, token, "a.conll", "a O\nb\n"),
             ("line 1: one column", load, token, "a.conll", "a\nb\n"),
+            (
+                "line 2: 3 columns, but line 1, the sentence's first word, has 2",
+                load,
+                token,
+                "a.conll",
+                "a O\nb x O\n",
+            ),
+            ("line 1: one column, so a word without a label", load, token, "a.conll", "La Paz\t\nes\tO\n"),
+            ("line 2: the first column is empty", load, token, "a.bio", "a\tO\n\tO\n"),
+            ("line 2: '# SYM' is a comment or a word", load, token, "a.conll", "a NOUN\n# SYM\nb NOUN\n"),
+            ("no column 'tokens'; the columns are labels, 1, 2, 3", load, token, "a.conll", "1 a X\n2 b Y\n"),
+            ("its words are withheld", load, token, "fr.conllu", re.sub("V?amos|nos|mar", "_", CONLLU)),
+            ("its words are withheld", load, token, "a.jsonl", [{"tokens": ["_"], "labels": ["X"]}]),
+            ("all words are labelled _", load, token, "a.conll", "a _\nb _\n"),
+            (r"line 4, word 1: label 'L-X' is of another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
+            ("line 4, word 2: B-X I-X is no whole span in BIOES", load, token, "a.bio", MIXED[1]),
+            (
+                "line 4, word 1: B-X is no whole span in BIOES",
+                load,
+                token,
+                "a.bio",
+                MIXED[2],
+            ),
+            ("line 4, word 2: label 'X' marks no span, but others do, such as 'B-X'", load, token, "a.bio", MIXED[3]),
             ("no examples in it", load, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),
             ("name its language", partial(load, before=""), token, "a.conllu", "1\ta\n"),

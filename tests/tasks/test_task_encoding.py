@@ -64,6 +64,15 @@ def test_labels_lie_on_first_subwords():
     assert batch["label_counts"].tolist() == [3, 2, 5]
 
 
+def test_words_without_a_label_are_left_out():
+    examples = words([["the", "dog", "sees"], ["a", "cat"]], names=[["B-a", "_", "O"], ["_", "_"]])
+    tagger = BIO.collate(list(encode(BIO, examples)), 0)
+    assert tagger["labels"].tolist() == [[1, -100, 0], [-100] * 3] and tagger["label_positions"].tolist() == [0, 2]
+    for batch in (tagger, TOKENS.collate(list(encode(TOKENS, examples)), 0)):
+        assert batch["label_counts"].tolist() == [2, 0]
+    assert batch["labels"].tolist() == [1, 0] and batch["label_positions"].tolist() == [1, 3]
+
+
 def test_truncation_is_counted_and_dropped_words_can_be_unknown_ones(caplog):
     long = words([["the", "dog", "zzzz", "cat"], ["the"]])
     for training, what in ((True, "ignored"), (False, "counted as wrong")):

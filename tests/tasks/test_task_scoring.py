@@ -68,6 +68,27 @@ def test_word_counts_against_a_slow_reference():
     assert micro.gold.sum() == sum(g != "O" for _, g in both)
 
 
+def test_spans_are_the_same_in_every_scheme():
+    gold = [["B-a", "I-a", "E-a", "O", "S-b"], ["O", "S-a"]]
+    predicted = [["B-a", "L-a", "O", "O", "U-b"], ["O", "U-a"]]
+    counts = count_spans(predicted, gold)
+    assert [column.tolist() for column in counts] == [[1, 1], [2, 1], [2, 1]]
+    found = metrics.load("span_f1").compute(predictions=predicted, references=gold)
+    assert [found["kinds"][kind]["predicted"] for kind in "ab"] == [2, 1] and found["kinds"]["b"]["f1"] == 1.0
+    bio = [["B-a", "I-a", "I-a", "O", "B-b"], ["O", "B-a"]]
+    assert metrics.load("span_f1").compute(predictions=bio, references=gold)["f1"] == 1.0
+
+
+def test_words_without_a_label_are_not_scored():
+    gold = [["B-a", "_", "I-a", "O"]]
+    rows = Dataset.from_dict({"tokens": [["x"] * 4], "labels": gold, "line": [1]})
+    encoded = Dataset.from_dict({"first": [[1, 2, 3, -1]]})
+    found = TokenTask(LABELS).score(Examples("f", "de", rows), encoded, [np.array([1, 1])])
+    # The second span begins after the word without a label.
+    assert found.counts == {"words": 3, "lost_words": 1} and found.totals()["span_f1"] == 1.0
+    assert_rounding(found.totals()["accuracy"], 2 / 3, RATIO)
+
+
 def test_scores_of_a_task():
     """A word that was cut off counts as wrong, one labelled O too."""
     gold = [["B-a", "I-a", "O"], ["O", "B-a", "O"]]

@@ -5,8 +5,7 @@ A source is written in one of these ways, on the command line, in a recipe's YAM
     embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test); as
                                    labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
-    clean/                         a folder of .parquet files, such as `hf-xalign align-words` writes, or one that
-                                   `Dataset.save_to_disk` wrote
+    clean/                         a folder of .parquet files, or that `Dataset.save_to_disk` wrote
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 

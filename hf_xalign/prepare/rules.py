@@ -151,8 +151,11 @@ def clean(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Return a text's letters, marks and digits in lower case, with one blank for everything else."""
-    return _OTHER.sub(" ", text.casefold()).strip()
+    """Return a text's letters, marks and digits without case, with one blank for everything else.
+
+    i, ı, I and İ are one letter: which go together depends on the language.
+    """
+    return _OTHER.sub(" ", text.casefold().replace("ı", "i").replace("i\u0307", "i")).strip()
 
 
 def length_ratio(pair: Pair) -> float:

@@ -68,7 +68,7 @@ class _Classification(Task):
             raise InputError(
                 f"{examples.name}: its texts are in two languages, and this model needs one language each"
             )
-        for column in {"tokens", "text_a", "text_b"} & {*examples.rows.column_names}:
+        for column in [name for name in ("tokens", "text_a", "text_b") if name in examples.rows.column_names]:
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         own = {"source_lang": examples.language, **inputs}
         encode_rows = self._encoder(examples, tokenizer, min(max_length, tokenizer.model_max_length), languages)

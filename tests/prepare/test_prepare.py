@@ -72,6 +72,11 @@ def test_each_rule_removes_its_pairs_and_no_others():
     assert "test" not in make_rules(Limits(skip=FAST)) and list(found) == [*list(STEPS)[:7], "test"]
 
 
+def test_texts_are_compared_without_case_in_any_language():
+    assert rules.bare("QIZIL, İŞIQ") == rules.bare("qızıl işıq")
+    assert rules.bare("STRASSE – INSEL") == rules.bare("Straße Insel")
+
+
 def test_clean_text_is_nfc_with_single_blanks():
     assert clean(" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r") == "öffnen die Datei"
 

@@ -209,6 +209,7 @@ def test_rules_of_each_language():
         assert " ".join(answer_tokens(answer, language)) == expected, (language, answer)
     # SQuAD's rules are English everywhere.
     assert answer_tokens("Die «Straße», the A-Z", "de", "squad") == ["die", "«straße»", "az"]
+    assert answer_tokens("IŞIK, İzmir", "tr") == answer_tokens("ışık izmir", "tr") == ["ışık", "izmir"]
     assert answer_tokens("北京，市", "zh", "squad") == ["北京，市"]
 
 

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import regex
 
+from hf_xalign.data.words import lower_word
 from hf_xalign.errors import InputError
 
 Rules = Literal["mlqa", "squad"]
@@ -78,7 +79,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
         articles, letters = _expressions(language.replace("_", "-").split("-")[0].lower())
         marks = _MARKS
         text = unicodedata.normalize("NFC", text)
-    text = marks.sub("", text.lower())
+    text = marks.sub("", text.lower() if rules == "squad" else lower_word(text, language))
     if articles is not None:
         text = articles.sub(" ", text)
     return text.split() if letters is None else letters.sub(r" \g<0> ", text).split()

@@ -3,10 +3,13 @@
 import dataclasses
 import inspect
 import logging
+import os
 from functools import partial
+from unittest import mock
 
 import pytest
 import torch
+import transformers
 from accelerate.parallelism_config import ParallelismConfig
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, ppa
@@ -223,8 +226,18 @@ def test_a_newer_setting_is_named_once(tmp_path, monkeypatch, caplog):
     assert caplog.text.count("use_cache=True: hf_xalign does not know this setting") == 1
 
 
+@pytest.fixture
+def process():
+    """Put back what settings change in the whole process: verbosity, determinism, the environment."""
+    level = transformers.utils.logging.get_verbosity()
+    with mock.patch.dict(os.environ):
+        yield
+    transformers.utils.logging.set_verbosity(level)
+    torch.use_deterministic_algorithms(False)
+
+
 @pytest.mark.parametrize("name", TRIED)
-def test_what_works(name, tmp_path):
+def test_what_works(name, tmp_path, process):
     trainer = fao.make(tmp_path, pairs=8, **{"max_steps": 2, "warmup_steps": 0.0, **TRIED[name]})
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     assert trainer.train().global_step >= 1

@@ -139,9 +139,8 @@ class AlignmentTrainer(HubTrainer):
             )
         check_arguments(type(self), args, {"model": model, **kwargs})
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
-            raise InputError(
-                f"eval_strategy={IntervalStrategy(args.eval_strategy).value}: there is nothing to score: give eval_dataset"
-            )
+            strategy = IntervalStrategy(args.eval_strategy).value
+            raise InputError(f"eval_strategy={strategy}: there is nothing to score: give eval_dataset")
         check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)

@@ -53,7 +53,21 @@ def configs() -> str:
     return "\n".join(("| configuration | what it runs |", "| --- | --- |", *rows))
 
 
+def refused() -> str:
+    """Return a table of transformers' settings and arguments that the trainers refuse, as Markdown."""
+    table = importlib.import_module("hf_xalign.trainers.shared.inherited")
+    rows = []
+    for name, reason in (table.SETTINGS | table.ARGUMENTS).items():
+        if isinstance(reason, dict):
+            methods = ", ".join(f"`{method}`" for method in reason)
+            reason = f"{methods}: {next(iter(reason.values()))}"
+        if reason:
+            rows.append(f"| `{name}` | {reason.removesuffix(': leave it out')} |")
+    return "\n".join(("| setting or argument | why |", "| --- | --- |", *rows))
+
+
 def on_page_markdown(markdown: str, **kwargs: object) -> str:
-    """Replace `<!-- options: COMMAND -->` by the options of the command, `<!-- configs -->` by the configurations."""
+    """Replace `<!-- options: COMMAND -->`, `<!-- configs -->` and `<!-- refused -->` by tables."""
     markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
-    return markdown.replace("<!-- configs -->", configs())
+    markdown = markdown.replace("<!-- configs -->", configs())
+    return markdown.replace("<!-- refused -->", refused() if "<!-- refused -->" in markdown else "")

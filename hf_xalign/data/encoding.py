@@ -31,8 +31,8 @@ _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
-# Of a tokenizer, its size and its highest id: reading a large vocabulary takes a quarter of a second.
-_HIGHEST: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+# The highest id of a tokenizer, and what it was read from: to read a large vocabulary takes a quarter of a second.
+_HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
 # Special tokens that tokenizers and masking put in; text makes the others only by spelling them out.
 _PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
@@ -199,11 +199,11 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
     Special tokens that nothing puts in, such as the image token of a text model's tokenizer, need none.
     """
-    size = len(tokenizer)
-    if _HIGHEST.get(tokenizer, (0, 0))[0] != size:
-        put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
+    put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
+    state = len(tokenizer), put_in
+    if _HIGHEST.get(tokenizer, (None, 0))[0] != state:
         idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
-        _HIGHEST[tokenizer] = size, max(set(tokenizer.get_vocab().values()) - idle, default=0)
+        _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
     highest = _HIGHEST[tokenizer][1]
     rows = len(cast(Any, model).get_input_embeddings().weight)
     if highest >= rows:

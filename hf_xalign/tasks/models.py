@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
@@ -169,7 +169,7 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     Raises:
         InputError: the model has no head, one for another kind of task, or one for other labels or another order.
     """
-    base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
     kind, config = type(base).__name__, base.config
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which gives it a new head"
     if kind.endswith("Model") and backbone_of(base) is base:

@@ -91,8 +91,9 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
-        kwargs: passed to `Trainer`. `model_init` is a function that returns a model for each trial of a search; it
-            also makes this trainer's model if `model` is None.
+        kwargs: `callbacks`, `optimizers`, `optimizer_cls_and_kwargs` and `model_init` of `Trainer`; its other
+            arguments are refused. `model_init` is a function that returns a model for each trial of a search; it also
+            makes this trainer's model if `model` is None.
 
     Raises:
         InputError: settings that do not fit the model, the tokenizer or the data; or, before anything is loaded by id
@@ -143,7 +144,8 @@ class AlignmentTrainer(HubTrainer):
             )
         check_arguments(type(self), args, {"model": model, **kwargs})
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
-            raise InputError(f"eval_strategy={args.eval_strategy.value}: there is nothing to score: give eval_dataset")
+            strategy = IntervalStrategy(args.eval_strategy).value
+            raise InputError(f"eval_strategy={strategy}: there is nothing to score: give eval_dataset")
         check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)

@@ -1,4 +1,4 @@
-"""Which settings of transformers' `TrainingArguments`, and which arguments of its `Trainer`, the trainers read."""
+"""Table of the settings of transformers' `TrainingArguments` and arguments of its `Trainer`: read, or why refused."""
 
 from __future__ import annotations
 
@@ -139,8 +139,9 @@ def check_resolved(args: AlignmentConfig) -> None:
 
     Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
     """
-    default = vars(type(args.accelerator_config)())
-    own = {name for name, value in vars(args.accelerator_config).items() if value != default.get(name)}
+    given = cast(Any, args.accelerator_config)
+    default = vars(type(given)())
+    own = {name for name, value in vars(given).items() if value != default.get(name)}
     if own - _HARMLESS:
         raise InputError(
             f"accelerator_config: the trainer itself divides the rows over processes: leave {min(own - _HARMLESS)} out"
@@ -170,7 +171,7 @@ def check_resolved(args: AlignmentConfig) -> None:
             )
     try:
         optimizer = torch.optim.SGD([torch.zeros(1)], lr=args.learning_rate)
-        get_scheduler(schedule, optimizer, 1, 10, args.lr_scheduler_kwargs)
+        get_scheduler(schedule, optimizer, 1, 10, cast(Any, args.lr_scheduler_kwargs))
     except (ValueError, TypeError) as error:
         raise InputError(f"lr_scheduler_type={schedule}: {' '.join(str(error).split())}") from error
 

@@ -162,7 +162,10 @@ SHOWN = {
     "/home/o'neill/x.tsv": "x.tsv",
     '{"key": "/home/nnamdi/a b", "other": 1}': '{"key": "a b", "other": 1}',
     "/opt/site/recipes/configs/fao.yaml": "recipes/configs/fao.yaml",
-    **{name: name for name in ("owner/name", "yo=owner/opus:en-yo", "runs/fao", "https://hub/x/y", "s3://b/k", "/", "")},
+    **{
+        name: name
+        for name in ("owner/name", "yo=owner/opus:en-yo", "runs/fao", "https://hub/x/y", "s3://b/k", "/", "")
+    },
     **{name: name for name in ("||f(i, s) - f(j, t)||^2 / dim", "mean (1 / links)", "and/or", "..", "embedded:de")},
 }
 

@@ -10,6 +10,8 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
                      {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
     links            {language: {statistic: value}}: what word alignment kept and dropped
+    linked_by        what linked the words of the training data: an aligner, `pharaoh`, `dictionary`, `encoder`,
+                     `given` (the data has links) or `none`; or null
     objective, paper {title, id, bibtex}, license
     versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
@@ -29,7 +31,8 @@ Paths of this machine are written by their last name alone ([`portable`]), so th
 machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
 read it, and no command sends it.
 
-Older records have no `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and empty.
+Older records have no `linked_by`, `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and
+empty.
 
 `--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
 """
@@ -93,6 +96,7 @@ _LAYOUT = {
     "settings": {"layers?": (int, list), "derive?": [str], "objective?": str, "direction?": str, "pooling?": str},
     "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},
     "links": {"*": {}},
+    "linked_by?": str,
     "objective!": str,
     "paper!": {"title": str, "id": str, "bibtex!": str},
     "license!": str,
@@ -160,7 +164,7 @@ def start_record(
         eval_data: one mapping for each evaluation source, with the keys of `train_data`.
         objective: the objective as a formula in plain text.
         paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper, see [`cite`].
-        license: licence identifier of the resulting model, if known.
+        license: licence identifier of the resulting model; by default that of a local base model's card or config.
         argv: the command line; `sys.argv` by default.
 
     Raises:
@@ -177,9 +181,10 @@ def start_record(
         "languages": {"pivot": pivot, "others": list(languages)},
         "data": {"train": [_source(s) for s in train_data], "eval": [_source(s) for s in eval_data]},
         "links": {},
+        "linked_by": None,
         "objective": objective,
         "paper": paper or None,
-        "license": license,
+        "license": license or _license_of(Path(base_model).expanduser()),
         "versions": versions(),
         "git": git_state(),
         "hardware": hardware(),
@@ -411,6 +416,20 @@ def _source(entry: Mapping[str, Any]) -> dict[str, Any]:
     source = str(entry["source"])
     name = source.rpartition("=")[2].partition(":")[0]
     return {"source": source, "hub_id": hub_id(name) if "/" in name else None, **entry}
+
+
+def _license_of(folder: Path) -> str | None:
+    """Return the licence that the card or the config of a model's folder names."""
+    import yaml
+
+    found: list[Any] = []
+    with suppress(OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
+        front = re.split(r"(?m)^---\s*$", (folder / "README.md").read_text("utf-8"), maxsplit=2)[1:2]
+        data = yaml.safe_load("".join(front)) or {}
+        found += [data.get("license"), data.get("license_name")]
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
+        found += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
+    return next((name for name in found if isinstance(name, str) and name not in ("", "other")), None)
 
 
 def _now() -> str:

@@ -39,6 +39,14 @@ _DATA = {
     "probe_train": "probe, to learn from",
     "probe_test": "probe, to test on",
 }
+# What linked the words of the training data, and what that means for the model.
+_LINKERS = {
+    "none": "No links of words were used.",
+    "given": "The links came with the training data; how good they are was not looked at.",
+    "pharaoh": "Links were read from files in Pharaoh's format; how good they are was not looked at.",
+    "dictionary": "Links are matches in a dictionary: words that it lacks, or has several translations of, have none.",
+    "encoder": "Links come from the word vectors of an encoder, whose errors were learned too.",
+}
 _ARXIV = re.compile(r"\d{4}\.\d{4,5}")
 _DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]+")
 _ANTHOLOGY = re.compile(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+")
@@ -88,6 +96,11 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "objective": fence(record["objective"], "text") if record["objective"] else "",
         "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],
         "links": _links(record["links"]),
+        "no_links": record.get("linked_by") == "none",
+        "automatic": record.get("linked_by") not in ("given", "pharaoh"),
+        "linker": _LINKERS.get(
+            record.get("linked_by") or "", "Links come from a word aligner, whose errors were learned too."
+        ),
         "settings": fence(yaml.safe_dump(record["settings"], allow_unicode=True).rstrip(), "yaml")
         if record["settings"]
         else "",

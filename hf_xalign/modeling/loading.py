@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftModel
+from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
@@ -19,6 +20,7 @@ from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
+from hf_xalign.modeling.xalign.base import SKETCH, warn_of_other_base
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -141,5 +143,8 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
             f"{name} is an adapter, and its base_model_name_or_path, {base}, cannot be loaded: {error}. Where the "
             "encoder is elsewhere now, PeftModel.from_pretrained(encoder, adapter) puts the adapter on it"
         ) from error
+    if not isinstance(config, XAlignConfig):  # which checks that itself
+        with safe_open(adapter_weights_file(name, revision, **hub_options(kwargs)), "pt") as weights:
+            warn_of_other_base((weights.metadata() or {}).get(SKETCH), config.base_model_name_or_path, model)
     with pretrained.plain_errors(name, ValueError):
         return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))

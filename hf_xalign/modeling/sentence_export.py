@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import os
 import shutil
 import uuid
@@ -19,6 +20,7 @@ import torch
 import transformers
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
@@ -29,8 +31,10 @@ from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.tuner import find_top
+from hf_xalign.network import TransportError
 
 _CONFIG = "config_sentence_transformers.json"
+LENGTH_FILE = "sentence_bert_config.json"
 _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
 
 
@@ -106,13 +110,14 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
-    length = min(tokenizer.model_max_length, position_limit(config))
+    own = read_length(config)
+    length = min(tokenizer.model_max_length, position_limit(config), own.get("max_seq_length", math.inf))
     return {
         "modules.json": [
             {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for k, (path, kind) in enumerate(_MODULES)
         ],
-        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        LENGTH_FILE: {"do_lower_case": False, **own, "max_seq_length": length},
         "1_Pooling/config.json": {
             "word_embedding_dimension": config.hidden_size,
             **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
@@ -126,6 +131,18 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
             "similarity_fn_name": "cosine",
         },
     }
+
+
+def read_length(config: PreTrainedConfig) -> dict[str, Any]:
+    """Return `max_seq_length` and `do_lower_case` of sentence-transformers, as far as the checkpoint has them."""
+    source, revision = config.name_or_path, getattr(config, "_commit_hash", None)
+    with contextlib.suppress(OSError, ValueError, TransportError):
+        missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+        if source and (file := cached_file(source, LENGTH_FILE, revision=revision, **missing)):
+            found = json.loads(Path(file).read_text(encoding="utf-8"))
+            kinds = {"max_seq_length": int, "do_lower_case": bool}
+            return {name: found[name] for name, kind in kinds.items() if isinstance(found.get(name), kind)}
+    return {}
 
 
 def _check_plain(model: PreTrainedModel) -> None:

@@ -97,6 +97,7 @@ class WordCorpus(Corpus):
     """Encoder and word-linked text of a run; held-out pairs without links serve as candidates."""
 
     protocols: tuple[Protocol, ...] = (Protocol(),)
+    linked_by: str | None = None
 
     def describe(self) -> list[str]:
         """Describe the text and its links, one line for each language pair, and the held-out text."""
@@ -274,11 +275,12 @@ def load_text(
         )
     rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
     if "links" in pairs.column_names:
-        linked = pairs  # of `hf-xalign align-words`
+        linked, by = pairs, "given" if links else "none"
     elif links:
+        by = aligner.partition(":")[0]
         linked = align_words(pairs, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
     else:
-        linked = split_pairs(pairs)
+        linked, by = split_pairs(pairs), "none"
     kept = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
     chosen = draw_pairs(linked, kept, sources["train"], data.max_train_pairs, seed)
     # A pass over millions of pairs takes seconds.
@@ -292,7 +294,7 @@ def load_text(
         }
         for pair, found in link_statistics(chosen).items()
     }
-    return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols)
+    return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols, by)
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:

@@ -119,6 +119,7 @@ class AlignmentRun:
             self.corpus = load_corpus(self.data, self.args, resume=self.checkpoint)
         self.record["languages"]["others"] = self.corpus.languages
         self.record["data"], self.record["links"] = self.corpus.sources, self.corpus.link_counts
+        self.record["linked_by"] = getattr(self.corpus, "linked_by", None)
         for kind in ("train", "test") if self.probes else ():
             self.record["data"][f"probe_{kind}"] = [entry for probe in self.probes for entry in probe.entries(kind)]
         if self.args.process_index == 0:

@@ -14,7 +14,7 @@ from support.card import EVIL, MBERT, ON_HUB, RECORDS, front_matter_and_body, ma
 
 from hf_xalign.model_cards import render_card, write_card
 from hf_xalign.model_cards.metadata import card_data
-from hf_xalign.record import read_record, write_record
+from hf_xalign.record import read_record, start_record, write_record
 
 # Paths of a record, and what a card shows of them.
 PATHS = {
@@ -27,6 +27,14 @@ PATHS = {
     "../text/de.tsv": "de.tsv",
     "de=owner/opus:de-en": "de=owner/opus:de-en",
     "https://example.org/recipes/x": "https://example.org/recipes/x",
+}
+LINKED = {
+    "eflomal": "Links come from a word aligner",
+    "given": "The links came with the training data",
+    "pharaoh": "read from files in Pharaoh's format",
+    "dictionary": "matches in a dictionary",
+    "encoder": "word vectors of an encoder",
+    "none": "No links of words were used",
 }
 LICENCES = {"embedded": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/unheard-of": None}
 
@@ -138,6 +146,36 @@ def test_the_licence_is_the_base_models_where_it_is_known():
         assert front_of(record).get("license") == licence, name
         assert (f"its licence (`{licence}`)" if licence else "its licence and that") in render_card(record), name
         assert front_of(record | {"license": "cc-by-4.0"})["license"] == "cc-by-4.0", name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("README.md", "---\nlicense: cc-by-sa-4.0\n---\n# Base\n", "cc-by-sa-4.0"),
+        ("README.md", "---\nlicense: other\nlicense_name: our-own\n---\n", "our-own"),
+        ("README.md", "---\nlicense: [a\n---\n", None),
+        ("README.md", "# Base, license: mit\n", None),
+        ("config.json", '{"license": "apache-2.0"}', "apache-2.0"),
+        ("config.json", "[]", None),
+    ],
+)
+def test_the_licence_of_a_local_base_model(name, content, expected, tmp_path):
+    (tmp_path / name).write_text(content)
+    record = start_record(method="fao", base_model=str(tmp_path), languages=["eu"])
+    assert record["license"] == expected
+    front = front_of(record)
+    assert expected in (front.get("license"), front.get("license_name"))
+
+
+@pytest.mark.parametrize("kind", ["fao", "mao"])
+def test_the_card_says_what_linked_the_words(kind):
+    said = {by: render_card(RECORDS[kind]() | {"linked_by": by}) for by in (None, *LINKED)}
+    assert "Links come from a word aligner, whose errors" in said[None]
+    for by, text in LINKED.items():
+        assert text in said[by] and ("word aligner" in said[by]) == (by == "eflomal"), by
+        assert ("automatically" in said[by]) == (
+            by in ("eflomal", "dictionary", "encoder") or (by, kind) == ("none", "mao")
+        )
 
 
 def test_languages_are_the_hubs_codes():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
+from support import fao
 from support.adapters import make_base
 from support.families import CONFIGS, PASS, save_base
 from support.numeric import assert_rounding
@@ -90,6 +91,22 @@ def test_merged_lora_and_a_trained_head_beside(tmp_path):
     save_sentence_transformer(merged, make_tokenizer(), tmp_path / "out")
     assert not [name for name in load_file(tmp_path / "out" / "model.safetensors") if "head" in name]
     assert_rounding(vectors_by_hand(tmp_path / "out"), ours(merged, make_tokenizer()), POOLED)
+
+
+@pytest.mark.parametrize("given", [{"max_seq_length": 12, "do_lower_case": True}, {"max_seq_length": 500}, {}, None])
+def test_the_length_of_the_base_stays_through_training(given, tmp_path):
+    """Up to the most that the tokenizer gives."""
+    save_base("bert", tmp_path / "base")
+    if given is not None:
+        (tmp_path / "base" / "sentence_bert_config.json").write_text(json.dumps(given))
+    fao.make(tmp_path / "run", load_encoder(str(tmp_path / "base"))).save_model()
+    (tmp_path / "base").rename(tmp_path / "gone")
+    encoder, tokenizer = load_encoder(str(tmp_path / "run")), make_tokenizer()
+    save_sentence_transformer(encoder, tokenizer, tmp_path / "out")
+    limit = tokenizer.model_max_length
+    length = min(limit, (given or {}).get("max_seq_length", limit))
+    lower = (given or {}).get("do_lower_case", False)
+    assert read(tmp_path / "out" / "sentence_bert_config.json") == {"do_lower_case": lower, "max_seq_length": length}
 
 
 def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):

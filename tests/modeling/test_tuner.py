@@ -1,11 +1,13 @@
 """MAO's modules on every family: places, flows and training; saving, loading, and several on one encoder."""
 
 import copy
+import json
 from itertools import product
 
 import pytest
 import torch
-from peft import AutoPeftModelForFeatureExtraction, PeftModel, get_peft_model
+from peft import AutoPeftModelForFeatureExtraction, LoraConfig, PeftModel, get_peft_model
+from support import fao
 from support.adapters import KINDS, SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
 from support.families import CONFIGS, NEWER, PASS
 from support.numeric import assert_rounding
@@ -17,7 +19,10 @@ from transformers import (
     BertModel,
 )
 
+from hf_xalign import load
 from hf_xalign.modeling import set_language
+from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.xalign.base import same_base, sketch_base
 from hf_xalign.modeling.xalign.tuner import XAlignLayer, find_top
 
 # ModernBERT norms before a block, where AdapterHub's flow has no place.
@@ -223,3 +228,67 @@ def test_task_models_carry_an_adapter_of_an_encoder(tmp_path, family, task_class
 
     by_transformers.delete_adapter("default")
     assert torch.equal(states(by_transformers.base_model), states(plain.base_model))
+
+
+# ---- The encoder that an adapter was trained on ----
+
+
+def retrained(model, share=0.01):
+    """Move every weight by a share of itself."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + share * torch.randn(parameter.shape, generator=generator).to(parameter))
+    return model
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
+def test_a_base_is_known_in_any_dtype_and_below_any_head(family):
+    sketch = sketch_base(make_base(family))
+    task = make_base(family, AutoModelForTokenClassification)
+    for same in (
+        make_base(family).bfloat16(),
+        make_base(family).half(),
+        make_base(family).double(),
+        make_base(family).bfloat16().float(),
+        adapt(make_base(family), "linear"),
+        get_peft_model(make_base(family), LoraConfig(target_modules="all-linear", modules_to_save=["dense"])),
+    ):
+        assert same_base(sketch, sketch_base(same))
+    assert same_base(sketch_base(task), sketch_base(getattr(task, task.base_model_prefix)))
+    for other in (retrained(make_base(family)), retrained(make_base(family), 0.05).bfloat16()):
+        assert not same_base(sketch, sketch_base(other))
+    with torch.device("meta"):
+        assert sketch_base(type(other)(other.config)) is None
+    assert not same_base(sketch, sketch.replace(":", ":0000"))
+
+
+@pytest.mark.parametrize("kind", ["linear", "pfeiffer transformer", "lora"])
+def test_another_base_is_warned_of(kind, tmp_path, caplog):
+    """With both names; not for its own base in bfloat16, nor for an adapter that was saved without a sketch."""
+    make_base().save_pretrained(tmp_path / "base")
+    retrained(make_base()).save_pretrained(tmp_path / "other")
+    base = load_encoder(str(tmp_path / "base"))
+    if kind == "lora":
+        adapted = get_peft_model(base, LoraConfig(r=2, target_modules=["query"], init_lora_weights=False))
+        fao.make(tmp_path / "run", adapted).save_model(str(tmp_path / "adapter"))
+    else:
+        adapt(base, kind, "random").save_pretrained(tmp_path / "adapter")
+    load(tmp_path / "adapter")
+    load(tmp_path / "adapter", dtype=torch.bfloat16)
+    assert "was trained on" not in caplog.text
+    config = tmp_path / "adapter" / "adapter_config.json"
+    text = config.read_text()
+    (tmp_path / "base").rename(tmp_path / "gone")
+    (tmp_path / "other").rename(tmp_path / "base")
+    load(tmp_path / "adapter")
+    assert f"was trained on {tmp_path / 'base'}, and {tmp_path / 'base'} has other weights" in caplog.text
+    caplog.clear()
+    if kind != "lora":
+        config.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "base_sketch"}))
+        load(tmp_path / "adapter")
+        assert "was trained on" not in caplog.text
+        config.write_text(text)
+        other = load_encoder(str(tmp_path / "base"))
+        PeftModel.from_pretrained(other, tmp_path / "adapter")
+        assert "has other weights" in caplog.text

@@ -272,7 +272,7 @@ def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
     rows += [({"room": "mao", **options(layer_replication=[[0, 2], [1, 2]])}, "layer_replication adds layers")]
     assert_refused(calls(attempt, rows))
     # Whatever changes the encoder, by whatever name.
-    monkeypatch.setattr("hf_xalign.trainers.shared.word._HARMLESS_STARTS", {"pissa"})
+    monkeypatch.setattr("hf_xalign.modeling.xalign.base.HARMLESS_STARTS", {"pissa"})
     changed = {"room": "mao", **options(init_lora_weights="pissa")}
     assert_refused(calls(attempt, [(changed, "this LORA adapter changes the encoder's own weights")]))
     attempt("fao", model=fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)

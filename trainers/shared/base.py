@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
@@ -24,6 +26,7 @@ from transformers.trainer_utils import (
     number_of_arguments,
     rotate_checkpoints,
 )
+from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 from hf_xalign.cache import disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.bandit import LanguageBandit
@@ -37,6 +40,9 @@ from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
+from hf_xalign.modeling.sentence_export import LENGTH_FILE, read_length
+from hf_xalign.modeling.xalign.base import SKETCH, changed_start, sketch_base
+from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.average import AverageAtEnd
@@ -75,6 +81,14 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
     """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
     set_seed(args.seed)
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
+
+
+def _sketch_of_base(model: PreTrainedModel) -> str | None:
+    """Return the sketch of the encoder below a `PeftModel`'s adapters, if their config does not hold it itself."""
+    configs = model.peft_config.values() if isinstance(model, PeftModel) else []
+    if not configs or any(isinstance(one, XAlignConfig) or changed_start(one) for one in configs):
+        return None
+    return sketch_base(model)
 
 
 class AlignmentTrainer(HubTrainer):
@@ -176,6 +190,8 @@ class AlignmentTrainer(HubTrainer):
             check_pieces(held_out, processing_class, "eval_dataset")
         # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
+        self._sketch = _sketch_of_base(model)
+        self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
         callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
@@ -535,8 +551,14 @@ class AlignmentTrainer(HubTrainer):
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         if hasattr(self.model, "peft_config"):
             self.model.save_pretrained(folder, state_dict=state_dict)
+            if self._sketch:
+                for path in folder.rglob(ADAPTER_SAFE_WEIGHTS_NAME):
+                    if not path.relative_to(folder).parts[0].startswith("checkpoint-"):
+                        save_file(load_file(path), path, metadata={"format": "pt", SKETCH: self._sketch})
         else:
             save_encoder(self.model, folder, self._prefix, self._carried, state_dict)
+            if self._length:
+                write_text(folder / LENGTH_FILE, json.dumps(self._length) + "\n")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)

@@ -216,7 +216,7 @@ class AlignmentConfig(TrainingArguments):
             raise InputError(f"{unused[0]}={given[unused[0]]}: {reason}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as trackers and `training_args.json` have them: no credentials, no paths of this machine."""
+        """Return all settings as trackers and `training_args.json` have them: without credentials and paths."""
         return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
     def preset_values(self) -> dict[str, Any]:

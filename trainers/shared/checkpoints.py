@@ -15,6 +15,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from hf_xalign.cache import checksum, replacing
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.xalign.base import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
 from hf_xalign.record import LOCAL
 
@@ -128,7 +129,13 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
     here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
-    ways = {"base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version"}
+    sketches = here.get(SKETCH), there.get(SKETCH)
+    if all(sketches) and not same_base(*sketches):
+        raise InputError(
+            f"{checkpoint} was trained on another encoder than {model.get_base_model().name_or_path}: give the one "
+            "that the run started with, or another output_dir to start over"
+        )
+    ways = {SKETCH, "base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version"}
     differing = [key for key in sorted({*here, *there} - ways) if here.get(key) != there.get(key)]
     if differing:
         first = "peft_type" if "peft_type" in differing else differing[0]

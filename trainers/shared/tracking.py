@@ -130,7 +130,7 @@ def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str,
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
-    """Replace transformers' W&B callback, if `report_to` added it, by [`WandbTracker`]; keep paths out of all trackers.
+    """Replace transformers' W&B callback, if `report_to` added it, and keep paths of this machine out of all trackers.
 
     W&B by itself would record host, user, command and folders of a run, and what it prints. `WANDB_CONSOLE` and
     `WANDB_X_DISABLE_META` change that.

@@ -28,6 +28,7 @@ from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.pooling import pool_words
 from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.modeling.xalign.base import changed_start
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
@@ -36,8 +37,6 @@ from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
-# LoRA's initialisations that leave the encoder's own weights as they are, besides true and false. PEFT gets new ones.
-_HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -102,8 +101,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             return
         cause, peft = "", cast(Any, model)
         for config in peft.peft_config.values():
-            start = getattr(config, "init_lora_weights", True)
-            if isinstance(start, str) and start.lower() not in _HARMLESS_STARTS:
+            if start := changed_start(config):
                 cause = f"init_lora_weights={start} changes the encoder's own weights: use true or gaussian"
             elif getattr(config, "layer_replication", None):
                 cause = "layer_replication adds layers to the encoder: leave it out"

@@ -64,6 +64,7 @@ class XAlignConfig(PeftConfig):
         context: its vectors see the other words of the sentence.
         pooling: subwords that make a word's vector when `word_spans` are given.
         hidden_size: of the encoder; filled in, and checked when the module is put on another one.
+        base_sketch: numbers by which the encoder is known again; filled in, and another encoder gives a warning.
 
     Raises:
         InputError: incompatible values.
@@ -95,6 +96,7 @@ class XAlignConfig(PeftConfig):
     context: bool = field(default=True)
     pooling: Pooling = field(default="mean")
     hidden_size: int | None = field(default=None)
+    base_sketch: str | None = field(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

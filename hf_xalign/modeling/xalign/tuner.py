@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.xalign.base import sketch_base, warn_of_other_base
 from hf_xalign.modeling.xalign.bottleneck import BottleneckLayer, NormBottleneckLayer, XAlignLayer
 from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAlignPeftType
 from hf_xalign.modeling.xalign.top import TopLayer
@@ -67,6 +68,8 @@ class XAlignModel(BaseTuner):
                 f"({peft_config.base_model_name_or_path})"
             )
         peft_config.hidden_size = size
+        warn_of_other_base(peft_config.base_sketch, peft_config.base_model_name_or_path, model)
+        peft_config.base_sketch = peft_config.base_sketch or sketch_base(model)
         if peft_config.top == "transformer" and size % peft_config.num_heads:
             raise InputError(f"num_heads={peft_config.num_heads} does not divide the hidden size, {size}")
         if peft_config.adapters and peft_config.reduction_factor > size:

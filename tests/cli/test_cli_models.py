@@ -231,7 +231,9 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
         (folder / name).rename(moved / name)
     try:
         found = evaluated(capsys, run, *data)
-        assert "pairs alone (no training text of" in found["text"][0] and "train.jsonl: no such file" in found["text"][0]
+        assert (
+            "pairs alone (no training text of" in found["text"][0] and "train.jsonl: no such file" in found["text"][0]
+        )
         assert found["text"][1].startswith("no base (") and found["models"]["before"] is None
         (folder / "train.jsonl").write_text('{"de": "ein hund", "en": "a dog"}\n', "utf-8")
         assert "train.jsonl is not what the run has read" in evaluated(capsys, run, *data)["text"][0]
@@ -247,7 +249,10 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"languages": {"pivot": "en", "others": ["ta", "si"]}}, "has no held-out sentence pairs: give --data ta=FILE"),
+        (
+            {"languages": {"pivot": "en", "others": ["ta", "si"]}},
+            "has no held-out sentence pairs: give --data ta=FILE",
+        ),
         ({"languages": {"pivot": "tr", "others": ["de"]}}, "has no held-out sentence pairs: give --data de=FILE"),
         ({"languages": {"pivot": "en", "others": ["de", "si"]}}, "si are not scored: the package has no text in them"),
     ],
@@ -262,7 +267,7 @@ def test_a_run_without_pairs_is_scored_on_embedded_text_in_its_languages_alone(
     words = ["evaluate", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20", "--tasks", "words"]
     status, found = main(words), capsys.readouterr()
     assert said in found.err + caplog.text
-    assert (status == 0) == ("si" == said[:2]) == found.out.startswith("de: 20 pairs of embedded:de; ")
+    assert (status == 0) == said.startswith("si") == found.out.startswith("de: 20 pairs of embedded:de; ")
 
 
 def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):
@@ -277,7 +282,13 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     assert main(again) == 0
     for name in ("tokenizer.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    split = ["extend-vocabulary", str(models / "base"), f"de={models / 'test.tsv'}", "--output", str(tmp_path / "split")]
+    split = [
+        "extend-vocabulary",
+        str(models / "base"),
+        f"de={models / 'test.tsv'}",
+        "--output",
+        str(tmp_path / "split"),
+    ]
     assert main(split) == 2 and "can write every word" in capsys.readouterr().err
     assert main([*split, "--split_over", "2"]) == 0
     sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", capsys.readouterr().out)

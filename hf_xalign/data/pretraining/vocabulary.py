@@ -186,7 +186,9 @@ def add_pieces(
             fresh.update(token.value for token in tokens if unwritable(token))
     if split_over is not None:
         fresh.update(itertools.chain.from_iterable(units.values()))
-    merges = [pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}]
+    merges = [
+        pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}
+    ]
     pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in known]
     new = list(dict.fromkeys([*missing, *pieces]))
     if kind == "Unigram":
@@ -231,8 +233,8 @@ def _badly_written(
     if lost := marks - kept:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
         logger.warning(
-            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become one. "
-            "Where they matter, take a model whose tokenizer keeps them",
+            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become "
+            "one. Where they matter, take a model whose tokenizer keeps them",
             name,
             f"{lost.total():,}",
             f"{marks.total():,}",

@@ -1,7 +1,7 @@
 """hf_xalign: align the languages of a multilingual encoder.
 
-Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch. PEFT loads MAO's modules
-after it, in whichever order the two are imported.
+Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch. After it, PEFT loads
+MAO's modules, in whichever order the two are imported.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _PeftTables:
 if "peft.mapping" in sys.modules:
     _PeftTables.fill(sys.modules["peft.mapping"])
 else:
-    sys.meta_path.insert(0, _PeftTables())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _PeftTables())
 
 
 def __getattr__(name: str) -> Any:

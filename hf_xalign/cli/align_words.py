@@ -27,7 +27,7 @@ Shards: several words are Parquet files, or folders of them, and last the folder
 columns with source_words, target_words and links, and align-words.json (settings and counts). Recipes read the folder.
 A killed run resumes when it is started again with the same words. The result does not depend on --workers or --ray."""
 
-_TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "format", "output")
+_TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output")
 _SHARDS_ONLY = ("shards", "workers", "ray")
 
 

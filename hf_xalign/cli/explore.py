@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="folder that a recipe wrote; with --base and a text also a Hub id")
     parser.add_argument("--base", metavar="MODEL", help="encoder before training (default: the one in results.json)")
     pairs.add_text(parser, "the run's held-out text")
-    parser.add_argument(
-        "--max_pairs", type=int, default=500, metavar="N", help="pairs to read of each source or language"
-    )
+    parser.add_argument("--max_pairs", type=int, default=500, metavar="N", help="pairs of each source or language")
     parser.add_argument("--layer", type=int, default=-1, help="layer of the vectors: -1 is the last, 0 the embeddings")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to answer on")

@@ -18,8 +18,8 @@ DESCRIPTION = """Give an encoder pieces for a language whose script its tokenize
 
 New pieces are trained on the source side of the pairs, and all of them occur in it; the same text gives the same
 pieces. Their embeddings start as those of the pivot words that their words are linked to. Train the result with
---freeze_embeddings false. Text that the tokenizer could write before keeps its tokens, unless --split_over gives pieces
-to words that are known but split badly: the last lines then count what changes."""
+--freeze_embeddings false. Text that the tokenizer could write before keeps its tokens. --split_over also gives pieces
+to words that are known but split badly; the last lines then count what changes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

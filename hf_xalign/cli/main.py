@@ -12,8 +12,9 @@ import difflib
 import importlib
 import logging
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from hf_xalign._version import __version__
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Every error is one line: status 2 for bad input, 130 for Ctrl-C, 1 for other errors. `--debug` adds the traceback.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = False
+    debug, parser = False, None
     try:
         name, words, debug = _command(words)
         module = importlib.import_module(f"hf_xalign.cli.{_HOME.get(name, name.replace('-', '_'))}")
@@ -85,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _configure_logging()
         return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:
-        return _fail(error, 2 if isinstance(error, InputError) else 1, debug)
+        message = _typed(str(error), parser._option_string_actions if parser else ())
+        return _fail(error, 2 if isinstance(error, InputError) else 1, debug, message)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
@@ -142,6 +144,18 @@ def _parse(
                 hint = f"; write {action.metavar} alone, without an option's name"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return args, [], args.debug
+
+
+def _typed(message: str, options: Collection[str]) -> str:
+    """Spell settings as options of the command: `on_empty='drop'` becomes `--on_empty drop`."""
+
+    def spell(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if f"--{name}" not in options or not (value or "_" in name):
+            return found[0]
+        return f"--{name} {value.strip(chr(39))}" if value else f"--{name}"
+
+    return re.sub(r"(?<![\w/.-])([a-z]+(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message)
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:

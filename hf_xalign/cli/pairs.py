@@ -20,20 +20,26 @@ logger = logging.getLogger(__name__)
 _EMBEDDED_TEXT = ("embedded:de", "embedded:bn")
 
 
-def add_options(parser: argparse.ArgumentParser, split: str, *, pivot: str | None = "en") -> None:
-    """Add the options of split, pivot, columns and revision. Without a `pivot`, the default is a run's, else en."""
+def add_options(
+    parser: argparse.ArgumentParser, split: str, *, pivot: str | None = "en", on_empty: bool = True
+) -> None:
+    """Add the options of reading sentence pairs. Without a `pivot`, the default is a run's, else en."""
     parser.add_argument("--split", default=split, help="split of embedded and Hub text")
     default = "" if pivot else " (default: the run's, else en)"
     parser.add_argument("--target_lang", default=pivot, help=f"the pivot: language of the target side{default}")
     parser.add_argument("--source_column", metavar="NAME", help="column of source text (default: by its name)")
     parser.add_argument("--target_column", metavar="NAME", help="column of target text (default: by its name)")
     parser.add_argument("--dataset_revision", metavar="NAME", help="branch, tag or commit of Hub datasets")
+    if on_empty:
+        known = ["error", "drop"]
+        parser.add_argument("--on_empty", choices=known, help="pairs with an empty side (default: error)")
 
 
 def columns(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `load_sources` for these options, without the split."""
     names = {name: getattr(args, name) for name in ("target_lang", "source_column", "target_column")}
-    return {**names, "revision": args.dataset_revision}
+    empty = {"on_empty": args.on_empty} if getattr(args, "on_empty", None) else {}
+    return {**names, **empty, "revision": args.dataset_revision}
 
 
 def add_text(parser: argparse.ArgumentParser, default: str) -> None:

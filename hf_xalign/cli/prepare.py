@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="sentence pairs, see above")
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
-    pairs.add_options(parser, "train")
+    pairs.add_options(parser, "train", on_empty=False)  # it removes and counts such pairs
     parser.add_argument("--test_data", nargs="+", default=[], metavar="SOURCE", help="test sets that may not leak in")
     steps = "; ".join(f"{step} ({what})" for step, what in STEPS.items())
     parser.add_argument("--skip", nargs="+", default=[], metavar="STEP", help=f"steps to leave out of: {steps}")

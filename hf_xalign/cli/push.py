@@ -82,6 +82,4 @@ def _list(args: argparse.Namespace, space: Mapping[str, bytes]) -> None:
             rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
             print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.private]}")
             print(table([("file", "bytes"), *rows], 1) + "\n")
-    print(
-        "dry run: nothing was sent. A push also deletes the weights and configs of an earlier one that are not listed"
-    )
+    print("dry run: nothing was sent. A push also deletes weights and configs of an earlier one that are not listed")

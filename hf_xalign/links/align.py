@@ -255,8 +255,8 @@ def _link_groups(
         if not any(counts.links for part in parts for counts in link_statistics(part).values()):
             raise InputError(
                 f"no links are left in {len(dataset)} sentence pairs. Check that source and target rows translate "
-                "each other and that their languages are right. A small corpus needs extra_data= to fit the aligner "
-                "on; one_to_one=False or symmetrization='union' keep more links."
+                "each other and that their languages are right, or name more text: an aligner learns little from few "
+                "pairs."
             )
         if len(parts) > 1:
             order = np.argsort(np.concatenate(origin))

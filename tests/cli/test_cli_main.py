@@ -30,8 +30,8 @@ MISTAKES = [
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "no such file. Pass the folder"),
     ("evaluate m --links a --data b", "leave --data out"),
-    ("evaluate m --protocol cao", "protocol=cao: write mao"),
-    ("evaluate m --device tpu9", "device=tpu9 is not available"),
+    ("evaluate m --protocol cao", "--protocol cao: write mao"),
+    ("evaluate m --device tpu9", "--device tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("prepare de=nowhere.tsv --output o --skip speed", "there is no step 'speed'"),
     ("distances --stagse raw=embedded", "--stagse"),
@@ -48,6 +48,32 @@ MISTAKES = [
     ("evaluate m --model-name x", "write MODEL alone, without an option's name"),
     ("train fao --lr 1e-3", "unknown option --lr; did you mean '--learning_rate'?"),
 ]
+
+
+def test_messages_name_what_can_be_typed(capsys, tmp_path):
+    """The library says `on_empty='drop'`; a command has that option, or no message names it."""
+    (tmp_path / "gap.tsv").write_text("ku\ten\nmal\thouse\n\tdoor\n", "utf-8")
+    (tmp_path / "two.tsv").write_text("sor\tred\nshin\tblue\n", "utf-8")
+    gap, out = f"ku={tmp_path / 'gap.tsv'}", str(tmp_path / "out")
+    rows = [
+        ("align-words", gap, []),
+        ("extend-vocabulary", "embedded", [gap, "--output", out]),
+        ("evaluate", "embedded", ["--data", gap]),
+    ]
+    for name, first, rest in rows:
+        assert main([name, first, *rest]) == 2
+        said = capsys.readouterr().err
+        assert "row 3: empty source side" in said and said.rstrip().endswith("drop such pairs by --on_empty drop."), (
+            name
+        )
+    assert main(["align-words", gap, "--on_empty", "drop", "--output", out]) == 0
+    assert len((tmp_path / "out").read_text("utf-8").splitlines()) == 1
+    capsys.readouterr()
+    two = f"ku={tmp_path / 'two.tsv'}"
+    assert main(["align-words", two, "--source_column", "ku"]) == 2
+    assert "--source_column and --target_column go together" in capsys.readouterr().err
+    assert main(["align-words", two, "--max_pairs", "0"]) == 2
+    assert "--max_pairs is 0" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -280,7 +280,7 @@ def test_a_run_without_pairs_is_scored_on_embedded_text_in_its_languages_alone(
     words = ["evaluate", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20", "--tasks", "words"]
     status, found = main(words), capsys.readouterr()
     assert said in found.err + caplog.text
-    assert (status == 0) == (said[:2] == "si") == found.out.startswith("de: 20 pairs of embedded:de; ")
+    assert (status == 0) == said.startswith("si") == found.out.startswith("de: 20 pairs of embedded:de; ")
 
 
 def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):

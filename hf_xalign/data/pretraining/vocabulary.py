@@ -233,8 +233,8 @@ def _badly_written(
     if lost := marks - kept:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
         logger.warning(
-            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become one. "
-            "Where they matter, take a model whose tokenizer keeps them",
+            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become "
+            "one. Where they matter, take a model whose tokenizer keeps them",
             name,
             f"{lost.total():,}",
             f"{marks.total():,}",

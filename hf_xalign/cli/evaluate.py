@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_xalign.cache import check_output
 from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import check_writable
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -77,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
     check_models([args.model, args.base])
+    if args.json:
+        check_output(args.json, file=True)
     pairs.check_text(args)
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
@@ -126,7 +128,7 @@ def _seed_folders(args: argparse.Namespace, probes: Sequence[Probe]) -> dict[tup
     """
     from hf_xalign.record import FILENAME, read_record
 
-    check_writable(Path(args.examples))
+    check_output(args.examples)
     seed = read_record(args.model)["seed"] if (Path(args.model) / FILENAME).is_file() else 0
     stages = ("before", "after") if args.base else ("after",)
     folders = {

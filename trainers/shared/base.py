@@ -25,7 +25,7 @@ from transformers.trainer_utils import (
     rotate_checkpoints,
 )
 
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder
+from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
@@ -131,6 +131,7 @@ class AlignmentTrainer(HubTrainer):
         **kwargs: Any,
     ):
         self.args = args = self.config_class() if args is None else args
+        check_output(args.output_dir)
         check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)

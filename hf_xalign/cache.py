@@ -156,22 +156,26 @@ def is_whole(path: Path) -> bool:
     return whole
 
 
-def check_output(path: str | os.PathLike) -> None:
-    """Check that an output folder is there and can be written to, or can be made, without making it.
+def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
+    """Check that an output folder, or `file`, is there and can be written to, or can be made, without making it.
 
     Raises:
-        InputError: it is a file or below one, it cannot be made, or no record could hold its name.
+        InputError: a folder on the way is a file, is not writable or cannot be made, or no record could hold the name.
     """
     path = Path(path).expanduser().absolute()
-    shown = ascii(str(path)) if not str(path).isprintable() else str(path)
+    shown = str(path) if str(path).isprintable() else ascii(str(path))
     shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
     try:
         str(path).encode()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(path)  # refuses what is no name, or too long as a whole
         nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        if file and nearest == path:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            nearest = path.parent  # the file is replaced
         if not nearest.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is no folder")
+            raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is not a folder")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, f"{nearest} is not writable")
         if missing := path.parts[len(nearest.parts) :]:
@@ -179,10 +183,10 @@ def check_output(path: str | os.PathLike) -> None:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access knows nothing of /proc
     except UnicodeEncodeError as error:
-        raise InputError(f"{shown}: the name of the output folder is not UTF-8. Give another one.") from error
+        raise InputError(f"{shown}: the name of the output is not UTF-8. Give another one.") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{shown}: no folder for the output ({reason}). Give another one.") from error
+        raise InputError(f"{shown}: no place for the output ({reason}). Give another one.") from error
 
 
 def hold_folder(folder: str | os.PathLike) -> None:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hf_xalign.cache import read_mark, write_mark
+from hf_xalign.cache import check_output, read_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import align_mlm
 from hf_xalign.recipes.align_mlm import DERIVED_FILE
@@ -250,6 +250,7 @@ def main(argv: list[str] | None = None) -> None:
     cells = make_cells(grid, data, args)
     tasks = [GridTask.of(name, given) for name, given in grid.tasks.items()]
     if not grid.show:
+        check_output(args.output_dir)
         if not data.smoke:
             require_matplotlib()
         texts = check(cells, tasks, data, args)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.parts.common import check_writable, option, run
+from hf_xalign.recipes.parts.common import option, run
 from hf_xalign.tables import table
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class CompareArguments:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
+    from hf_xalign.cache import check_output
     from hf_xalign.config import parse
-    from hf_xalign.errors import InputError
     from hf_xalign.record import write_text
 
     argv = sys.argv[1:] if argv is None else argv
@@ -75,9 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     (args,) = parse((CompareArguments,), argv, description=__doc__)
     files = [(path, write) for path, write in ((args.markdown, as_markdown), (args.latex, as_latex)) if path]
     for path, _ in files:
-        if Path(path).is_dir():
-            raise InputError(f"{path} is a folder; give another place")
-        check_writable(Path(path).parent)
+        check_output(path, file=True)
 
     from hf_xalign.statistics.comparison import compare
 

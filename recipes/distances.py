@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     (data,) = parse((DistanceArguments,), argv, description=__doc__)
     data.check_files()
 
+    from hf_xalign.cache import check_output
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError(f"stages={data.stages}: name each once, as in raw=embedded fao=runs/fao_embedded")
     check_models(stages.values())
     folder = Path(data.output_dir)
+    check_output(folder)
     if (folder / NUMBERS).exists():
         raise InputError(f"{folder / NUMBERS} exists: give another output_dir or remove it")
     require_matplotlib()

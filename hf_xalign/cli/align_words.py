@@ -117,11 +117,13 @@ def _align_shards(args: argparse.Namespace, options: dict[str, Any]) -> None:
 
 def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
     """Align a text and write one line for each pair, also for pairs without a link."""
-    from hf_xalign.cache import map_rows, replacing
+    from hf_xalign.cache import check_output, map_rows, replacing
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
 
+    if args.output is not None:
+        check_output(args.output, file=True)
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
     if args.format != "jsonl":
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_xalign.cache import check_output
 from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import check_writable
 from hf_xalign.record import FILENAME
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
     check_models([args.model, args.base])
+    if args.json:
+        check_output(args.json, file=True)
     pairs.check_text(args)
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
@@ -189,7 +191,7 @@ def _seed_folders(
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
     """
-    check_writable(Path(args.examples))
+    check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0
     stages = ("before", "after") if args.base or (job and job.base) else ("after",)
     folders = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xalign.cache import check_output
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.onnx and (args.int8 or args.lang):
         raise InputError("--int8 and --lang are for --onnx: add it")
     check_models([args.model])
+    check_output(args.output)
 
     from peft import PeftModel
 

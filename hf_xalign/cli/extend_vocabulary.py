@@ -6,6 +6,7 @@ import argparse
 from operator import ne
 from pathlib import Path
 
+from hf_xalign.cache import check_output
 from hf_xalign.cli import pairs
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
@@ -41,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the extended encoder and print the counts of pieces."""
     folder = Path(args.output)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    check_output(folder)
+    if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} exists and is not an empty folder: name another for --output")
     check_models([args.model])
     check_files(args.pairs)

@@ -25,12 +25,15 @@ def run(args: argparse.Namespace) -> None:
     """Write retrievals.json if asked for, and the page."""
     from pathlib import Path
 
+    from hf_xalign.cache import check_output
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
     from hf_xalign.record import EVAL_LINKS, read_record
     from hf_xalign.report import write_report
 
     check_models([args.folder])
+    if args.output is not None:
+        check_output(args.output, file=True)
     if args.examples is not None:
         from hf_xalign.links.frozen import read_links
         from hf_xalign.modeling.loading import choose_device, load_encoder

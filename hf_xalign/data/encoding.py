@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from datasets import Column, Dataset
+from tokenizers import Encoding
 from tokenizers.normalizers import Prepend
 from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -29,6 +30,9 @@ _BOUNDARY = "▁"
 # Words with an unknown piece: shares of a language's words to warn of and to refuse, and texts to look at.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
+_FIRST = 1000  # pairs that an error counts cut sentences in
+# Characters of sentences that are encoded at once.
+_CHARACTERS = 1_000_000
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
 # The highest id of a tokenizer, and what it was read from: to read a large vocabulary takes a quarter of a second.
@@ -76,17 +80,10 @@ def tokenize_words(
 
     `max_length` counts special tokens too; it is the tokenizer's `model_max_length` by default.
     """
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
-    encoded = tokenizer(
-        [list(words) for words in sentences],
-        is_split_into_words=True,
-        truncation=limit < 10**9,
-        max_length=limit if limit < 10**9 else None,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-    )
-    spans = []
-    for encoding, words in zip(encoded.encodings, sentences, strict=True):
+    limit = _token_limit(tokenizer, max_length)
+    ids, spans = [], []
+    for encoding, words in _encodings(tokenizer, sentences, limit):
+        ids.append(encoding.ids)
         span = np.zeros((len(words), 2), dtype=np.int32)
         for position, (word, token) in enumerate(zip(encoding.word_ids, encoding.tokens, strict=True)):
             if word is None or (token == _BOUNDARY and span[word, 1] == 0 and words[word] != _BOUNDARY):
@@ -98,7 +95,38 @@ def tokenize_words(
             cut = {w for part in encoding.overflowing for w in part.word_ids if w is not None}
             span[sorted(cut)] = 0
         spans.append(span)
-    return EncodedWords(encoded["input_ids"], spans)
+    return EncodedWords(ids, spans)
+
+
+def _token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
+    """Return the most tokens of a sentence, special ones included."""
+    return min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+
+
+def _encodings(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], limit: int
+) -> Iterator[tuple[Encoding, Sequence[str]]]:
+    """Yield sentences with their encodings, which hold about 100 bytes a token, cut off ones too: a few at a time."""
+
+    def encode(part: Sequence[Sequence[str]]) -> list[Encoding]:
+        return tokenizer(
+            [list(words) for words in part],
+            is_split_into_words=True,
+            truncation=limit < 10**9,
+            max_length=limit if limit < 10**9 else None,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        ).encodings
+
+    part: list[Sequence[str]] = []
+    for number, words in enumerate(sentences, 1):
+        part.append(words)
+        if sum(len(word) for own in part for word in own[:limit]) < _CHARACTERS and number < len(sentences):
+            continue
+        for own, encoding in zip(part, encode([own[:limit] for own in part]), strict=True):
+            # Nearly every word has a token, so later words are cut off in any case.
+            yield encoding if len(own) <= limit or encoding.overflowing else encode([own])[0], own
+        part = []
 
 
 def first_position(config: PretrainedConfig) -> int:
@@ -236,7 +264,7 @@ def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
     """Encode sentences whose "words" are this tokenizer's own tokens (subword links)."""
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    limit = _token_limit(tokenizer, max_length)
     before, after = special_frame(tokenizer)
     room = limit - len(before) - len(after)
     ids, spans = [], []
@@ -368,8 +396,22 @@ def encode_pairs(
         desc="Encoding pairs",
     )
     dropped = len(dataset) - len(encoded)
+    limit = _token_limit(tokenizer, max_length)
     if dropped:
-        logger.info("%d of %d pairs dropped: no link left after truncation", dropped, len(dataset))
+        logger.info(
+            "%d of %d pairs dropped: no link left after truncation to %d tokens a side", dropped, len(dataset), limit
+        )
     if len(encoded) == 0:
-        raise InputError("no pair keeps a word link after encoding. Check the links and max_length.")
+        first = encode(dataset[:_FIRST])
+        cut = sum(
+            len(ids) >= limit and bool((np.asarray(ends) == 0).any())
+            for side in ("source", "target")
+            for ids, ends in zip(first[f"{side}_ids"], first[f"{side}_ends"], strict=True)
+        )
+        if not cut:
+            raise InputError("no pair keeps a word link after encoding. Check the links.")
+        raise InputError(
+            f"no pair keeps a word link after encoding: {cut:,} of the first {2 * len(first['links']):,} sentences are "
+            f"cut at {limit:,} tokens. Split long text into sentences, or raise max_length."
+        )
     return encoded

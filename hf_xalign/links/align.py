@@ -28,6 +28,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import (
     STATISTICAL_ALIGNERS,
+    TOO_LONG,
     StatisticalLinker,
     draw_sample,
     fit,
@@ -243,7 +244,7 @@ def _link_groups(
 ) -> None:
     """Link group by group, with one aligner in memory at a time, and write the rows in their old order."""
     with work_folder(path.with_suffix(".work")) as folder:
-        parts, origin = [], []
+        parts, origin, too_long = [], [], 0
         for number, (pair, rows) in enumerate(groups):
             linker = make_linker(pair, rows)
             own = dataset if len(rows) == len(dataset) else dataset.select(rows)
@@ -251,8 +252,11 @@ def _link_groups(
             parts.append(part)
             origin.append(rows[kept])
             if isinstance(linker, StatisticalLinker) and linker.too_long:
+                too_long += linker.too_long
                 logger.warning("%d %s pairs are too long for the aligner: no links", linker.too_long, "-".join(pair))
         if not any(counts.links for part in parts for counts in link_statistics(part).values()):
+            if too_long:
+                raise InputError(TOO_LONG.format(total=len(dataset), long=too_long))
             raise InputError(
                 f"no links are left in {len(dataset)} sentence pairs. Check that source and target rows translate "
                 "each other and that their languages are right, or name more text: an aligner learns little from few "

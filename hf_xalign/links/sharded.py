@@ -49,6 +49,7 @@ from hf_xalign.links.align import (
 from hf_xalign.links.statistical import (
     DIRECTIONS,
     STATISTICAL_ALIGNERS,
+    TOO_LONG,
     StatisticalLinker,
     draw_sample,
     fit,
@@ -246,6 +247,8 @@ def align_shards(
             if own["too_long"]:
                 logger.warning("%d %s pairs are too long for the aligner: no links", own["too_long"], name)
         if not any(own["links"] for own in languages.values()):
+            if long := sum(own["too_long"] for own in languages.values()):
+                raise InputError(TOO_LONG.format(total=total, long=long))
             raise InputError(
                 f"no links in {total:,} sentence pairs. Check that source and target translate each other."
             )

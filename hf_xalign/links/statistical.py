@@ -39,6 +39,10 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"
+TOO_LONG = (
+    "no links are left in {total:,} sentence pairs: {long:,} of them have a side of more words than the aligner takes "
+    "(1,024; 200 for hmm, ibm3 and ibm4). Split them into sentences, or use the aligner encoder."
+)
 
 
 def import_thot() -> Any:
@@ -83,11 +87,14 @@ class StatisticalLinker:
         Thot finds no links in sentences of more than 1,024 words (200 for HMM, IBM 3 and 4); `too_long` counts them.
         """
         limit = self.directions[0].max_sentence_length
-        self.too_long += sum(max(len(s), len(t)) > limit for s, t in zip(sources, targets, strict=True))
-        return [
-            np.argwhere(matrix.to_numpy()).tolist()
-            for _, matrix in self._aligner.get_best_alignments(sources, targets)
-        ]
+        fitting = [k for k, pair in enumerate(zip(sources, targets, strict=True)) if max(map(len, pair)) <= limit]
+        self.too_long += len(sources) - len(fitting)
+        found: list[list[list[int]]] = [[] for _ in sources]
+        # Thot would make a whole matrix for each of the others: 100 MB for two sides of 10,000 words.
+        own = ([side[k] for k in fitting] for side in (sources, targets))
+        for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*own), strict=True):
+            found[k] = np.argwhere(matrix.to_numpy()).tolist()
+        return found
 
 
 def fit(

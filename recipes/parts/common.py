@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from hf_xalign.cache import held
@@ -156,13 +155,6 @@ def adapter_entry(config: Any) -> dict[str, Any]:
         "languages": getattr(config, "languages", None),
         "pivot": getattr(config, "pivot", None),
     }
-
-
-def check_writable(path: Path) -> None:
-    """Check that a folder can be made or written to, before anything is computed."""
-    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise InputError(f"{path}: {nearest} is not a writable folder; give another place")
 
 
 def run(

@@ -17,7 +17,7 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
 
-from hf_xalign.cache import hold_folder
+from hf_xalign.cache import check_output, hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores, merge_scores
@@ -49,6 +49,7 @@ def start_run(
 ) -> tuple[str | None, dict[str, Any]]:
     """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
     checkpoint = None
+    check_output(args.output_dir)
     data.shrink(args)
     if not data.dry_run:
         checkpoint = check_output_dir(args)

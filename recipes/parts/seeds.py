@@ -11,6 +11,7 @@ from typing import Any
 
 from datasets import concatenate_datasets
 
+from hf_xalign.cache import check_output
 from hf_xalign.config import non_default_fields
 from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.recipes.parts.common import settle_cpu
@@ -33,6 +34,7 @@ _ELSEWHERE = {
 
 def run_seeds(data: TaskArguments, args: TaskConfig) -> None:
     """Train and score under each seed that is not finished with these settings, and print a table over languages."""
+    check_output(args.output_dir)
     data.shrink(args)
     data.check(args)
     settle_cpu(args.device.type)

@@ -28,7 +28,7 @@ from transformers.trainer_utils import (
 )
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder
+from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
@@ -160,6 +160,7 @@ class AlignmentTrainer(HubTrainer):
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score: give eval_dataset")
+        check_output(args.output_dir)
         check_sharding(args, self.can_shard)
         # The Trainer would replace the prepared model by a new one.
         self.make_model: ModelInit | None = kwargs.pop("model_init", None)

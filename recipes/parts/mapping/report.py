@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
-from hf_xalign.cache import follow_umask, inside
+from hf_xalign.cache import check_output, follow_umask, inside
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel, map_adapter
-from hf_xalign.recipes.parts.common import adapter_entry, check_writable
+from hf_xalign.recipes.parts.common import adapter_entry
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import WordCorpus
@@ -26,6 +26,7 @@ MAPS = "maps"
 
 def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
     """Check that the output folder holds neither the encoder nor, unless `overwrite`, a run, and can be written to."""
+    check_output(folder)
     if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
         raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
     found = [*signs_of_run(folder), *(f"{MAPS}/{path.name}" for path in _maps_in(folder))]
@@ -34,7 +35,6 @@ def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
             f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
             "overwrite_output_dir=true to replace it."
         )
-    check_writable(folder)
 
 
 def print_plan(

@@ -400,9 +400,9 @@ class Columns:
     def select(self, columns: Iterable[str], name: str) -> list[str]:
         """Return the columns worth reading."""
         there = list(columns)
-        if self.source_lang is None and "source_lang" in there:
-            return there  # a row's language may be the name of its column
         found = self.find(there)
+        if found is None and self.source is None and self.source_lang is None and "source_lang" in there:
+            return there  # a row's language may be the name of its column
         if found is None and "translation" not in there:
             raise self.missing(there, name)
         wanted = {"translation", "source_lang", "target_lang", *WORDS, *(found or ())[:2]}

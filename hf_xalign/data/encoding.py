@@ -411,7 +411,7 @@ def encode_pairs(
         if not cut:
             raise InputError("no pair keeps a word link after encoding. Check the links.")
         raise InputError(
-            f"no pair keeps a word link after encoding: {cut:,} of the first {2 * len(first['links']):,} sentences are "
-            f"cut at {limit:,} tokens. Split long text into sentences, or raise max_length."
+            f"no pair keeps a word link after encoding: {cut:,} of the first {2 * len(first['links']):,} sentences "
+            f"are cut at {limit:,} tokens. Split long text into sentences, or raise max_length."
         )
     return encoded

@@ -50,10 +50,10 @@ class AlignMLMTrainer(AlignmentTrainer):
     Example:
         >>> from datasets import Dataset
         >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze ruht".split()
         >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
         >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> text = {"en": ["the cat sleeps"], "de": ["die katze schläft"]}
+        >>> text = {"en": ["the cat sleeps"], "de": ["die katze ruht"]}
         >>> corpora = {language: Dataset.from_dict({"text": rows}) for language, rows in text.items()}
         >>> entries = TokenEntries(np.array([[5, 8], [6, 9]]), origin="the example")
 

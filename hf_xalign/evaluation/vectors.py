@@ -110,9 +110,9 @@ def encode_words(
 
         Each text gives its words and their vectors.
 
-        >>> [encoded] = encode_words(model, tokenizer, "The cat", layers=(0, -1))
+        >>> [encoded] = encode_words(model, tokenizer, "the cat", layers=(0, -1))
         >>> encoded.words
-        ['The', 'cat']
+        ['the', 'cat']
         >>> encoded.vectors.shape
         torch.Size([2, 2, 8])
         >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape

@@ -219,9 +219,9 @@ def _renamed(card: str, rename: Callable[[str], str]) -> str:
     for base in _named_bases(card):
         if (name := rename(base)) != base:
             found = ModelCard(card, ignore_metadata_errors=True)
-            named = found.data.get("base_model")
-            found.data.base_model = name if named == base else [name if one == base else one for one in named]
-            found.data.tags = [tag.replace(base, name) for tag in found.data.get("tags") or []]
+            named, tags = found.data.get("base_model"), found.data.get("tags") or []
+            found.data["base_model"] = name if named == base else [name if one == base else one for one in named]
+            found.data["tags"] = [tag.replace(base, name) for tag in tags]
             found.text = found.text.replace(base, name)
             card = str(found)
     return card

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 
+from hf_xalign.record import read_record
 from support.families import save_base
 from support.tiny import SENTENCES
 
@@ -68,4 +69,4 @@ def output_of(main, words) -> str:
 
 
 def record_of(folder) -> dict:
-    return json.loads((folder / "results.json").read_text())
+    return read_record(folder)

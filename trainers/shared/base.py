@@ -85,10 +85,10 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
     """Return the sketch of the encoder below a `PeftModel`'s adapters, if their config does not hold it itself."""
-    configs = model.peft_config.values() if isinstance(model, PeftModel) else []
-    if not configs or any(isinstance(one, XAlignConfig) or changed_start(one) for one in configs):
+    if not isinstance(model, PeftModel):
         return None
-    return sketch_base(model)
+    configs = cast(Any, model).peft_config.values()
+    return None if any(isinstance(one, XAlignConfig) or changed_start(one) for one in configs) else sketch_base(model)
 
 
 class AlignmentTrainer(HubTrainer):

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
@@ -104,7 +104,7 @@ def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | No
     """Return the checkpoint to resume from, or None; refuse one that these settings cannot continue."""
     if not resume:
         return None
-    output_dir = cast(str, args.output_dir)
+    output_dir = args.output_dir
     if resume is True:
         last = last_complete_checkpoint(output_dir)
         if last is None:
@@ -129,8 +129,8 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
     here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
-    sketches = here.get(SKETCH), there.get(SKETCH)
-    if all(sketches) and not same_base(*sketches):
+    own, other = here.get(SKETCH), there.get(SKETCH)
+    if own and other and not same_base(own, other):
         raise InputError(
             f"{checkpoint} was trained on another encoder than {model.get_base_model().name_or_path}: give the one "
             "that the run started with, or another output_dir to start over"
@@ -151,7 +151,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
     Raises:
         InputError: the folder holds another run, or the checkpoint was made with other settings.
     """
-    folder = Path(cast(str, args.output_dir))
+    folder = Path(args.output_dir)
     resume = args.resume_from_checkpoint if resume is None else resume
     if resume and args.overwrite_output_dir:
         raise InputError(

@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import PeftConfig, PeftModel
@@ -178,7 +178,7 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
         getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
     model._hf_peft_config_loaded = True
     model.peft_config[ADAPTER].base_model_name_or_path = BASE_IN_FOLDER
-    model.peft_config[ADAPTER].base_sketch = None  # the encoder in the folder is fine-tuned
+    cast(Any, model).peft_config[ADAPTER].base_sketch = None  # the encoder in the folder is fine-tuned
     # `partial` and not a closure or a bound method: both would keep copies and pickles of the model tied to this one.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
     model.push_to_hub = partial(_push_to_hub, model)  # type: ignore[assignment]

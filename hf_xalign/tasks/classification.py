@@ -226,8 +226,8 @@ class TokenTask(_Classification):
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
         elif self.metric == "span_f1":
-            sides = [[tags_as_spans(tags) for tags in side] for side in (predicted, gold)]
-            scores["span_f1"] = ExampleScores.from_counts(*count_spans(*sides))
+            first, second = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
+            scores["span_f1"] = ExampleScores.from_counts(*count_spans(first, second))
         scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
         words = [
             label

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
     )
+    parser.add_argument("--allow_nonfinite", action="store_true", help="push weights that are NaN or infinite too")
     parser.add_argument("--dry_run", action="store_true", help="check everything and list the files; send nothing")
 
 
@@ -58,7 +59,8 @@ def run(args: argparse.Namespace) -> None:
 
     from hf_xalign.hub import push
 
-    commit = push(args.folder, args.repo_id, private=args.private, revision=args.revision, base_model=args.base_model)
+    options = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
+    commit = push(args.folder, args.repo_id, private=args.private, revision=args.revision, **options)
     print(f"pushed: {commit.commit_url}")
     if args.space:
         found = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
@@ -72,7 +74,8 @@ def _list(args: argparse.Namespace, space: Mapping[str, bytes]) -> None:
     from hf_xalign.tables import table
 
     check_repo_id(args.repo_id)
-    files = Contents(args.folder, base_model=args.base_model).read(args.repo_id, args.revision)
+    contents = Contents(args.folder, base_model=args.base_model, allow_nonfinite=args.allow_nonfinite)
+    files = contents.read(args.repo_id, args.revision)
     for kind, contents in {"model": files, "Space": space}.items():
         if contents:
             sizes = {

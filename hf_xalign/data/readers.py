@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
-_Line = tuple[int, str, list[str]]  # number, text and columns
+_Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
 # Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
@@ -207,7 +207,7 @@ def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
     if (kind := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
         return kind == ".conllu"
-    cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), [])
+    cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), ())
     return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
 
 
@@ -216,15 +216,15 @@ def is_withheld(words: Sequence[str]) -> bool:
     return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str) -> tuple[str, ...]:
     """Split a line at its tabs; one without tabs at its blanks. Other white space belongs to words."""
     if "\t" not in line:
-        return [cell for cell in line.split(" ") if cell]
-    return [cell.strip(" ") for cell in line.rstrip("\t ").split("\t")]
+        return tuple(filter(None, line.split(" ")))
+    return tuple(cell.strip(" ") for cell in line.rstrip("\t ").split("\t"))
 
 
 def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []
     first = 0
     for number, line in itertools.chain(read_lines(path), [(0, "")]):
         if line.startswith("#"):
@@ -254,12 +254,12 @@ def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
     return rising and any(len(own) > 1 for own in counts)
 
 
-def _columns(rows: list[list[str]]) -> dict[str, list[str]]:
+def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
 def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    sentences: list[list[tuple[int, str, list[str]]]] = [[]]
+    sentences: list[list[_Line]] = [[]]
     for number, line in read_lines(path):
         if not line.strip():
             sentences.append([])

@@ -28,7 +28,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
-from hf_xalign.data.span_labels import span_parts
+from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 
@@ -294,7 +294,7 @@ def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Seq
     A line that begins with `#` is a word if it has the columns and a label of other words.
     """
     words = [line for line in lines if not line[1].startswith("#")]
-    labels = {cells[-1] for _, _, cells in words}
+    labels = {OUTSIDE, *(cells[-1] for _, _, cells in words)}
     spans = bool(span_parts(labels))
 
     def test(line: _Line, sentence: Sequence[_Line]) -> bool:

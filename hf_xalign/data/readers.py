@@ -32,7 +32,7 @@ from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
-from hf_xalign.data.span_labels import span_parts
+from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language, closest_language, same_language
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
-_Line = tuple[int, str, list[str]]  # number, text and columns
+_Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 MARK = "\ufeff"  # the byte order mark
 _LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
@@ -269,7 +269,7 @@ def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
     if (kind := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
         return kind == ".conllu"
-    cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), [])
+    cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), ())
     return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
 
 
@@ -278,15 +278,15 @@ def is_withheld(words: Sequence[str]) -> bool:
     return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str) -> tuple[str, ...]:
     """Split a line at its tabs; one without tabs at its blanks. Other white space belongs to words."""
     if "\t" not in line:
-        return [cell for cell in line.split(" ") if cell]
-    return [cell.strip(" ") for cell in line.rstrip("\t ").split("\t")]
+        return tuple(filter(None, line.split(" ")))
+    return tuple(cell.strip(" ") for cell in line.rstrip("\t ").split("\t"))
 
 
 def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []
     first = 0
     for number, line in itertools.chain(read_lines(path), [(0, "")]):
         if line.startswith("#"):
@@ -316,12 +316,12 @@ def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
     return rising and any(len(own) > 1 for own in counts)
 
 
-def _columns(rows: list[list[str]]) -> dict[str, list[str]]:
+def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
 def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    sentences: list[list[tuple[int, str, list[str]]]] = [[]]
+    sentences: list[list[_Line]] = [[]]
     for number, line in read_lines(path):
         if not line.strip():
             sentences.append([])
@@ -356,7 +356,7 @@ def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Seq
     A line that begins with `#` is a word if it has the columns and a label of other words.
     """
     words = [line for line in lines if not line[1].startswith("#")]
-    labels = {cells[-1] for _, _, cells in words}
+    labels = {OUTSIDE, *(cells[-1] for _, _, cells in words)}
     spans = bool(span_parts(labels))
 
     def test(line: _Line, sentence: Sequence[_Line]) -> bool:
@@ -395,7 +395,8 @@ class Columns:
         """Return the columns of the two sides, by their names; `source_lang` is a row's own."""
         if self.source and self.target:
             return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
-        return find_columns(tuple(names), self.source_lang or source_lang, self.target_lang)
+        own = tuple(name for name in names if name not in (*WORDS, "links"))
+        return find_columns(own, self.source_lang or source_lang, self.target_lang)
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
         """Return the columns worth reading."""

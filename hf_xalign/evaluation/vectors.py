@@ -120,6 +120,7 @@ def encode_words(
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     sentences = [split_words(text, lang) for text in texts]
+    check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, sentences, lang, "the text")
     with language_context(model, lang):
         found = extract_word_vectors(
@@ -156,6 +157,7 @@ def encode_sentences(
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
     texts = [texts] if isinstance(texts, str) else list(texts)
+    check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, texts, lang, "the text")
     with language_context(model, lang):
         return encode_pooled_sentences(

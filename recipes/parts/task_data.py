@@ -65,15 +65,15 @@ class TaskArguments(SmokeTest):
         [],
     )
     label_column: str | None = option(
-        _DATA, "Default: labels of words (upos in CoNLL-U), label of texts. CoNLL's columns have numbers.", None
+        _DATA, "Default: labels of words, else upos (CoNLL-U); label of texts. CoNLL's columns have numbers.", None
     )
     labels: list[str] = option(
         _DATA, "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.", []
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
         _DATA,
-        "Headline score. Default: span_f1 of BIO labels, accuracy of others. span_f1 of others: neighbours with one "
-        "label are a span, as seqeval scores parts of speech.",
+        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. span_f1 of others: "
+        "neighbours with one label are a span, as seqeval scores parts of speech.",
         None,
     )
     max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)

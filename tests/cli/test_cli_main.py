@@ -148,8 +148,14 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
     module.push.return_value.commit_url = "https://hub/commit/1"
     monkeypatch.setitem(sys.modules, "hf_xalign.hub", module)
     for options, wanted in [
-        (["--private", "--revision", "v1"], {"private": True, "revision": "v1", "base_model": None}),
-        (["--public", "--base_model", "a/b"], {"private": False, "revision": None, "base_model": "a/b"}),
+        (
+            ["--private", "--revision", "v1"],
+            {"private": True, "revision": "v1", "base_model": None, "allow_nonfinite": False},
+        ),
+        (
+            ["--public", "--base_model", "a/b"],
+            {"private": False, "revision": None, "base_model": "a/b", "allow_nonfinite": False},
+        ),
     ]:
         assert main(["push", str(run_folder), "me/model", *options]) == 0
         module.push.assert_called_with(str(run_folder), "me/model", **wanted)

@@ -264,7 +264,7 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
         "reads no files": {"aligner": "fast_align:x"},
         "model= and tokenizer=": {"aligner": "encoder"},
         "grow-diag": {"symmetrization": "och"},
-        "extra_data": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
+        "no links are left in 3 sentence pairs": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
         "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
     }
     predict = partial(predict_links, encoder, source_lang="de")

@@ -201,7 +201,7 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     ]
     assert main([*words, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
-    assert "bn: 30 pairs of embedded:de embedded:bn; " in shown and "de: 30 pairs" in shown
+    assert "nl: 30 pairs of embedded:de nl=" in shown and "de: 30 pairs" in shown
 
 
 def test_a_folder_without_text_is_refused(folder, capsys):

@@ -68,6 +68,7 @@ LINES = {
     "as many columns": ("# newdoc\nx O\n# note\ny B-Z\n", [["x", "y"]], 2),
     "a block of comments": ("# licence CC0\n# x\n\ny O\n# O\n", [["y", "#"]], 2),
     "a real word": ("# O\nx B-Z\n\n# B-Q\n#tag O\ny O\n# I-Z\n", [["#", "x"], ["#", "#tag", "y", "#"]], 0),
+    "a label of its own": ("# newdoc\nUN NNP S-ORG\n# # O\n", [["UN", "#"]], 1),
     "a word of three columns": ("# see that\n# 1 O\nx _ O\n# _ O\ny _ B-X\n", [["#", "x", "#", "y"]], 1),
     "a tag of its own": ("# Satz 1\nPlatz\tNOUN\n#\tSYM\n1\tNUM\n", [["Platz", "#", "1"]], 1),
     "tabs": ("Buenos Aires\tB-LOC\nes \tO\t\n", [["Buenos Aires", "es"]], 0),

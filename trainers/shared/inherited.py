@@ -151,7 +151,8 @@ def check_resolved(args: AlignmentConfig) -> None:
         raise InputError(f"optim={kind}: its weights in training are not those to score and save: choose another")
     try:
         made = _optimizer(args)
-        for name, other in _OPTIMIZERS_OWN.items():
+        for name, values in _OPTIMIZERS_OWN.items():
+            other = next(value for value in values if value != getattr(args, name))
             if made and name in args.changed() and made == _optimizer(args, **{name: other}):
                 args.refuse_unused(f"optim={kind} does not read it: leave it out", name)
     except (ImportError, ValueError, TypeError) as error:
@@ -176,10 +177,10 @@ def check_resolved(args: AlignmentConfig) -> None:
         raise InputError(f"lr_scheduler_type={schedule}: {' '.join(str(error).split())}") from error
 
 
-# Settings that only some optimizers read, each with another value.
+# Settings that only some optimizers read, each with two values, of which one is another than the run's.
 _OPTIMIZERS_OWN = {
-    **dict.fromkeys(("optim_args", "optim_target_modules")),
-    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), 0.5),
+    **dict.fromkeys(("optim_args", "optim_target_modules"), (None, "")),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), (0.5, 0.25)),
 }
 
 

@@ -98,12 +98,12 @@ class ContinualTrainer(TaskTrainer):
         **kwargs: Any,
     ):
         # Not part of the model: neither the optimizer nor a checkpoint may include it.
-        self._pairs, self._reference = pairs, reference
+        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
         super().__init__(model, args, task=task, **kwargs)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
-        args, pairs, reference = self.args, read_dataset(self._pairs, "pairs"), self._reference
+        args, pairs, reference = self.args, self._pairs, self._reference
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))

@@ -72,8 +72,8 @@ class TaskArguments(SmokeTest):
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
         _DATA,
-        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. span_f1 of others: "
-        "neighbours with one label are a span, as seqeval scores parts of speech.",
+        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. With span_f1 of "
+        "others, neighbours with one label are a span, as seqeval scores parts of speech.",
         None,
     )
     max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)

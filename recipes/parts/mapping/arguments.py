@@ -118,6 +118,8 @@ class MappingArguments:
     )
     layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
+    drop_identical: bool = option("Word links", "Drop links between identical words.", False)
+    draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
     dictionary: list[str] = option(
         "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; each line has the pivot's word first.", []
     )

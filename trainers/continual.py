@@ -110,7 +110,7 @@ class ContinualTrainer(TaskTrainer):
         if not {"links", "source_ids"} & set(pairs.column_names):
             self._check_output_dir()
             with args.main_process_first(desc="linking words"):
-                pairs = align_words(pairs)
+                pairs = align_words(pairs, drop_identical=args.drop_identical)
         check_embeddings(reference, self.processing_class)
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
@@ -130,7 +130,12 @@ class ContinualTrainer(TaskTrainer):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
         pad_token_id = cast(int, self.processing_class.pad_token_id)
-        pair_collator = PairCollator(pad_token_id, pooling=args.pooling, linked_tokens=args.linked_tokens)
+        pair_collator = PairCollator(
+            pad_token_id,
+            pooling=args.pooling,
+            linked_tokens=args.linked_tokens,
+            regularized_words=args.regularized_words,
+        )
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)

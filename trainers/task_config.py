@@ -22,14 +22,16 @@ _OURS: dict[str, Any] = {
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 32,
 }
-# Defaults of transformers' example scripts, which CONTINUAL keeps, in batches of 32.
-_CONTINUAL: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
-_MAO: dict[str, Any] = {**_CONTINUAL, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
+# Defaults of transformers' example scripts, in batches of 32.
+_EXAMPLE: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
+# CONTINUAL's README and scripts: those without a Trainer, which clip nothing.
+_CONTINUAL: dict[str, Any] = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
+_MAO: dict[str, Any] = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
 _PPA: dict[str, Any] = {**_OURS, "num_train_epochs": 2.0, "warmup_steps": 1000}
-_ALIGN_MLM: dict[str, Any] = {**_CONTINUAL, "learning_rate": 2e-5}
+_ALIGN_MLM: dict[str, Any] = {**_EXAMPLE, "learning_rate": 2e-5}
 # ROTATE's tagger: Adam is AdamW without decay; the paper states neither schedule nor clipping.
 _ROTATE: dict[str, Any] = {
-    **_CONTINUAL,
+    **_EXAMPLE,
     "learning_rate": 1e-4,
     "num_train_epochs": 40.0,
     "per_device_train_batch_size": 10,
@@ -48,7 +50,8 @@ class TaskConfig(AlignmentConfig):
     - `ours` (default with a linear head): 5e-5, 3 epochs, a tenth of warm-up.
     - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
-    - `continual`: 5e-5, 3 epochs, batches of 32.
+    - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and questions
+      (3e-5, 2 epochs, 384 tokens), in batches of 32, without clipping.
     - `ppa_xnli`: 5e-5, 2 epochs, 1000 steps of warm-up, decay 0.01.
     - `rotate` (default with `head=tagger`): constant 1e-4, 40 epochs, batches of 10. ROTATE uses 1e-5 for languages
       that are far from English.
@@ -60,6 +63,8 @@ class TaskConfig(AlignmentConfig):
         "align_mlm_xnli": {**_ALIGN_MLM, "num_train_epochs": 5.0},
         "align_mlm_tagging": {**_ALIGN_MLM, "num_train_epochs": 10.0},
         "continual": _CONTINUAL,
+        "continual_ner": {**_CONTINUAL, "learning_rate": 2e-5, "num_train_epochs": 3.0},
+        "continual_qa": {**_CONTINUAL, "learning_rate": 3e-5, "max_length": 384},
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }

@@ -57,7 +57,8 @@ class Guard:
         if (origin := headers.get("origin")) is not None and not self._is_own(scope, headers, origin):
             return 403, "Pages of other addresses may not use this server.\n"
         method = scope.get("method", "")  # none of a web socket
-        if not (_SENT if method == "POST" else _READ).fullmatch(scope["path"]) or method not in ("GET", "HEAD", "POST"):
+        known = {"GET": _READ, "HEAD": _READ, "POST": _SENT}.get(method)
+        if known is None or not known.fullmatch(scope["path"]):
             return 404, "The page has no such address.\n"
         length = headers.get("content-length", "" if method == "POST" else "0")
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > _MOST_BYTES:

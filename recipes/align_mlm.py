@@ -73,6 +73,7 @@ def main(argv: list[str] | None = None) -> None:
     trainer.save_model()
     with phase(record, "scoring"):
         _score(record, "after", trainer)
+    record["training_loss"] = trainer.loss_change()
     if args.should_save:
         folder = Path(args.output_dir)
         saved = {"model": str(folder)}

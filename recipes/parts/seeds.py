@@ -17,8 +17,8 @@ from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
-from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
-from hf_xalign.record import phase
+from hf_xalign.recipes.parts.task_record import add_scores, start_task_record, write_task_record
+from hf_xalign.record import find_warnings, phase
 from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
 from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
 from hf_xalign.trainers.shared.tracking import finish_run
@@ -92,9 +92,10 @@ def _run_seed(
     if args.should_save:
         with phase(record, "scoring"):
             scores = trainer.score(desc=f"Scoring seed {args.seed}")
+        add_scores(record, trainer, scores)
         if data.save_models:
             write_task_record(folder, record, trainer, scores)
-        content = write_scores(folder, scores, how=how)
+        content = write_scores(folder, scores, how=how, warnings=find_warnings(record))
         if not data.save_models:
             clear_run(folder)
     trainer.accelerator.wait_for_everyone()

@@ -58,10 +58,21 @@ def start_task_record(
     return record
 
 
+def add_scores(record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]) -> None:
+    """Add scores and losses of a trained model: also those before training, where `eval_on_start` took them."""
+    after = {language: found.totals() for language, found in scores.items()}
+    start = next((row for row in trainer.state.log_history if row["step"] == 0), {})
+    for language, found in after.items():
+        before = {name: start[key] for name in found if (key := f"eval_{language}_{name}") in start}
+        record["scores"]["before"] |= {language: before} if before else {}
+    record["scores"]["after"] = after
+    record["training_loss"] = trainer.loss_change()
+
+
 def write_task_record(
     folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
 ) -> None:
-    """Write `results.json` and the card of a trained and scored model, from the record of [`start_task_record`]."""
+    """Write `results.json` and the card of a trained model, from the record with the [`add_scores`] of it."""
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     inputs = trainer.language_inputs
@@ -74,7 +85,6 @@ def write_task_record(
     record["trainable"] = {"parameters": trained, "share": trained / encoder}
     if trainer._paper:
         record["paper"] = dict(trainer._paper)
-    record["scores"]["after"] = {language: found.totals() for language, found in scores.items()}
     record["intervals"] = {
         "before": {},
         "after": {

@@ -14,6 +14,7 @@ _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
     r"|PytorchStreamWriter failed writing|inline_container\.cc.* unexpected pos"
 )
+_LONGEST = 2_000  # characters of a message
 # Names of other tools, next to ours for the same thing. The first that a command has is suggested.
 _HABITS = {
     "learning_rate": "lr lr_rate learn_rate rate",
@@ -76,7 +77,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class InputError(ValueError):
-    """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback."""
+    """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback.
+
+    It may quote what a file holds or a library says, so it is kept to one printable line: line breaks become blanks,
+    other characters that do not print are escaped, and the middle of a very long message is left out.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = " ".join(str(message).splitlines())
+        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
 
 
 class NonFiniteLossError(RuntimeError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 # Error numbers of an OSError: full disk, quota exceeded, file too large.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -91,6 +93,23 @@ class InputError(ValueError):
 
 class NonFiniteLossError(RuntimeError):
     """The loss or a weight is NaN or infinite. The message names the last good checkpoint."""
+
+
+@contextmanager
+def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Iterator[None]:
+    """Turn what a file of the wrong content raises in the block into an InputError that names the file.
+
+    JSON alone has many: no UTF-8, no JSON, a number of 5,000 digits, deep nesting, a missing key, another type.
+    """
+    try:
+        yield
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{path}: {fault} ({reason}). {remedy}".strip()) from error
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from support.fuzz import CASES, READERS, check, contents, keep
 
 _FOUND = sorted((path.parent.name, path.name) for path in CASES.glob("*/*"))
-_FUZZ = settings(max_examples=200, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
+_FUZZ = settings(max_examples=100, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
 
 
 @pytest.mark.parametrize(("reader", "case"), _FOUND, ids=map("/".join, _FOUND))

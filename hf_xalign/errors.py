@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 # Error numbers of an OSError: full disk, quota exceeded, file too large.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -14,6 +16,7 @@ _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
     r"|PytorchStreamWriter failed writing|inline_container\.cc.* unexpected pos"
 )
+_LONGEST = 2_000  # characters of a message
 # Names of other tools, next to ours for the same thing. The first that a command has is suggested.
 _HABITS = {
     "learning_rate": "lr lr_rate learn_rate rate",
@@ -76,11 +79,37 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class InputError(ValueError):
-    """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback."""
+    """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback.
+
+    It may quote what a file holds or a library says, so it is kept to one printable line: line breaks become blanks,
+    other characters that do not print are escaped, and the middle of a very long message is left out.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = " ".join(str(message).splitlines())
+        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
 
 
 class NonFiniteLossError(RuntimeError):
     """The loss or a weight is NaN or infinite. The message names the last good checkpoint."""
+
+
+@contextmanager
+def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Iterator[None]:
+    """Turn what a file of the wrong content raises in the block into an InputError that names the file.
+
+    JSON alone has many: no UTF-8, no JSON, a number of 5,000 digits, deep nesting, a missing key, another type.
+    """
+    try:
+        yield
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{path}: {fault} ({reason}). {remedy}".strip()) from error
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

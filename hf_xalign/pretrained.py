@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
 _REGEX_SECONDS = 2.0
@@ -36,6 +36,9 @@ _IN_WEIGHTS = re.compile(r"hidden_size|d_model|n_embd|vocab_size")
 _LAYERS = re.compile(r"num_hidden_layers|num_layers|n_layers?")
 # {field: part of the name of the table whose rows it counts}
 _TABLES = {"max_position_embeddings": "position_embeddings.w", "type_vocab_size": "token_type_embeddings.w"}
+# Fields of an adapter's config: of patterns or lists of names, and objects whose keys are patterns.
+_PATTERNS = ("target_modules", "exclude_modules", "layers_pattern")
+_TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
 _DTYPE = re.compile(r"(?:torch\.)?(?:auto|half|float|double|bfloat16|float(?:8\w*|16|32|64))")
 
 
@@ -93,10 +96,8 @@ def _read_object(path: Path) -> dict[str, Any]:
         return {}
     if not path.is_file() or path.stat().st_size > _LONGEST_JSON:
         raise InputError(f"{path} is not a file of JSON, or a very large one. Save the model again.")
-    try:
+    with content_errors(path, "not JSON", "Save the model again."):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}). Save the model again.") from error
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: no JSON object with fields. Save the model again.")
     return content
@@ -163,6 +164,8 @@ def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], wh
         if not _SIZE.fullmatch(name):
             continue
         _check_size(name, value, at, set() if name in _TABLES else dims)
+        if not isinstance(value, int):  # null, or one for each layer
+            continue
         rows = [shape[0] for tensor, shape in shapes.items() if _TABLES.get(name, "\0") in tensor and shape]
         if _LAYERS.fullmatch(name) and shapes and "num_hidden_groups" not in sizes:  # ALBERT's layers share weights
             rows = [_layers(shapes)]
@@ -203,7 +206,8 @@ def _check_form(name: str, value: Any, where: str, kind: str, vocabulary: Any) -
 
 def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
     kind = adapter.get("peft_type")
-    if kind not in (known := {*_strings("peft", "utils/peft_types.py"), *_OWN_PEFT_TYPES}):
+    known = {*_strings("peft", "utils/peft_types.py"), *_OWN_PEFT_TYPES}
+    if not isinstance(kind, str) or kind not in known:
         raise InputError(
             f"{where}: peft_type is {kind!r}, which the installed PEFT does not know ({len(known)} kinds)."
         )
@@ -217,9 +221,12 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
             not isinstance(value, (int, float, type(None))) or ("dropout" in name and not 0 <= (value or 0) <= 1)
         ):
             raise InputError(f"{where}: {name} is {value!r}; it is a number. Correct it.")
+    for name in (*_PATTERNS, *_TABLES_OF_PATTERNS):
+        value, right = adapter.get(name), (str, list) if name in _PATTERNS else dict
+        if value is not None and not isinstance(value, right):
+            wanted = "a list of names, or a pattern" if name in _PATTERNS else "an object of patterns"
+            raise InputError(f"{where}: {name} is {value!r}; it is {wanted}. Correct it.")
     targets = adapter.get("target_modules")
-    if not isinstance(targets, (str, list, type(None))):
-        raise InputError(f"{where}: target_modules is {targets!r}; it is a list of names, or a pattern. Correct it.")
     if (
         isinstance(targets, list)
         and shapes
@@ -228,8 +235,8 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
         raise InputError(
             f"{where}: target_modules {targets} match no tensor of adapter_model.safetensors. Correct it."
         )
-    patterns = [adapter.get(name) for name in ("target_modules", "exclude_modules", "layers_pattern")]
-    patterns += [*(adapter.get("rank_pattern") or ()), *(adapter.get("alpha_pattern") or ())]
+    patterns = [adapter.get(name) for name in _PATTERNS]
+    patterns += [pattern for name in _TABLES_OF_PATTERNS for pattern in adapter.get(name) or ()]
     for pattern in patterns:
         if isinstance(pattern, str) and not re.fullmatch(r"[\w.-]*", pattern):
             _check_regex(pattern, sorted(shapes), where)
@@ -245,7 +252,7 @@ def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _check_size(name: str, value: Any, where: str, dims: set[int]) -> None:
-    needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+    needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "r")
     if not needed and (value is None or isinstance(value, (list, dict, bool))):
         return
     least = 1 if _POSITIVE.fullmatch(name) else 0

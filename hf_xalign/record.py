@@ -59,7 +59,7 @@ from typing import Any
 from hf_xalign._version import __version__
 from hf_xalign.cache import replacing
 from hf_xalign.environment import git_state, hardware, versions
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
@@ -306,11 +306,10 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / FILENAME
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        with content_errors(path, "not a JSON record", "The file was edited or truncated"):
+            record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
-    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, or deep nesting
-        raise InputError(f"{path}: not a JSON record ({error}). The file was edited or truncated") from error
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:

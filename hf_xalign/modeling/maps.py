@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
@@ -285,7 +285,7 @@ class LanguageMap:
         tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
         if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             raise InputError(f"{path}: {broken[0]} has a number that is not finite. Learn the map again.")
-        try:
+        with content_errors(path, "not a whole map", "Learn it again."):
             about = json.loads(metadata["map"])
             sides = {
                 name: SideMap(
@@ -300,8 +300,6 @@ class LanguageMap:
             for code in filter(None, languages):
                 check_language(code, f"{path}: a language")
             return cls(sides["source"], sides.get("target"), about["method"], tuple(about["layers"]), *languages)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path}: not a whole map ({type(error).__name__}: {error}). Learn it again.") from error
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.record import portable, read_record, write_text
 from hf_xalign.report import charts
@@ -108,10 +108,8 @@ def _read(path: Path, field: str) -> dict[str, Any] | None:
     """Read a JSON object and require `field`; None without the file."""
     if not path.is_file():
         return None
-    try:
+    with content_errors(path, "not JSON", "The file was edited or truncated."):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}). The file was edited or truncated.") from error
     if not isinstance(content, dict) or field not in content:
         raise InputError(f"{path}: has no field {field!r}. The file was edited, or written by another program.")
     return content

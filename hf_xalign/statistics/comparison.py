@@ -17,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.cache import inside
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
     check_same_test,
@@ -217,13 +217,12 @@ def load_system(
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
     path = folder / SCORES
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        with content_errors(path, "not JSON", "The file was edited or cut off."):
+            record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             f"{folder}: not finished: there is no {SCORES}. Run that seed again, or name the finished ones by --seeds."
         ) from None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}). The file was edited or cut off.") from error
     if not isinstance(record, dict) or any(not isinstance(record.get(field), str) for field in SHARED):
         raise InputError(f"{path}: not a file of scores: it must name {_list(SHARED)}")
     if record.get("seed") != number:

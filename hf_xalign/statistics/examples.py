@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
@@ -100,23 +100,20 @@ class ExampleScores:
     def load(cls, path: str | os.PathLike) -> ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         try:
-            content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+            with content_errors(path, "not JSON", "The file was edited or cut off."):
+                content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}. A finished run has this file next to scores.json.") from error
-        except ValueError as error:
-            raise InputError(f"{path}: not JSON ({error}). The file was edited or cut off.") from error
         kind = content.get("kind") if isinstance(content, dict) else None
         names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
         if not names or any(name not in content for name in names):
             known = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
             raise InputError(f"{path}: not a file of example scores: expected a 'kind' of {known}")
-        try:
+        with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":
                 return cls.from_values(content["values"])
             build = cls.from_counts if kind == "counts" else cls.from_label_counts
             return build(*(content[name] for name in names))
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
 
 
 def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:

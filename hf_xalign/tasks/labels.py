@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.data.span_labels import OUTSIDE, bio_names, span_parts
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,10 @@ class LabelSet:
         """
         path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
         try:
-            content: Any = json.loads(Path(path or source).expanduser().read_text(encoding="utf-8"))
+            with content_errors(f"labels={source}", "not JSON"):
+                content: Any = json.loads(Path(path or source).expanduser().read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"labels={source}: {error.strerror or error}") from error
-        except ValueError as error:
-            raise InputError(f"labels={source}: not JSON ({error})") from error
         if isinstance(content, dict):
             if key not in content:
                 raise InputError(

@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
@@ -152,8 +152,11 @@ class DerivedLanguage:
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
         """Read a file that `save` wrote."""
         try:
-            with open(path, encoding="utf-8") as file:
-                about: Any = json.load(file)
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        with content_errors(path, "not a derived language that hf_xalign saved"):
+            about: Any = json.loads(text)
             found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
             if found != (_FORMAT, _VERSION):
                 raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
@@ -167,10 +170,6 @@ class DerivedLanguage:
                 raise InputError(f"it shares {shared:g} of the words, which are pieces now: derive the language again")
             about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
             return cls(**about)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: not a derived language that hf_xalign saved ({error})") from error
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
         assert self.word_order is not None  # checked in the constructor

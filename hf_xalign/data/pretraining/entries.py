@@ -13,7 +13,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.encoding import word_tokenizer
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
 
 ENTRIES_FILE = "token_entries.json"
@@ -139,18 +139,16 @@ class TokenEntries:
         """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings."""
         path = Path(folder) / ENTRIES_FILE
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            ids = np.array(content["entries"], dtype=np.int64)
-            found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
+            text = path.read_bytes()
         except OSError as error:
             raise InputError(
                 f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has its entries next to "
                 "its weights: name its whole folder."
             ) from error
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise InputError(
-                f"{path}: not a file of token entries ({error!r}). Restore it from its checkpoint."
-            ) from error
+        with content_errors(path, "not a file of token entries", "Restore it from its checkpoint."):
+            content = json.loads(text)
+            ids = np.array(content["entries"], dtype=np.int64)
+            found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         if fault := _fault(ids):
             raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
         entries = cls(ids, **found, pairs=content.get("pairs", {}))

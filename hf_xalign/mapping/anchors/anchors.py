@@ -26,7 +26,7 @@ from hf_xalign.cache import cache_dir, is_whole, locked, seal
 from hf_xalign.data.batches.token_index import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.mapping.anchors.cover import (
     CountedText,
     CoverReport,
@@ -147,11 +147,12 @@ class Anchors:
             InputError: the file is missing, damaged or of another kind.
         """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
-        about = json.loads(metadata["anchors"])
-        words = tensors["words"].numpy().tobytes().decode().split("\n")
-        layers, cover = tuple(about.pop("layers")), about.pop("cover")
-        cover = None if cover is None else CoverReport(**cover)
-        return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **about)
+        with content_errors(path, "not whole anchors", "Make them again."):
+            about = json.loads(metadata["anchors"])
+            words = tensors["words"].numpy().tobytes().decode().split("\n")
+            layers, cover = tuple(about.pop("layers")), about.pop("cover")
+            cover = None if cover is None else CoverReport(**cover)
+            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **about)
 
 
 def make_anchors(

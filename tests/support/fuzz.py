@@ -1,0 +1,629 @@
+"""Strategies of damaged files, and what every reader owes them: a result, or one line that names the file.
+
+A reader's name is that of its folder in `tests/cases`; its file there has the name that it has in a user's folder.
+"""
+
+import contextlib
+import copy
+import gzip
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import struct
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import torch
+import yaml
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+from hf_xalign.cache import read_mark
+from hf_xalign.config import parse
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.transliteration import Alphabet
+from hf_xalign.data.derived.treebank import load_treebank
+from hf_xalign.data.derived.word_order import WordOrder
+from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.parallel import load_parallel, stream_parallel
+from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.errors import InputError
+from hf_xalign.links.frozen import read_links
+from hf_xalign.links.pharaoh import PharaohReader
+from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.word2vec import read_word2vec
+from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
+from hf_xalign.pretrained import check_model_folder
+from hf_xalign.record import read_record, write_record
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tasks.examples import read_examples
+from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.qa.reading import read_questions
+from hf_xalign.trainers.fao_config import FAOConfig
+from support.card import make_record
+from support.text import CONLLU, tmx
+
+CASES = Path(__file__).parents[1] / "cases"
+SECONDS = 20  # an example that takes longer hangs: ten times what the slowest takes on a busy machine
+MEMORY = 1 << 30  # bytes that an example may add
+
+
+class _HangError(BaseException): ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """File name, contents to damage, and the calls; `others` are files next to it, `form` its structure.
+
+    A message names the file, or begins with what `named` matches.
+    """
+
+    name: str
+    seeds: list[bytes]
+    reads: list[Callable[[Path], Any]]
+    form: str = "text"
+    others: dict[str, bytes] = field(default_factory=dict)
+    named: str = "(?!)"
+
+
+def check(reader: Reader, data: bytes, folder: Path) -> list[str]:
+    """Read a file of this content in an empty folder, and return the messages of the calls that refuse it.
+
+    Raises:
+        AssertionError: a message is not one line that names the file, or a call does not end.
+        Exception: a call raises something else.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path = folder / reader.name
+    for name, content in {**reader.others, reader.name: data}.items():
+        (folder / name).write_bytes(content)
+    os.environ["HF_XALIGN_CACHE"] = str(folder / ".cache")
+    messages = []
+    for read in reader.reads:
+        try:
+            with _limits():
+                read(path)
+        except InputError as error:
+            message = str(error)
+            assert message.isprintable(), f"the message is no line: {message!a}"
+            assert str(folder) in message or re.match(reader.named, message), f"the message names no file: {message}"
+            assert "Traceback" not in message, f"the message has a traceback: {message}"
+            assert len(message) < 2100, f"the message has {len(message)} characters"
+            messages.append(message)
+    return messages
+
+
+def keep(name: str, reader: Reader, data: bytes, error: BaseException) -> Path:
+    """Write a failing content into `tests/cases`, under the error and the last line of the product that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/tests/" not in frame.filename and "/.venv/" not in frame.filename]
+    last = (ours or list(frames))[-1]
+    at = f"{type(error).__name__}-{Path(last.filename).stem}-{last.lineno}".lower()
+    path = CASES / name / f"{at}.{reader.name}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@contextlib.contextmanager
+def _limits():
+    def stop(*_):
+        raise _HangError
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    handler = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
+    try:
+        yield
+    except _HangError as error:
+        raise AssertionError(f"more than {SECONDS} seconds") from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+# Contents -----------------------------------------------------------------------------------------------------------
+
+_ODD = ["", " ", "\t", "\n", "\r", "\r\n", "\n\n", "\0", "\x01\x02", "\x1b[31m", "\x85", "\u2028", "\u2029", "\u00a0"]
+_ODD += [
+    "\ufeff",
+    "\u200d",
+    "\u202e",
+    "\u0301",
+    "e\u0301",
+    "\u0345" * 50,
+    "\ufdfa",
+    "ﬀ",
+    "ß",
+    "İ",
+    "ı",
+    "שלום",
+    "سلام",
+]
+_ODD += [
+    "字",
+    "ក្សា",
+    "👩‍👩‍👧",
+    "\U0010ffff",
+    "\ue000",
+    "²",
+    "٣",
+    "Ⅷ",
+    "½",
+    "-",
+    "_",
+    "#",
+    "/",
+    "..",
+    "0",
+    "1",
+    "-1",
+    "1.5",
+]
+_ODD += [
+    "1e999",
+    "nan",
+    "-inf",
+    "1" * 30,
+    "9" * 5000,
+    "0x1",
+    "1_0",
+    "true",
+    "null",
+    "~",
+    "no",
+    "'",
+    '"',
+    "`",
+    "\\",
+    "\\ud800",
+]
+_ODD += [
+    "\\u0000",
+    "&amp;",
+    "&#0;",
+    "&#x110000;",
+    "&lt;" * 50,
+    "<",
+    ">",
+    "<seg>",
+    "<!DOCTYPE a>",
+    "<?xml?>",
+    "]]>",
+    "{",
+    "}",
+]
+_ODD += [
+    "[",
+    "]",
+    "[" * 3000,
+    '{"a":' * 3000,
+    ":",
+    "- ",
+    "? ",
+    "&a ",
+    "*a",
+    "!!python/object:a",
+    "!!binary a",
+    "%",
+    "@",
+    "|",
+]
+_ODD += [
+    "http://xn--a.xn--",
+    "www.",
+    "a@b.",
+    "http://[::1",
+    "-DOCSTART-",
+    "B-X",
+    "I-X",
+    "O",
+    "x" * 300,
+    "a b",
+    "de",
+    "en",
+]
+_VALUES = [None, True, False, 0, 1, -1, 1.5, -0.0, 10**9, 2**31, 2**63, 10**30, float("nan"), float("inf"), 1e308]
+_VALUES += [
+    "",
+    " ",
+    "x",
+    "0",
+    "a\nb",
+    "\ud800",
+    "\x1b[2J",
+    "\u2028",
+    "../x",
+    "/etc/passwd",
+    "x" * 3000,
+    "(a+)+$",
+    "de",
+]
+_VALUES += [[], {}, [[]], [None], [0], ["x"], [["x", 1]], {"": None}, {"a\nb": 1}, {"\udfff": 1}, {"text": "x"}]
+
+_value = st.sampled_from(_VALUES).map(copy.deepcopy)
+_PIECE = re.compile(rb"[A-Za-z0-9]+|\s|.", re.DOTALL)
+_UTF8 = [text.encode() for text in _ODD]
+_JUNK = st.one_of(
+    st.sampled_from(
+        [*_UTF8, b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xfe\xff", b"\x1f\x8b\x08", b"\x89\xab\xcd\xef" * 4]
+    ),
+    st.text(max_size=20).map(str.encode),
+    st.binary(max_size=20),
+)
+
+
+@st.composite
+def _edited(draw: Any, content: bytes) -> bytes:
+    """Delete, repeat, swap, replace, insert or flip pieces of a content."""
+    pieces: list[bytes] = _PIECE.findall(content)
+    for _ in range(draw(st.integers(1, 6))):
+        start, other = (draw(st.integers(0, max(len(pieces) - 1, 0))) for _ in range(2))
+        end = start + draw(st.sampled_from([1, 1, 2, 5, 30]))
+        match draw(st.sampled_from(["delete", "repeat", "swap", "replace", "insert", "flip", "cut", "many"])):
+            case "delete":
+                del pieces[start:end]
+            case "repeat":
+                pieces[start:start] = pieces[start:end]
+            case "swap" if pieces:
+                pieces[start], pieces[other] = pieces[other], pieces[start]
+            case "replace":
+                pieces[start:end] = [draw(_JUNK)]
+            case "insert":
+                pieces.insert(start, draw(_JUNK))
+            case "flip" if pieces and pieces[start]:
+                own = bytearray(pieces[start])
+                own[other % len(own)] ^= draw(st.integers(1, 255))
+                pieces[start] = bytes(own)
+            case "cut":
+                del pieces[start:]
+            case "many":
+                pieces[start:end] = pieces[start:end] * draw(st.sampled_from([3, 100]))
+    return b"".join(pieces)
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return every (container, key) of nested values."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [(value, key) for key, _ in items]
+    return found + [place for container, key in found for place in _places(container[key])]
+
+
+@st.composite
+def _changed(draw: Any, value: Any) -> Any:
+    """Give fields of nested values other values and names, or none."""
+    value = copy.deepcopy(value)
+    for _ in range(draw(st.integers(1, 4))):
+        if not (places := _places(value)):
+            return draw(_value)
+        container, key = draw(st.sampled_from(places))
+        match draw(st.sampled_from(["replace", "replace", "delete", "rename", "wrap", "move", "repeat"])):
+            case "replace":
+                container[key] = draw(st.one_of(_value, st.text(max_size=10), st.integers()))
+            case "delete":
+                del container[key]
+            case "rename" if isinstance(container, dict):
+                container[draw(st.sampled_from([name for name in _VALUES if isinstance(name, str)]))] = container.pop(
+                    key
+                )
+            case "wrap":
+                container[key] = draw(st.sampled_from([[container[key]], {"x": container[key]}]))
+            case "move":
+                other, name = draw(st.sampled_from(places))
+                if name in range(len(other)) if isinstance(other, list) else name in other:
+                    container[key] = copy.deepcopy(other[name])
+            case "repeat" if isinstance(container, list):
+                container.insert(key, copy.deepcopy(container[key]))
+    return value
+
+
+def _dump(value: Any, escaped: bool) -> bytes:
+    return json.dumps(value, ensure_ascii=escaped).encode(errors="surrogatepass")
+
+
+def _json(seed: bytes) -> st.SearchStrategy[bytes]:
+    return st.builds(_dump, _changed(json.loads(seed)), st.booleans())
+
+
+def _jsonl(seed: bytes) -> st.SearchStrategy[bytes]:
+    rows = _changed([json.loads(line) for line in seed.splitlines()])
+    return st.builds(
+        lambda found, escaped: b"\n".join(
+            _dump(row, escaped) for row in (found if isinstance(found, list) else [found])
+        ),
+        rows,
+        st.booleans(),
+    )
+
+
+def _yaml(seed: bytes) -> st.SearchStrategy[bytes]:
+    return _changed(yaml.safe_load(seed)).map(
+        lambda found: yaml.safe_dump(found, allow_unicode=True).encode("utf-8", "replace")
+    )
+
+
+def _tensors(seed: bytes) -> st.SearchStrategy[bytes]:
+    """Change the header of a safetensors file, or the JSON text inside its metadata, and set its length right."""
+    (length,) = struct.unpack("<Q", seed[:8])
+    header, rest = json.loads(seed[8 : 8 + length]), seed[8 + length :]
+
+    def packed(found: Any) -> bytes:
+        text = _dump(found, True)
+        return struct.pack("<Q", len(text)) + text + rest
+
+    @st.composite
+    def inner(draw: Any) -> bytes:
+        own = copy.deepcopy(header)
+        name = draw(st.sampled_from(sorted(own["__metadata__"])))
+        text = own["__metadata__"][name].encode()
+        changed = draw(_json(text) if text.startswith(b"{") else _edited(text))
+        own["__metadata__"][name] = changed.decode(errors="replace")
+        return packed(own)
+
+    outer = _changed(header).map(packed)
+    return st.one_of(outer, inner()) if header.get("__metadata__") else outer
+
+
+_COLUMNS = ["source", "target", "source_lang", "target_lang", "source_words", "target_words", "links", "text", "de"]
+_COLUMNS += ["en", "translation", "a\nb", "\ufeff", "x" * 50]
+_ARRAYS = [
+    pyarrow.array(["Haus", "Hund"]),
+    pyarrow.array(["", None]),
+    pyarrow.array(["a\ufeff", "e\u0301\n\0"]),
+    pyarrow.array(["de", "de"]),
+    pyarrow.array(["en", "eng"]),
+    pyarrow.array([["the", "cat"], []]),
+    pyarrow.array([["the", None], None]),
+    pyarrow.array([[[0, 0]], []]),
+    pyarrow.array([[[0, 0, 1]], None]),
+    pyarrow.array([[[2**40, -1]], [[0]]]),
+    pyarrow.array([[[None, 0]], [None]]),
+    pyarrow.array([{"de": "a", "en": "b"}, None]),
+    pyarrow.array([{"de": ["a"], "en": 1}, {"de": None, "en": 2}]),
+    pyarrow.array([1, None]),
+    pyarrow.array([1.5, float("nan")]),
+    pyarrow.nulls(2),
+    pyarrow.array([b"\xff", b"a"]),
+    pyarrow.array(["x y", "de"]).dictionary_encode(),
+    pyarrow.array(["a", "b"], pyarrow.large_string()),
+    pyarrow.array([[("de", "a")], [("en", "b")]], pyarrow.map_(pyarrow.string(), pyarrow.string())),
+]
+
+
+def _parquet(columns: list[tuple[str, int]], groups: int) -> bytes:
+    names, numbers = zip(*columns)
+    table = pyarrow.table([_ARRAYS[number] for number in numbers], names=list(names))
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table, out, row_group_size=groups)
+    return out.getvalue()
+
+
+_PAIRS = [("source", 0), ("target", 0), ("source_lang", 3), ("target_lang", 4)]
+_LINKED = [("source", 0), ("target", 0), ("source_lang", 3), ("target_lang", 4), ("source_words", 5)]
+_LINKED += [("target_words", 5), ("links", 7)]
+_column = st.tuples(st.sampled_from(_COLUMNS), st.integers(0, len(_ARRAYS) - 1))
+
+
+@st.composite
+def _tables(draw: Any) -> bytes:
+    """Write a Parquet file whose columns have unusual names and types."""
+    columns = list(draw(st.sampled_from([[], _PAIRS, _LINKED])))
+    for _ in range(draw(st.integers(0 if columns else 1, 4))):
+        if columns and draw(st.booleans()):
+            number = draw(st.integers(0, len(columns) - 1))
+            columns[number] = (columns[number][0], draw(_column)[1])
+        else:
+            columns.insert(draw(st.integers(0, len(columns))), draw(_column))
+    return _parquet(columns, draw(st.sampled_from([1, 2])))
+
+
+_FORMS = {"json": _json, "jsonl": _jsonl, "yaml": _yaml, "tensors": _tensors, "parquet": lambda _: _tables()}
+
+
+def contents(reader: Reader) -> st.SearchStrategy[bytes]:
+    """Return damaged contents of a reader's file, and plain bytes."""
+    edited = st.sampled_from(reader.seeds).flatmap(_edited)
+    if reader.form == "text":
+        return st.one_of(edited, edited, st.text(max_size=60).map(str.encode), st.binary(max_size=200))
+    formed = st.sampled_from(reader.seeds).flatmap(_FORMS[reader.form])
+    return st.one_of(formed, formed, edited, formed.flatmap(_edited), st.binary(max_size=100))
+
+
+# Readers ------------------------------------------------------------------------------------------------------------
+
+
+def _utf8(text: str) -> str:
+    text.encode()  # half a surrogate pair is no text
+    return text
+
+
+def _stream(path: Path, other: str = "") -> None:
+    for pair in stream_parallel(f"{path},{path.parent / other}" if other else str(path), source_lang="de"):
+        _utf8("".join(pair))
+
+
+def _load(path: Path, other: str = "") -> None:
+    source = f"{path},{path.parent / other}" if other else path
+    _utf8(str(load_parallel(source, source_lang="de", on_empty="drop")[:]))
+
+
+def _tagged(path: Path) -> None:
+    read_examples(f"de={path}", "token")
+
+
+def _texts(path: Path) -> None:
+    read_examples(f"de={path}", "sequence")
+
+
+def _mono(path: Path) -> None:
+    _utf8(str(load_monolingual(path, words=True)[:]))
+
+
+def _links(path: Path) -> None:
+    words = [["a"] * 3] * 2
+    reader = PharaohReader(path, 2)
+    reader(words, words)
+
+
+def _rules(path: Path) -> None:
+    """Judge a pair of texts, which no rule may refuse."""
+    left, _, right = path.read_bytes().decode(errors="ignore").partition("\t")
+    pair = Pair(clean(decode_entities(left)), clean(decode_entities(right)), "ja", "en")
+    found = [rule(pair) for rule in make_rules(Limits(skip=["language"]), frozenset([1])).values()]
+    assert all(isinstance(one, bool) for one in found)
+
+
+def _record(path: Path) -> None:
+    record = read_record(path.parent)
+    write_record(path.parent, record)
+    assert read_record(path.parent) == record
+
+
+def _model_folder(path: Path) -> None:
+    check_model_folder(path.parent)
+
+
+def _questions(path: Path) -> None:
+    read_questions(f"de={path}")
+
+
+def _recipe(path: Path) -> None:
+    parse([FAOConfig], ["--config", str(path)])
+
+
+def _label_set(path: Path) -> None:
+    LabelSet.load(str(path))
+
+
+def _token_entries(path: Path) -> None:
+    TokenEntries.load(path.parent, vocab_size=9)
+
+
+def _saved(save_to: Callable[[Path], Any]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        save_to(Path(folder, "file"))
+        return Path(folder, "file").read_bytes()
+
+
+def _lines(*rows: Any) -> bytes:
+    return b"".join(_dump(row, False) + b"\n" for row in rows)
+
+
+_config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 8, "hidden_size": 4, "dtype": "half"}
+_config |= {"num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 6, "type_vocab_size": 2}
+_config |= {"hidden_act": "gelu", "hidden_dropout_prob": 0.1, "pad_token_id": 0, "id2label": {"0": "a"}}
+_config |= {"text_config": {"hidden_size": 4}, "num_hidden_layers": 1}
+_adapter = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "lora_dropout": 0.1, "target_modules": ["query", "value"]}
+_adapter |= {"base_model_name_or_path": "x/y", "rank_pattern": {"query": 4}, "layers_pattern": None}
+_weights = save(
+    {
+        "embeddings.word_embeddings.weight": np.zeros((8, 4), np.float32),
+        "embeddings.position_embeddings.weight": np.zeros((6, 4), np.float32),
+        "encoder.layer.0.attention.self.query.weight": np.zeros((4, 4), np.float32),
+    },
+    {"format": "pt"},
+)
+_lora = save({"base_model.model.encoder.layer.0.attention.self.query.lora_A.weight": np.zeros((2, 4), np.float32)})
+_model = {"config.json": _dump(_config, True), "model.safetensors": _weights}
+_index = {"metadata": {"total_size": 1}, "weight_map": {"embeddings.word_embeddings.weight": "part-1.safetensors"}}
+_part = {"config.json": _dump(_config, True), "part-1.safetensors": _weights}
+_QUESTION = {"id": "1", "question": "Wo?", "context": "im Haus", "question_lang": "en", "context_lang": "de"}
+_QUESTION |= {"answers": {"text": ["Haus"], "answer_start": [3]}}
+_TAGGED = {"tokens": ["Ann", "liest"], "labels": ["B-X", "O"]}
+_PAIR = {"source": "Haus", "target": "house", "source_lang": "de", "target_lang": "en"}
+_WORDS = {**_PAIR, "source_words": ["Haus"], "target_words": ["house"], "links": [[0, 0]], "all_links": [[0, 0]]}
+_CODES = {"de": "Haus", "en": "house"}
+_LABELLED = {"text": "ein Satz", "label": "x"}
+_ANSWER = {"id": "q1", "question": "Wo?", "answers": [{"text": "im Haus", "answer_start": 4}]}
+_SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "ist im Haus", "qas": [_ANSWER]}]}]}
+_PIECES = {"AddToPlaylist": [{"data": [{"text": "add "}, {"text": "Ann", "entity": "artist"}]}]}
+_SLOTS = b'i\t0:3:x\tcall\ten\t{"tokenizations": [{"tokenSpans": [{"start": 0, "length": 3}], "tokens": ["call"]}]}\n'
+_CONLL = b"-DOCSTART- O\n\nAnn B-X\nliest O\n# a comment\n\nBob B-X\nBerg I-X\n"
+_YAML = b"output_dir: runs/x\nlearning_rate: 1e-5\nlayers: [-1, 8]\nseed: 1\nnum_train_epochs: 2\nobjective: l2\n"
+_TMX = tmx([("de", "Haus<ph x='1'/>"), ("en", "house")], [("de-AT", "<bpt>x</bpt>Hund"), ("en", "dog")]).encode()
+_RULES = "3 Häuser &amp;amp; www.example.com/ä 10.5 kB\t3 houses &amp; http://xn--bcher-kva.example/%C3%A4".encode()
+_TSV, _CSV = b"Haus\thouse\nder Hund\tthe dog\n", b'de,en,n\n"Haus, da",house,1\nHund,"a ""dog""",2\n'
+_map = LanguageMap(SideMap(torch.eye(2).unsqueeze(0)), None, "x", (-1,), "de", "en")
+_anchors = Anchors(["Haus", "Hund"], torch.ones(2, 1, 2), torch.tensor([1, 2]), lang="de")
+_language = DerivedLanguage(
+    "en", ("syntax", "transliteration"), 0, None, Alphabet.of(["ab"]), WordOrder({"NOUN": {}, "VERB": {}})
+)
+_entries = {
+    "entries": [[1, 2], [3, 4]],
+    "origin": "x",
+    "share": 1.0,
+    "seed": 0,
+    "dropped": {"x": 1},
+    "pairs": {"a": [0]},
+}
+_adapter_files = {"adapter_config.json": _dump(_adapter, True), "adapter_model.safetensors": _lora}
+_aligned = [partial(_stream, other="p.en"), partial(_load, other="p.en")]
+_scores = ExampleScores.from_counts([1, 2], [2, 2], [3, 2])
+_parallel, _examples = [_stream, _load], [_texts, _tagged]
+_tokenizer = b'{"version": "1.0", "model": {"vocab": {}}}'
+
+READERS = {
+    "pairs-tsv": Reader("p.tsv", [_TSV, b"source\ttarget\n" + _TSV], _parallel),
+    "pairs-csv": Reader("p.csv", [_CSV, _CSV.replace(b",", b";")], _parallel),
+    "pairs-gz": Reader("p.tsv.gz", [gzip.compress(_TSV * 3)], _parallel),
+    "pairs-jsonl": Reader(
+        "p.jsonl", [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})], _parallel, "jsonl"
+    ),
+    "pairs-json": Reader("p.json", [_dump([_WORDS], True), _dump({"x": [_PAIR]}, True)], _parallel, "json"),
+    "pairs-parquet": Reader("p.parquet", [_parquet(_PAIRS, 2), _parquet(_LINKED, 1)], _parallel, "parquet"),
+    "pairs-tmx": Reader("p.tmx", [_TMX], _parallel),
+    "pairs-aligned": Reader("p.de", [b"Haus\nHund\n"], _aligned, others={"p.en": b"house\ndog\n"}),
+    "text-txt": Reader("t.txt", ["ein Satz\nnoch einer\u2028\n".encode()], [_mono]),
+    "text-jsonl": Reader("t.jsonl", [_lines({"text": "a"}), _lines({"text": ["a"]})], [_mono], "jsonl"),
+    "text-parquet": Reader("t.parquet", [_parquet([("text", 0)], 1)], [_mono], "parquet"),
+    "dictionary": Reader("d.txt", [b"house\tHaus\ndog Hund\n"], [load_dictionary]),
+    "pharaoh": Reader("l.txt", [b"0-0 1-2\n\n", b"2-2\n0-1\n"], [_links]),
+    "eval-links": Reader("eval_links.jsonl", [_lines(_WORDS, _WORDS)], [read_links], "jsonl"),
+    "vectors": Reader("v.vec", [b"2 2\nHaus 1 0.5\nHund 0 2e-3\n", b"Haus 1 0.5\n"], [read_word2vec]),
+    "anchors": Reader("a.safetensors", [_saved(_anchors.save)], [Anchors.load], "tensors"),
+    "maps": Reader("m.safetensors", [_saved(_map.save)], [LanguageMap.load], "tensors"),
+    "labelled-conll": Reader("l.conll", [_CONLL, b"Ann\tB-X\n#\tO\n"], _examples),
+    "labelled-conllu": Reader("l.conllu", [CONLLU.encode()], _examples),
+    "labelled-tsv": Reader("l.tsv", [b"text\tlabel\nein Satz\tx\n", b"Ann\tB-X\nliest\tO\n\n", _SLOTS], _examples),
+    "labelled-csv": Reader("l.csv", [b"premise,hypothesis,label\na,b,yes\n"], _examples),
+    "labelled-jsonl": Reader("l.jsonl", [_lines(_TAGGED, _TAGGED), _lines(_LABELLED)], _examples, "jsonl"),
+    "labelled-json": Reader("l.json", [_dump(_PIECES, True), _dump([_TAGGED], True)], _examples, "json"),
+    "questions-json": Reader("q.json", [_dump(_SQUAD, True)], [_questions], "json"),
+    "questions-jsonl": Reader("q.jsonl", [_lines(_QUESTION)], [_questions], "jsonl"),
+    "treebank": Reader("t.conllu", [CONLLU.encode()], [load_treebank]),
+    "config": Reader("config.json", [_dump(_config, True)], [_model_folder], "json", _model),
+    "tokenizer-config": Reader(
+        "tokenizer_config.json", [b'{"tokenizer_class": "x"}'], [_model_folder], "json", _model
+    ),
+    "tokenizer": Reader("tokenizer.json", [_tokenizer], [_model_folder], "json", _model),
+    "weights": Reader("model.safetensors", [_weights], [_model_folder], "tensors", _model),
+    "index": Reader("model.safetensors.index.json", [_dump(_index, True)], [_model_folder], "json", _part),
+    "adapter-config": Reader("adapter_config.json", [_dump(_adapter, True)], [_model_folder], "json", _adapter_files),
+    "adapter-weights": Reader("adapter_model.safetensors", [_lora], [_model_folder], "tensors", _adapter_files),
+    "record": Reader("results.json", [_dump(make_record(), True)], [_record], "json"),
+    "recipe": Reader("recipe.yaml", [_YAML], [_recipe], "yaml", named=r"\w+="),
+    "labels": Reader("labels.json", [b'["O", "B-X", "I-X"]', b'["a", "b"]'], [_label_set], "json"),
+    "example-scores": Reader("e.json", [_saved(_scores.save)], [ExampleScores.load], "json"),
+    "entries": Reader("token_entries.json", [_dump(_entries, True)], [_token_entries], "json"),
+    "language": Reader("language.json", [_saved(_language.save)], [DerivedLanguage.load], "json"),
+    "mark": Reader("settings.json", [b'{"identity": "x", "files": {"a": "b"}, "seal": "0"}'], [read_mark], "json"),
+    "rules": Reader("r.txt", [_RULES], [_rules]),
+}

@@ -1,0 +1,44 @@
+"""Every reader answers every file with a result or with one line that names the file, in bounded time and memory."""
+
+import os
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from support.fuzz import CASES, READERS, check, contents, keep
+
+_FOUND = sorted((path.parent.name, path.name) for path in CASES.glob("*/*"))
+_FUZZ = settings(max_examples=100, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
+
+
+@pytest.mark.parametrize(("reader", "case"), _FOUND, ids=map("/".join, _FOUND))
+def test_a_case(reader, case, tmp_path):
+    check(READERS[reader], (CASES / reader / case).read_bytes(), tmp_path / "case")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_damaged_is_whole_before(name, tmp_path):
+    reader = READERS[name]
+    for content in reader.seeds:
+        messages = check(reader, content, tmp_path / "whole")
+        assert len(messages) < len(reader.reads), messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_damaged_files(name, tmp_path):
+    """Take part of `FUZZ_SECONDS`, a minute by default, from the numbers of `FUZZ_SEED` on."""
+    reader = READERS[name]
+    end = time.monotonic() + float(os.environ.get("FUZZ_SECONDS", "60")) / len(READERS)
+    number = int(os.environ.get("FUZZ_SEED", "0"))
+
+    def read(content):
+        try:
+            check(reader, content, tmp_path / "case")
+        except BaseException as error:
+            error.add_note(f"kept in {keep(name, reader, content, error)}")
+            raise
+
+    while time.monotonic() < end:
+        seed(number)(_FUZZ(given(contents(reader))(read)))()
+        number += 1

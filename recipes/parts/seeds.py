@@ -82,7 +82,7 @@ def _run_seed(
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
     record = start_task_record(data, args, task_data, how["settings"])
     with phase(record, "preparing"):
-        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.evaluation)
+        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.selection or task_data.evaluation)
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume or False)
     remove_autocast(trainer.accelerator.unwrap_model(trainer.model))
@@ -91,7 +91,7 @@ def _run_seed(
     content: dict[str, Any] = {}
     if args.should_save:
         with phase(record, "scoring"):
-            scores = trainer.score(desc=f"Scoring seed {args.seed}")
+            scores = trainer.score(task_data.evaluation, desc=f"Scoring seed {args.seed}")
         add_scores(record, trainer, scores)
         if data.save_models:
             write_task_record(folder, record, trainer, scores)

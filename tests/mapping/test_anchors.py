@@ -77,7 +77,8 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
 
 
 @pytest.mark.parametrize(
-    ("per_word", "pooling", "lowercase"), [(1, "first", True), (3, "last", False), (100, "mean", True), (None, "mean", True)]
+    ("per_word", "pooling", "lowercase"),
+    [(1, "first", True), (3, "last", False), (100, "mean", True), (None, "mean", True)],
 )
 def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypatch):
     monkeypatch.setattr(cover, "_BLOCK", 3)

@@ -105,7 +105,9 @@ def test_a_run_without_links(files, tmp_path):
 def drawn(files, most, seed=0, *, draw="seed", drop_identical=False, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})
-    return load_text(data, None, make_tokenizer(), eval_links=None, seed=seed, draw=draw, drop_identical=drop_identical)
+    return load_text(
+        data, None, make_tokenizer(), eval_links=None, seed=seed, draw=draw, drop_identical=drop_identical
+    )
 
 
 def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):

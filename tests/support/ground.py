@@ -129,10 +129,10 @@ def make_tasks(folder):
     columns = [
         "\n".join(f"{word} {tag}" for word, tag in zip(sentence, tags, strict=False)) + "\n" for sentence in words
     ]
-    for name in ("en.train", "en.testb", "de.testb"):
+    for name in ("en.train", "en.testa", "de.testa", "en.testb", "de.testb"):
         write(folder / f"data/conll2003/{name}.conll", columns * 4)
     slots = [f"{k}\t{' '.join(words[k % 2])}\t{' '.join(tags[: len(words[k % 2])])}\tatis_flight" for k in range(8)]
-    for name in ("en.train", "en.test", "hi.test"):
+    for name in ("en.train", "en.dev", "hi.dev", "en.test", "hi.test"):
         write(folder / f"data/atis.{name}.tsv", ["id\tutterance\tslot_labels\tintent", *slots])
     tree = {"upos": upos, "heads": [0, 1, 2, 3, 3, 3], "deprels": ["root", *["dep"] * 5]}
     sides = {f"{side}_{name}": values for side in ("text_a", "text_b") for name, values in tree.items()}

@@ -68,7 +68,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     L = L_align + w L_reg. L_align is the sum over links of ||f(i, s) - f(j, t)||^2. L_reg is the sum over regularized
     words of ||f - f0||^2. `reduction` says how both are divided by counts over the whole optimizer step and all
-    processes, or that each is a sum of means over sub-batches. With `objective="infonce"`, L_align is [`~hf_xalign.losses.word_infonce`], averaged over both words of
+    processes, or by those of sub-batches. With `objective="infonce"`, L_align is
+    [`~hf_xalign.losses.word_infonce`], averaged over both words of
     every link.
 
     Two more terms hold the vectors of whole sentences, the means of their tokens. Interpolation is the distance of a

@@ -51,12 +51,12 @@ class LinkCollator:
     """Base of the collators of linked words.
 
     `linked_tokens` are `words`, [CLS] (`cls`), both specials (`cls_sep`), or `all` three. Words of `regularized_side`
-    stay near f0: `all` of that side and the linked specials (CONTINUAL), `all_specials` (all words, [CLS] and [SEP], as
-    published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source languages, batches
-    have `link_languages` int64 (L,), that of each link.
+    stay near f0: `all` of that side and the linked specials (Cao's reading), `all_specials` (all words, [CLS] and
+    [SEP], as published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source
+    languages, batches have `link_languages` int64 (L,), that of each link.
 
-    With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or of
-    regularised words, that so many pairs in turn have together.
+    With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or
+    of regularised words, that so many pairs in turn have together.
     """
 
     pad_token_id: int

@@ -403,7 +403,9 @@ def find_occurrences(
         np.concatenate([[0], np.cumsum(counts[order])]),
         np.concatenate(spans)[chosen],
         word[chosen],
-        np.ones(len(chosen), dtype=np.float32) if per_word is None else (1.0 / times[pair_of[chosen]]).astype(np.float32),
+        np.ones(len(chosen), dtype=np.float32)
+        if per_word is None
+        else (1.0 / times[pair_of[chosen]]).astype(np.float32),
         np.bincount(word, minlength=len(vocabulary)) if per_word is None else np.minimum(totals, per_word),
     )
 

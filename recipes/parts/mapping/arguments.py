@@ -118,11 +118,12 @@ class MappingArguments:
     )
     layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
-    dictionary: list[str] = option(
-        "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; each line has the pivot's word first.", []
-    )
+    dictionary: list[str] = option("Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE.", [])
     test_dictionary: list[str] = option(
         "Dictionaries", "Dictionaries for scoring lexicon induction, of the same format.", []
+    )
+    dictionary_order: Literal["pivot_first", "other_first"] = option(
+        "Dictionaries", "Whose word is first in each line of both: of MUSE's, en-de or de-en.", "pivot_first"
     )
     text: list[str] = option(
         "Anchors",

@@ -154,7 +154,7 @@ class Table:
     def parts(self, row: str, column: str, seed: int) -> list[tuple[list[Command], str]]:
         """Return the commands and the path of a cell's score, then of the one that is subtracted."""
         names = self.names(row, column) | {"seed": seed}
-        if "score" not in names or self.published(row)[column] is None or names.get("mean"):
+        if not names.get("score") or self.published(row)[column] is None or names.get("mean"):
             return []
         found = []
         for own in (names, names | names["minus"]) if names.get("minus") else (names,):

@@ -3,10 +3,11 @@
     title, about           heading and introduction of the page
     seeds                  those of the paper; a table may have its own
     data: {NAME: PATH}     text that commands read
+    names: {NAME: TEXT}    variables of all tables
     steps: {NAME: {run: COMMAND of `hf-xalign`, out: FOLDER, file: scores in it}}
     tables: {NAME: {title, columns: {NAME: {...}}, rows: {NAME: {published: [...], ...}}}}
 
-`$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table or `data`, or the
+`$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table, `names` or `data`, or the
 output folder of another step, which then runs before. Variables with a meaning of their own:
 
     score     STEP PATH: where the cell's value is, as keys of the step's file joined by `/`; `a=b` selects in a list
@@ -140,7 +141,8 @@ class Table:
     def names(self, row: str, column: str) -> dict[str, Any]:
         """Return the variables of a cell."""
         own = self.rows[row]
-        given = (self.paper.content["data"], self.content, self.content["columns"][column], own)
+        paper = self.paper.content
+        given = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], own)
         found: dict[str, Any] = {}
         for level in (*given, own.get("cells", {}).get(column, {})):
             found |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
@@ -154,7 +156,7 @@ class Table:
     def parts(self, row: str, column: str, seed: int) -> list[tuple[list[Command], str]]:
         """Return the commands and the path of a cell's score, then of the one that is subtracted."""
         names = self.names(row, column) | {"seed": seed}
-        if not names.get("score") or self.published(row)[column] is None or names.get("mean"):
+        if not names.get("score") or {"mean", "setting"} & names.keys() or self.published(row)[column] is None:
             return []
         found = []
         for own in (names, names | names["minus"]) if names.get("minus") else (names,):

@@ -62,39 +62,43 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError(f"data {wrong[0]}: write NAME=PATH")
     tables = find(args.tables, Path(args.output_dir), dict(item.split("=", 1) for item in args.data))
     if not args.tables:
-        rows = [("table", "content", "rows"), *((one.name, one.content["title"], str(len(one.rows))) for one in tables)]
-        print(text_table(rows, 1))
+        rows = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
+        print(text_table([("table", "content", "rows"), *rows], 1))
         return
-    known = {row: None for one in tables for row in one.rows}
+    known = list(dict.fromkeys(row for one in tables for row in one.rows))
     if unknown := [row for row in args.only if row not in known]:
-        raise InputError(f"only: no row {unknown[0]!r}{suggestion(unknown[0], known)}; the rows are {', '.join(known)}")
-    if not args.dry_run:
-        check_output(args.output_dir)
+        hint = suggestion(unknown[0], known) or f"; the rows are {', '.join(known)}"
+        raise InputError(f"only: no row {unknown[0]!r}{hint}")
+    check_output(args.output_dir)
     for one in tables:
         rows = [row for row in one.rows if not args.only or row in args.only]
         seeds = args.seeds or one.seeds
         if args.dry_run:
             print("\n".join(describe(one, rows, seeds)))
-            continue
-        for row in rows:
-            for command in one.commands(row, seeds):
-                if not command.finished():
-                    print(f"\n## {one.name}, {row}\n{command}", flush=True)
-                    call(command)
-        print(f"\n{show(one, rows, seeds)}")
+        elif rows:
+            for row in rows:
+                for command in one.commands(row, seeds):
+                    if not command.finished():
+                        print(f"\n## {one.name}, {row}\n{command}", flush=True)
+                        call(command)
+            print(f"\n{show(one, rows, seeds)}")
 
 
 def describe(table: Table, rows: Sequence[str], seeds: Sequence[int]) -> list[str]:
     """Return the commands of rows as lines of a shell script; a command that an earlier row has is not repeated."""
-    data = " ".join(f"{name}={place}" for name, place in table.paper.content["data"].items())
-    lines = [f"# {table.name}: {table.content['title']}; seeds {' '.join(map(str, seeds))}", *[f"# data: {data}"] * bool(data)]
+    lines = [f"# {table.name}: {table.content['title']}; seeds {' '.join(map(str, seeds))}"]
     seen: set[Command] = set()
     for row in rows:
         commands = table.commands(row, seeds)
-        what = "commands of earlier rows" if commands and seen.issuperset(commands) else None
-        what = what or ("" if commands else table.rows[row].get("config", "no experiment"))
-        lines += [f"# {row}" + (f": {what}" if what else ""), *(str(one) for one in commands if one not in seen)]
+        new = [command for command in commands if command not in seen]
+        note = (
+            "" if new else "commands of earlier rows" if commands else table.rows[row].get("config", "no experiment")
+        )
+        lines += [f"# {row}" + (f": {note}" if note else ""), *map(str, new)]
         seen.update(commands)
+    if any(table.commands(row, seeds) for row in rows):
+        lines += ["# --data NAME=PATH replaces:"]
+        lines += [f"#   {name}={place}" for name, place in table.paper.content["data"].items()]
     return lines
 
 
@@ -107,7 +111,7 @@ def call(command: Command) -> None:
     if words[1] in _RESTARTED and command.folder.is_dir() and any(command.folder.iterdir()):
         complete = any(command.folder.glob("checkpoint-*/complete.json"))
         words += ["--resume_from_checkpoint" if complete else "--overwrite_output_dir", "true"]
-    status = subprocess.run([sys.executable, "-c", _MAIN, *words], check=False).returncode
+    status = execute(words)
     if status:
         raise InputError(f"`{command}` ended with status {status}; run the same command again to resume")
     if not command.file.is_file():
@@ -115,18 +119,23 @@ def call(command: Command) -> None:
     write_mark(command.file.parent / MARK, {"command": str(command)}, [command.file])
 
 
+def execute(words: Sequence[str]) -> int:
+    """Run `hf-xalign` with these words in a process of its own, and return its exit status."""
+    return subprocess.run([sys.executable, "-c", _MAIN, *words], check=False).returncode
+
+
 def show(table: Table, rows: Sequence[str], seeds: Sequence[int]) -> str:
     """Return a table in the paper's layout: our value of each cell, and the published one in parentheses."""
     lines = [(table.name, *table.content["columns"])]
     for row in rows:
         ours, published = table.values(row, seeds), table.published(row)
-        lines.append((row, *(cell(ours[column], published[column]) for column in ours)))
-    return f"{table.content['title']}; ours (published)\n\n{text_table(lines, len(lines[0]) - 1)}"
+        lines.append((row, *(_cell(ours[column], published[column]) for column in ours)))
+    return f"{table.content['title']}: ours (published)\n\n{text_table(lines, len(lines[0]) - 1)}"
 
 
-def cell(ours: object, published: object) -> str:
-    """Return the text of a cell."""
-    shown = "-" if ours is None else f"{ours:.2f}" if isinstance(ours, float) and abs(ours) >= 0.1 else f"{ours:g}"[:40] if isinstance(ours, float) else str(ours)
+def _cell(ours: object, published: object) -> str:
+    number = isinstance(ours, float) and (ours == 0 or abs(ours) >= 0.005)  # else a learning rate
+    shown = "-" if ours is None else f"{ours:.2f}" if number else str(ours)
     return shown if published in (None, "") else f"{shown} ({published})"
 
 

@@ -7,8 +7,8 @@
     steps: {NAME: {run: COMMAND of `hf-xalign`, out: FOLDER, file: scores in it}}
     tables: {NAME: {title, columns: {NAME: {...}}, rows: {NAME: {published: [...], ...}}}}
 
-`$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table, `names` or `data`, or the
-output folder of another step, which then runs before. Variables with a meaning of their own:
+`$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table, `names` or `data`,
+or the output folder of another step, which then runs before. Variables with a meaning of their own:
 
     score     STEP PATH: where the cell's value is, as keys of the step's file joined by `/`; `a=b` selects in a list
     minus     variables of a second value, which is subtracted
@@ -17,7 +17,8 @@ output folder of another step, which then runs before. Variables with a meaning 
     scale     factor of what is shown, 100 by default
 
 `correlate: [TABLE/COLUMN, TABLE/COLUMN]` of a row is Spearman's correlation of two columns. A row without any of these
-has no experiment. A published value of null is a cell that the paper leaves out; without `published`, nothing is in print.
+has no experiment, and `config` says where its settings are. A published value of null is a cell that the paper leaves
+out; a row without `published` is drawn only.
 """
 
 from __future__ import annotations
@@ -51,6 +52,16 @@ class Command(NamedTuple):
 
     def __str__(self) -> str:
         return f"hf-xalign {shlex.join(self.words)}"
+
+    def parse(self) -> tuple[Any, ...]:
+        """Return the settings as the recipe reads them, without looking for files."""
+        recipe = importlib.import_module(f"hf_xalign.recipes.{self.words[self.words[0] == 'train']}")
+        types = []
+        for one in recipe.ARGUMENTS:
+            module, _, name = one.partition(":") if isinstance(one, str) else ("", "", one)
+            types.append(getattr(importlib.import_module(module), name) if module else one)
+        words = self.words[1 + (self.words[0] == "train") :]
+        return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
 
     def finished(self) -> bool:
         """Return whether the scores are there and whole.
@@ -149,7 +160,7 @@ class Table:
         return found
 
     def published(self, row: str) -> dict[str, Any]:
-        """Return the published values of a row by column; None where the paper has none, `""` where none is in print."""
+        """Return the published values of a row by column: None where the paper has no cell, `""` where it draws."""
         columns = self.content["columns"]
         return dict(zip(columns, self.rows[row].get("published", [""] * len(columns)), strict=True))
 
@@ -239,9 +250,7 @@ def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None
 
 def setting(command: Command, name: str) -> Any:
     """Return a setting of a command, as its recipe reads it."""
-    recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[1]}")
-    words = [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in command.words[2:]]
-    for part in parse(recipe.ARGUMENTS, words):
+    for part in command.parse():
         if hasattr(part, name):
             return getattr(part, name)
     raise InputError(f"{command}: no setting {name}")
@@ -268,4 +277,6 @@ def _read(file: Path, path: str) -> float:
                 value = value[key]
         return float(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file} has no {path}: it was written with other settings, so remove {file.parent}") from error
+        raise InputError(
+            f"{file} has no {path}: it was written with other settings, so remove {file.parent}"
+        ) from error

@@ -29,6 +29,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ class Command(NamedTuple):
     def __str__(self) -> str:
         return f"hf-xalign {shlex.join(self.words)}"
 
+    @cache
     def parse(self) -> tuple[Any, ...]:
         """Return the settings as the recipe reads them, without looking for files."""
         recipe = importlib.import_module(f"hf_xalign.recipes.{self.words[self.words[0] == 'train']}")

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.recipes.parts.common import run
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, PretrainingArguments
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
-DERIVED_FILE = "derived_language.json"
 
 
 def main(argv: list[str] | None = None) -> None:

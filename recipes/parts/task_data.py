@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import SmokeTest, option
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
@@ -60,6 +62,12 @@ class TaskArguments(SmokeTest):
         "of its texts in English (PPA). Batch sizes count the examples before.",
         None,
     )
+    derived_language: str | None = option(
+        _DATA,
+        "Folder of recipes/align_mlm.py: text named by the code of its derived language (en-x-inv-trans=FILE) is "
+        "natural text, and derived when it is read.",
+        None,
+    )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
     train_split: str = option(_DATA, "Split of Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
@@ -97,6 +105,7 @@ class TaskArguments(SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         check_models([self.model_name_or_path, self.adapter])
+        check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
         check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
@@ -215,8 +224,12 @@ def load_task(data: TaskArguments) -> TaskData:
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:
     """Read the text to train on, to score, and to choose the checkpoint on."""
+    from hf_xalign.data.derived.language import DerivedLanguage
+
     from hf_xalign.tasks.crossing import code_switch, read_crossed
 
+    if data.derived_language:
+        read = partial(_read_derived, read, DerivedLanguage.load(Path(data.derived_language) / DERIVED_FILE))
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
     of_training: dict[str, Any] = {"split": data.train_split, "max_examples": data.max_train_examples}
     train = [read(item, **of_training) for item in data.train_data]
@@ -233,6 +246,16 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     )
     _warn_of_trained(train, evaluation)
     return train, evaluation, selection
+
+
+def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
+    """Read text; what is named by the code of the derived language is derived."""
+    from hf_xalign.tasks.derived import derive_examples
+
+    found, source = read(item, **options), item.partition("=")[2]
+    if found.language != language.code:
+        return found
+    return derive_examples(found, source, language, split=options["split"], revision=options["revision"])
 
 
 def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:

@@ -120,11 +120,12 @@ class MappingArguments:
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
     drop_identical: bool = option("Word links", "Drop links between identical words.", False)
     draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
-    dictionary: list[str] = option(
-        "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; each line has the pivot's word first.", []
-    )
+    dictionary: list[str] = option("Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE.", [])
     test_dictionary: list[str] = option(
         "Dictionaries", "Dictionaries for scoring lexicon induction, of the same format.", []
+    )
+    dictionary_order: Literal["pivot_first", "other_first"] = option(
+        "Dictionaries", "Whose word is first in each line of both: of MUSE's, en-de or de-en.", "pivot_first"
     )
     text: list[str] = option(
         "Anchors",

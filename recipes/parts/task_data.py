@@ -225,7 +225,6 @@ def load_task(data: TaskArguments) -> TaskData:
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:
     """Read the text to train on, to score, and to choose the checkpoint on."""
     from hf_xalign.data.derived.language import DerivedLanguage
-
     from hf_xalign.tasks.crossing import code_switch, read_crossed
 
     if data.derived_language:

@@ -171,9 +171,8 @@ def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], wh
             rows = [_layers(shapes)]
         if rows and value and value > max(rows):
             raise InputError(f"{at} is {value:,}, and the weights have {max(rows):,}. Correct it.")
-        heads = sizes.get("num_attention_heads")
-        split = not {"head_dim", "d_kv"} & sizes.keys() and isinstance(heads, int) and heads
-        if name == "hidden_size" and split and value and value % heads:
+        heads = sizes.get("num_attention_heads") if name == "hidden_size" else None
+        if isinstance(heads, int) and heads and not {"head_dim", "d_kv"} & sizes.keys() and value % heads:
             raise InputError(f"{at} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them.")
     _check_memory(config, where)
 

@@ -60,7 +60,7 @@ class PPATrainer(AlignmentTrainer):
         >>> encoder = BertModel(config, add_pooling_layer=False)
         >>> trainer = PPATrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

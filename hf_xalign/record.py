@@ -25,7 +25,7 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
     comparison       {method, seconds, own_seconds, same_hardware}: preparing and training time of another run on the
                      same pairs, and of this one; or null
-    training_loss    {first, last} logged loss, or null
+    training_loss    {first, last} logged loss, or null; without a term that grows by the method itself
     warnings         list of str: the headline score ended below its start, or a loss above it ([`finish_record`])
     saved_to         the model's folder, or {what: path}
 

@@ -62,7 +62,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         >>> given = {"train_dataset": corpora, "entries": entries, "processing_class": tokenizer}
         >>> trainer = AlignMLMTrainer(encoder, args, **given)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

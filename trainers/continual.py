@@ -71,7 +71,7 @@ class ContinualTrainer(TaskTrainer):
         ...     task=SequenceTask(LabelSet.of(["no", "yes"])), train_dataset=text, pairs=pairs,
         ...     reference=BertModel(config), processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

@@ -43,7 +43,7 @@ class FAOTrainer(WordAlignmentTrainer):
         >>> args = FAOConfig(max_steps=1, report_to="none", save_strategy="no")
         >>> trainer = FAOTrainer(BertModel(config), args, train_dataset=pairs, processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

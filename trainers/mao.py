@@ -47,7 +47,7 @@ class MAOTrainer(WordAlignmentTrainer):
         >>> args = MAOConfig(max_steps=1, report_to="none", save_strategy="no")
         >>> trainer = MAOTrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

@@ -60,7 +60,7 @@ class PPATrainer(AlignmentTrainer):
         >>> encoder = BertModel(config, add_pooling_layer=False)
         >>> trainer = PPATrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 
@@ -99,8 +99,7 @@ class PPATrainer(AlignmentTrainer):
             queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
             self.queue = queue.to(args.device)
             if args.queue_start == "empty":
-                keys = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-                self._loss_grows = args.queue_size // keys
+                self._growing_term = "contrast"
             self.add_callback(_AdvanceQueue(self))
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

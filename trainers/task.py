@@ -60,7 +60,7 @@ class TaskTrainer(AlignmentTrainer):
         >>> args = TaskConfig(max_steps=1, report_to="none")
         >>> trainer = TaskTrainer(model, args, task=task, train_dataset=text, processing_class=tokenizer)
         >>> trainer.train().global_step
-        {'train_runtime': ...}
+        {'loss': ...}
         1
     """
 

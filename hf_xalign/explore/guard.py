@@ -1,4 +1,4 @@
-"""What the page's server answers: requests of the page itself, sent to a name of this server."""
+"""Filter of the page's server: only requests of the page itself, sent to a name of this server, are answered."""
 
 from __future__ import annotations
 

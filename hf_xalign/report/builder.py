@@ -72,6 +72,7 @@ def render_report(folder: str | os.PathLike) -> str:
             score_heads=score_columns(record)[2:],
             scores=_scores(record),
             intervals=interval_rows(record),
+            warnings=record.get("warnings") or [],
             costs=cost_lines(record),
             curves=_curves(log),
             log_source=log_source,

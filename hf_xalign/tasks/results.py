@@ -1,6 +1,6 @@
 """Result folders of a task, one for each seed, which systems are compared from.
 
-    OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs
+    OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs, warnings
     OUTPUT/seed-<s>/examples/<lang>.json  scores of every example
 
 `scores.json` is written last, with checksums of itself and the examples: a seed that has a whole one is finished.

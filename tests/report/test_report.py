@@ -202,9 +202,11 @@ def test_one_headline_a_language_and_no_folder_of_this_machine(tmp_path):
     record = make_record()
     record["base_model"]["name"] = "/home/me/models/base"
     record["command"] = ["train", "--train_data", "de=/home/me/pairs.tsv", "--output_dir", "runs/mine"]
+    record["warnings"] = ["the score of <b>de</b> fell"]
     fill(tmp_path, record)
     text = render_report(tmp_path)
     assert "/home/me" not in text and "base" in text and "de=pairs.tsv" in text and "runs/mine" in text
+    assert "the score of &lt;b&gt;de&lt;/b&gt; fell." in text
     first, folded = text.split("<details>", 1)
     for language, scores in record["scores"]["after"].items():
         headline, *others = scores

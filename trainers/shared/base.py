@@ -132,8 +132,8 @@ class AlignmentTrainer(HubTrainer):
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
     # True if the caller scores the model after training: then `train` scores the last step only to choose the best.
     scored_outside: bool = False
-    # Steps in which the loss grows by the method itself, so that it says nothing of the run.
-    _loss_grows: int = 0
+    # Term of the loss that grows by the method itself, so that its growth says nothing of the run.
+    _growing_term: str = ""
     # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
     _in_step: bool = False
 
@@ -388,9 +388,14 @@ class AlignmentTrainer(HubTrainer):
     def loss_change(self) -> dict[str, float] | None:
         """Return the `first` and `last` logged loss, None unless there are two.
 
-        The first is of one step, the last a mean over the steps since the log before it.
+        The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
+        that starts empty, which grows as the queue fills, is left out.
         """
-        found = [row["loss"] for row in self.state.log_history if "loss" in row and row["step"] > self._loss_grows]
+        found = []
+        for row in self.state.log_history:
+            left = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self._growing_term}"]
+            if "loss" in row and (left or not self._growing_term):
+                found.append(sum(left) if self._growing_term else row["loss"])
         return {"first": found[0], "last": found[-1]} if len(found) > 1 else None
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:

@@ -112,7 +112,7 @@ class AlignmentConfig(TrainingArguments):
     fsdp: bool = own(  # type: ignore[assignment]
         False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
     )
-    logging_steps: float = own(10, "Log every this many steps.", "Run")
+    logging_steps: float = own(10, "Log every this many steps, and the first and the last.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = by_preset(
         "Order of the rows: group_by_length, random or sequential.", "Run"
     )

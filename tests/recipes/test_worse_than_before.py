@@ -1,0 +1,102 @@
+"""Runs that end worse than they began, with numbers that stay finite, say so."""
+
+import pytest
+from support.card import make_record
+from support.recipe import command, output_of, pretraining_command, record_of, task_command
+
+from hf_xalign.model_cards import render_card
+from hf_xalign.recipes import align_mlm, fao, finetune, mao, ppa
+from hf_xalign.record import find_warnings
+
+FAR = ("--learning_rate", "1e3", "--max_steps", "4", "--report_to", "none", "--lr_scheduler_type", "constant")
+FAR += ("--warmup_steps", "0")
+
+
+def pretraining(files, *options, out):
+    corpus = ("--eval_corpus", f"en={files / 'held.txt'}", "--objective", "mlm", "--derive", "inversion")
+    return pretraining_command(files, *corpus, *options, out=out)
+
+
+def task(files, *options, out):
+    return task_command(
+        files, "--save_models", "true", "--eval_on_start", "true", "--eval_strategy", "epoch", *options, out=out
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "options", "said"),
+    [
+        (fao, command, (), "the training loss ended at "),
+        (mao, command, ("--objective", "l2", "--max_grad_norm", "0"), "the training loss ended at "),
+        (ppa, command, ("--queue_size", "16", "--min_tokens", "2"), "the training loss ended at "),
+        (align_mlm, pretraining, (), "the loss on held-out text ended above its start: "),
+        (finetune, task, (), "the training loss ended at "),
+    ],
+)
+def test_a_learning_rate_of_1000_is_in_the_record_the_card_and_the_table(
+    files, recipe, words, options, said, tmp_path
+):
+    printed = output_of(recipe.main, words(files, *FAR, *options, out=tmp_path))
+    folder = tmp_path / "seed-42" if recipe is finetune else tmp_path
+    record = record_of(folder)
+    [warning] = [one for one in record["warnings"] if one.startswith(said)]
+    assert record["training_loss"]["last"] > record["training_loss"]["first"]
+    assert f": {warning}\n" in printed and "\nWARNING: " in printed
+    title, first, *_ = (folder / "README.md").read_text("utf-8").partition("\n# ")[2].split("\n\n")
+    assert title and first.startswith("> **Warning:** the ")
+    if recipe is finetune:
+        assert record["scores"]["before"].keys() == record["scores"]["after"].keys()
+
+
+def test_a_run_that_went_well_says_nothing(fao_run, mao_run, ppa_run):
+    for made in (fao_run, mao_run, ppa_run):
+        assert made.record["warnings"] == [] and "WARNING" not in made.printed
+        assert "Warning" not in (made.folder / "README.md").read_text("utf-8")
+    for made in (fao_run, mao_run):
+        assert made.record["training_loss"]["last"] < made.record["training_loss"]["first"]
+
+
+def scored(before, after, metric="retrieval_last", **more):
+    stages = {"before": before, "after": after}
+    shaped = {when: {code: {"pool": 9, metric: value} for code, value in own.items()} for when, own in stages.items()}
+    return make_record(scores=shaped, **more)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        # One language may fall where the mean rises; languages without a score at both ends do not count.
+        (scored({"ka": 0.4, "sw": 0.2}, {"ka": 0.3, "sw": 0.5}), []),
+        (scored({"ka": 0.4, "sw": None}, {"ka": 0.4, "sw": 0.1, "fi": 0.0}), []),
+        (scored({"ka": 0.41234}, {"ka": 0.41229}), []),  # as shown, nothing
+        (scored({}, {"ka": 0.1}), []),
+        (
+            scored({"ka": 0.4, "sw": 0.2}, {"ka": 0.42, "sw": 0.0}),
+            [
+                "the headline score retrieval_last ended below its start: mean of 2 languages 30.0 before, 21.0 "
+                "after; worst in sw 20.0 before, 0.0 after"
+            ],
+        ),
+        (scored({"ka": 0.5}, {"ka": 0.5}, losses={"before": {"ka": 2.0}, "after": {"ka": 2.0}}), []),
+        (
+            scored({}, {}, losses={"before": {"ka": 2.0, "en": 3}, "after": {"ka": 9.5, "en": 2}}),
+            [
+                "the loss on held-out text ended above its start: mean of 2 languages 2.500 before, 5.750 after; "
+                "worst in ka 2.000 before, 9.500 after"
+            ],
+        ),
+        (scored({}, {}, training_loss={"first": 0.5, "last": 1.5}), []),
+        (scored({}, {}, training_loss={"first": -0.5, "last": 1.0}), []),
+        (
+            scored({}, {}, training_loss={"first": 0.5, "last": 6.2e7}),
+            [
+                "the training loss ended at 6.2e+07, more than 3 times its first value, 0.5: the run diverged, so "
+                "lower learning_rate"
+            ],
+        ),
+    ],
+)
+def test_what_counts_as_worse(record, said):
+    record["warnings"] = find_warnings(record)
+    assert record["warnings"] == said
+    assert render_card(record).count("> **Warning:**") == len(said)

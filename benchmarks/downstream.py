@@ -121,8 +121,9 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
         options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
         options += ["--max_pairs", str(given.max_train_pairs), "--pairs_dropout", "false"]
-        # The schedule of the other systems: the preset has no warm-up and no decay.
-        options += ["--warmup_steps", "0.1", "--weight_decay", "0.01"]
+        # The schedule of the other systems: the preset has two epochs, no warm-up, no decay and no clipping.
+        options += ["--warmup_steps", "0.1", "--weight_decay", "0.01", "--max_grad_norm", "1.0"]
+        options += [] if "--num_train_epochs" in options else ["--num_train_epochs", "3"]
         name = "continual.py"
     if system in ("mao", "rotation"):
         options += ["--adapter", str(models / ("mao-{seed}" if system == "mao" else "rotation"))]

@@ -408,7 +408,7 @@ def test_task(tmp_path):
             r"en\.jsonl, line 0.*: label": {**labelled, "train": [continual.examples()]},
             "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
-            "needs evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
+            "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
     )
 

@@ -2,13 +2,15 @@
 
 import pytest
 import torch
+from datasets import Dataset
 from support import fao
 from support.launch import STEP, same_tensors
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
 
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.trainers import FAOConfig, MAOConfig, MAOTrainer
+from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 
 # Cached word vectors are float32: each of the 16 numbers of both words of a difference is rounded once.
 ROUNDED = 2 * 16
@@ -352,6 +354,22 @@ def test_preset_of_fao_equals_loops(preset, tmp_path):
             settings,
         ) + loop_sentences(trainer.model, before, make_links(6), settings)
         compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+
+
+def test_efimov_drops_identical_links_and_draws_at_random(tmp_path):
+    text = [{"source": f"katze paris {k}", "target": f"cat paris {k}", "source_lang": "de", "target_lang": "en"}
+            for k in range(8)]  # fmt: skip
+    counts = {}
+    for preset in ("continual", "efimov"):
+        args = FAOConfig(str(tmp_path / preset), preset=preset, report_to="none", use_cpu=True)
+        rows = FAOTrainer(
+            make_encoder(), args, train_dataset=Dataset.from_list(text), processing_class=make_tokenizer()
+        ).train_dataset
+        counts[args.train_sampling_strategy] = {len(links) for links in rows["links"]}
+    assert counts == {"group_by_length": {3}, "random": {1}}
+    for wrong in ({"objective": "infonce"}, {"per_device_train_batch_size": 6}, {"interpolation_weight": 1.0}):
+        with pytest.raises(InputError, match="reduction=sub_batches"):
+            FAOConfig(str(tmp_path), preset="efimov", **wrong)
 
 
 @pytest.mark.parametrize("linked", ["words", "cls", "cls_sep"])

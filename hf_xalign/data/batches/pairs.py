@@ -63,7 +63,7 @@ class LinkCollator:
     linked_tokens: LinkedTokens = "words"
     regularized_side: Side = "target"
     regularized_words: RegularizedWords = "linked"
-    sub_batch: int | None = None
+    sub_batch: int | None = field(default=None, kw_only=True)
     numbers: dict[str, int] | None = field(default=None, init=False)
 
     def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:

@@ -32,12 +32,18 @@ def test_damaged_files(name, tmp_path):
     end = time.monotonic() + float(os.environ.get("FUZZ_SECONDS", "60")) / len(READERS)
     number = int(os.environ.get("FUZZ_SEED", "0"))
 
+    crashed = CASES / name / f"crashed.{reader.name}"  # stays there if Python itself ends
+    crashed.parent.mkdir(parents=True, exist_ok=True)
+
     def read(content):
+        crashed.write_bytes(content)
         try:
             check(reader, content, tmp_path / "case")
         except BaseException as error:
             error.add_note(f"kept in {keep(name, reader, content, error)}")
             raise
+        finally:
+            crashed.unlink()
 
     while time.monotonic() < end:
         seed(number)(_FUZZ(given(contents(reader))(read)))()

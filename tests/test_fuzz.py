@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from support.fuzz import CASES, READERS, check, contents, keep
 
+from hf_xalign.errors import InputError
+
 _FOUND = sorted((path.parent.name, path.name) for path in CASES.glob("*/*"))
 _FUZZ = settings(max_examples=100, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
 
@@ -22,6 +24,14 @@ def test_what_is_damaged_is_whole_before(name, tmp_path):
     for content in reader.seeds:
         messages = check(reader, content, tmp_path / "whole")
         assert len(messages) < len(reader.reads), messages
+
+
+def test_messages_are_one_printable_line_of_limited_length():
+    assert (
+        str(InputError("a.tsv: a\r\nb\u2028c\x1b[2J\ud800 \u202eה é 漢")) == r"a.tsv: a b c\x1b[2J\ud800 \u202eה é 漢"
+    )
+    long = str(InputError(f"start {'x' * 10**6} end"))
+    assert long.startswith("start") and long.endswith("end") and len(long) < 2100
 
 
 @pytest.mark.slow

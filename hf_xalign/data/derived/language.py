@@ -153,8 +153,9 @@ class DerivedLanguage:
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
         """Read a file that `save` wrote."""
         try:
-            with content_errors(path, "not a derived language that hf_xalign saved"):
-                return cls._from_json(read_json(path))
+            fault = "not a derived language that hf_xalign saved"
+            with content_errors(path, fault):
+                return cls._from_json(read_json(path, fault))
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 

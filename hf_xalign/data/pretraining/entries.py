@@ -140,8 +140,9 @@ class TokenEntries:
         """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings."""
         path = Path(folder) / ENTRIES_FILE
         try:
-            with content_errors(path, "not a file of token entries", "Restore it from its checkpoint."):
-                content = read_json(path)
+            wrong = "not a file of token entries", "Restore it from its checkpoint."
+            with content_errors(path, *wrong):
+                content = read_json(path, *wrong)
                 ids = np.array(content["entries"], dtype=np.int64)
                 found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         except OSError as error:

@@ -58,6 +58,7 @@ class Setup:
         """A trainer with the settings of fao_embedded.yaml."""
         options: dict[str, Any] = {
             "preset": "mao",
+            "regularized_words": "all",
             "pooling": "mean",
             "dropout": False,
             "freeze_embeddings": True,

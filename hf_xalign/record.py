@@ -25,14 +25,16 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
     comparison       {method, seconds, own_seconds, same_hardware}: preparing and training time of another run on the
                      same pairs, and of this one; or null
+    training_loss    {first, last} logged loss, or null
+    warnings         list of str: the headline score ended below its start, or a loss above it ([`finish_record`])
     saved_to         the model's folder, or {what: path}
 
 Paths of this machine are written by their last name alone ([`portable`]), so that the file says nothing of the
 machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
 read it, and no command sends it.
 
-Older records have no `linked_by`, `trainable`, `adapter`, `comparison` and `scores.untrained`: they count as null and
-empty.
+Older records have no `linked_by`, `trainable`, `adapter`, `comparison`, `training_loss`, `warnings` and
+`scores.untrained`: they count as null and empty.
 
 `--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
 """
@@ -58,6 +60,7 @@ from hf_xalign._version import __version__
 from hf_xalign.cache import read_json, replacing
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
+from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ SCHEMA = 1
 FILENAME = "results.json"
 LOCAL = "results.local.json"
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
+
+_DIVERGED = 3  # times its first value, that a training loss ends above
 
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
@@ -112,6 +117,8 @@ _LAYOUT = {
     "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},
     "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},
     "comparison?": {"method": str, "seconds": _NUMBER, "own_seconds": _NUMBER, "same_hardware": bool},
+    "training_loss?": {"first": _NUMBER, "last": _NUMBER},
+    "warnings?": [str],
     "task?": {
         "kind": {"token", "sequence", "questions"},
         "metric": str,
@@ -194,6 +201,8 @@ def start_record(
         "trainable": None,
         "adapter": None,
         "comparison": None,
+        "training_loss": None,
+        "warnings": [],
         "saved_to": None,
     }
     return to_plain(record)
@@ -220,9 +229,55 @@ def phase(record: dict[str, Any], name: str) -> Iterator[None]:
 
 
 def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Mapping[str, Any]) -> None:
-    """Set `saved_to` and the time of finishing (ISO 8601, UTC)."""
+    """Set `saved_to`, the time of finishing (ISO 8601, UTC) and the [`find_warnings`] of a run."""
     record["saved_to"] = to_plain(saved_to)
     record["times"]["finished"] = _now()
+    record["warnings"] = find_warnings(record)
+
+
+def find_warnings(record: Mapping[str, Any]) -> list[str]:
+    """Return how a run ended worse than it began, a sentence each.
+
+    The headline score is the task's metric, else the first one in the record. Its mean over languages must not end
+    below its start, as far as percentages with one decimal show, nor that of the losses on held-out text above it
+    (three decimals). The last logged training loss may be three times the first.
+    """
+    scores, losses = record["scores"], record.get("losses") or {}
+    before = scores.get("before") or {}
+    firsts = [name for own in before.values() for name in own if not is_count(name)][:1]
+    [metric] = [record["task"]["metric"]] if record.get("task") else firsts or [""]
+    share, after = {code: own.get(metric) for code, own in before.items()}, scores.get("after") or {}
+    found = [
+        _worse(f"headline score {metric}", "below", share, {code: own.get(metric) for code, own in after.items()}),
+        _worse("loss on held-out text", "above", losses.get("before") or {}, losses.get("after") or {}),
+    ]
+    loss = record.get("training_loss")
+    if loss and loss["last"] > _DIVERGED * abs(loss["first"]):
+        found.append(
+            f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
+            f"{loss['first']:.4g}: the run diverged, so lower learning_rate"
+        )
+    return [one for one in found if one]
+
+
+def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return a sentence if the mean over languages ended on the wrong side of its start, else an empty one."""
+    factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
+    ends = {
+        code: (factor * start, factor * after[code])
+        for code, start in before.items()
+        if None not in (start, after.get(code))
+    }
+    if not ends:
+        return ""
+    mean = tuple(sum(column) / len(ends) for column in zip(*ends.values(), strict=True))
+    if sign * (round(mean[1], digits) - round(mean[0], digits)) >= 0:
+        return ""
+    worst = min(ends, key=lambda code: sign * (ends[code][1] - ends[code][0]))
+    shown = {"worst in " + worst if len(ends) > 1 else worst: ends[worst]}
+    shown = {f"mean of {len(ends)} languages": mean, **shown} if len(ends) > 1 else shown
+    values = (f"{name} {start:,.{digits}f} before, {end:,.{digits}f} after" for name, (start, end) in shown.items())
+    return f"the {what} ended {side} its start: {'; '.join(values)}"
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:

@@ -114,6 +114,8 @@ def format_table(record: Mapping[str, Any]) -> str:
     rows = headline_rows(record)
     columns = score_columns(record)
     lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
+    if warnings := record.get("warnings"):
+        lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}

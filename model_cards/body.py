@@ -73,6 +73,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
+        "warnings": [text(warning) for warning in record.get("warnings") or ()],
         "first": table(columns, top, numbers=len(columns) - 2),
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=len(columns) - 2),

@@ -65,7 +65,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         (
             code(language, table=True),
-            "trained on" if language in task["train_languages"] else "zero-shot",
+            _role(language, task),
             code(metric, table=True),
             "-" if value is None else f"{100 * value:.1f}",
             interval(bounds.get(language, {}).get(metric)),
@@ -93,12 +93,21 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
         "example_lang": literal(example if not known or example in known else next(iter(known))),
         "continual": task["continual"],
+        "selection": (chosen := task.get("selection"))
+        and {**chosen, "languages": ", ".join(map(code, chosen["languages"])), "metric": code(chosen["metric"])},
         "first": table(_COLUMNS, top, numbers=2),
         "folded": len(rows) > len(top),
         "task_scores": table(_COLUMNS, rows, numbers=2),
         "headline": code(task["metric"]),
         "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),
     }
+
+
+def _role(language: str, task: Mapping[str, Any]) -> str:
+    """Return what the model has seen of a language's labels."""
+    if language in task["train_languages"]:
+        return "trained on"
+    return "zero-shot" if language in task["zero_shot"] else "checkpoint chosen by it"
 
 
 def _past(made: Mapping[str, Any] | None) -> str:

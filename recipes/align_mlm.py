@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.recipes.parts.common import run
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, PretrainingArguments
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
-DERIVED_FILE = "derived_language.json"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -73,6 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     trainer.save_model()
     with phase(record, "scoring"):
         _score(record, "after", trainer)
+    record["training_loss"] = trainer.loss_change()
     if args.should_save:
         folder = Path(args.output_dir)
         saved = {"model": str(folder)}

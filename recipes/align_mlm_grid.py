@@ -26,16 +26,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hf_xalign.cache import check_output, read_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import align_mlm
-from hf_xalign.recipes.align_mlm import DERIVED_FILE
 from hf_xalign.recipes.parts.common import option, run
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, PretrainingArguments
 from hf_xalign.record import read_record
 
 if TYPE_CHECKING:
@@ -166,12 +165,8 @@ class GridTask:
 
     def read(self, part: str, language: str, trees: bool) -> Dataset:
         """Return the labelled text, with the columns of [`read_examples`] and, for `trees`, those of [`derive`]."""
-        from datasets import concatenate_datasets
-
-        from hf_xalign.data.derived.rows import tree_columns
-        from hf_xalign.data.derived.treebank import load_treebank
-        from hf_xalign.data.readers import is_conllu
-        from hf_xalign.tasks.examples import read_examples, read_records
+        from hf_xalign.tasks.derived import with_trees
+        from hf_xalign.tasks.examples import read_examples
 
         split = self.options.get(*(("train_split", "train") if part == "train" else ("eval_split", "test")))
         revision, source = self.options.get("dataset_revision"), self.sources[part]
@@ -186,33 +181,16 @@ class GridTask:
         ).rows
         if not trees:
             return rows
-        if Path(source).is_file() and is_conllu(source):
-            return concatenate_datasets([rows, load_treebank(source).remove_columns("tokens")], axis=1)
-        wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
-        found = dict(read_records(source, split=split, revision=revision)[1])
-        for place in rows["line"]:
-            if missing := [name for name in wanted if not found[place].get(name)]:
-                raise InputError(
-                    f"tasks: {self.name}, {source}, {place}: no column {', '.join(missing)}. T_syn needs the tree of "
-                    "every labelled text: take a .conllu file, or add these columns."
-                )
-        for name in wanted:
-            rows = rows.add_column(name, [found[place][name] for place in rows["line"]])
-        return rows
+        try:
+            return with_trees(rows, source, split=split, revision=revision)
+        except InputError as error:
+            raise InputError(f"tasks: {self.name}, {error}") from error
 
     def derive(self, rows: Dataset, language: DerivedLanguage) -> Dataset:
         """Return labelled text in a derived language; characters that its alphabet lacks stay."""
-        from hf_xalign.data.derived.rows import derive
-        from hf_xalign.data.span_labels import span_parts
+        from hf_xalign.tasks.derived import derive_rows
 
-        moved: dict[str, Any] = {}
-        if "labels" in rows.column_names:
-            spans = span_parts(label for labels in rows["labels"] for label in labels)
-            moved = {"spans" if spans else "labels": "labels"}
-        try:
-            return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)
-        except InputError as error:
-            raise InputError(f"tasks: {self.name}: {error}") from error
+        return derive_rows(rows, language, f"tasks: {self.name}")
 
     def settings(
         self, cell: Cell, side: str, language: DerivedLanguage, data: PretrainingArguments, args: AlignMLMConfig
@@ -408,10 +386,6 @@ def report(cells: Sequence[Cell], tasks: Sequence[GridTask], folder: Path, *, dr
 
 def _natural(args: AlignMLMConfig, task: GridTask, part: str) -> Path:
     return Path(args.output_dir, "natural", task.name, f"{part}.jsonl")
-
-
-def _texts(rows: Dataset) -> list[str]:
-    return [name for name in ("tokens", "text_a", "text_b") if name in rows.column_names]
 
 
 def _check_same(folder: Path, settings: dict[str, Any], *, write: bool = False) -> None:

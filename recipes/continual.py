@@ -34,10 +34,9 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
-    max_pairs: int | None = option(_PAIRS, "Draw n pairs with links from each source, by the run's seed.", None)
+    max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
-    drop_identical: bool = option(_PAIRS, "Drop links between identical words, as the published code does.", False)
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
     def check(self, args: TaskConfig) -> None:
@@ -73,9 +72,9 @@ class ContinualArguments(TaskArguments, PairColumns):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
             options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
-            pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, self.drop_identical)
+            pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
             drawn = [{"pairs": size} for size in sizes]
-            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed)
+            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
         model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
         return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
 

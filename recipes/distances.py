@@ -33,11 +33,14 @@ class DistanceArguments(ParallelText):
     output_dir: str = option("Distances", "Output folder.", "runs/distances")
 
 
+ARGUMENTS = (DistanceArguments,)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
 
-    (data,) = parse((DistanceArguments,), argv, description=__doc__)
+    (data,) = parse(ARGUMENTS, argv, description=__doc__)
     data.check_files()
 
     from hf_xalign.cache import check_output

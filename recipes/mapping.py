@@ -85,7 +85,9 @@ def main(argv: list[str] | None = None) -> None:
         (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
         settle_cpu(model.device.type)
         options: Any = {"eval_links": data.eval_links, "seed": args.seed, "pivot_tokenizer": pivot_tokenizer}
-        linked = load_text(data, model, tokenizer, text=text, **options)
+        linked = load_text(
+            data, model, tokenizer, text=text, drop_identical=args.drop_identical, draw=args.draw, **options
+        )
         languages = linked.languages
         check_languages(sources, languages, pivot, args)
         check_pairs(sources, linked, model.config.hidden_size, args)

@@ -1,41 +1,258 @@
-"""Every command of docs/reproduce.md, run unchanged on tiny models and text that stand at the page's paths and ids."""
+"""The tables of the papers: their rows, that each command parses, and one of each kind run on tiny models and text."""
 
+import json
 import re
-import shlex
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
+import hook
 import pytest
-from support.ground import run, stand
+import yaml
+from support.ground import SMALL, run, stand, stand_tables
+from support.recipe import output_of
+
+import hf_xalign.cli.main
+from hf_xalign.errors import InputError
+from hf_xalign.recipes import reproduce
+from hf_xalign.recipes.parts.tables import FOLDER, find
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs/reproduce.md").read_text("utf-8")
-PAPERS = dict(re.findall(r"^## ([\w-]+) \(.+?\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL))
-COMMAND = re.compile(r"`((?:accelerate launch |python )(?:recipes|benchmarks)/\w+\.py [^`]+|hf-xalign [^`]+)`")
+# Rows of each table and figure that holds an experiment or its settings, counted in the papers.
+ROWS = {
+    "mao": {"table1": 17, "table2": 44, "table3": 20, "table4": 8, "table5": 12, "table6": 13},
+    "align_mlm": {
+        "table1": 5,
+        "table2": 2,
+        "table3": 12,
+        "table4": 2,
+        "table5": 2,
+        "table6": 4,
+        "table7": 3,
+        "table8": 12,
+    }
+    | {"figure2": 12, "figure3": 15, "table10": 8, "table11": 12},
+    "rotate": {"table1": 4, "table2": 4, "table3": 12, "figure2": 6},
+    "continual": {
+        "table1": 5,
+        "table2": 6,
+        "table3": 3,
+        "table4": 9,
+        "table5": 5,
+        "table6": 4,
+        "table7": 4,
+        "table8": 2,
+    }
+    | {"table9": 3, "figure1": 4, "figure2": 11},
+    "ppa": {"table1": 11, "table2": 15, "table3": 4, "table4": 13, "table5": 27},
+}
+DRAWN = {"rotate.figure2", "continual.figure1", "continual.figure2"}
+# Numbers of the papers' text, to compare the files with.
+PUBLISHED = {
+    ("mao.table1", "XLM-RoBERTa + FAO"): [7.58, 6.40, 1893.0],
+    ("mao.table2", "De Electra + En Electra + rcs"): [3.24, 9.71, None, None],
+    ("mao.table3", "indic-bert + align-matrix"): [None, None, 67.58],
+    ("mao.table4", "de-en: mBERT-cased + FAO"): [39.64, 40.35],
+    ("align_mlm.table3", "ALIGN-MLM, Trans + Inv"): [75.5, 68.8, 6.7, 80.0, 64.5, 15.5, 95.0, 92.0, 3.0],
+    ("align_mlm.table8", "XLM, Trans + Syn"): [98.6, 1.9],
+    ("rotate.table3", "FineTuneAlign src→tgt"): [66.91, 77.21, 74.49, 62.29, 50.51, 39.43, 80.90, 20.77, 80.21],
+    ("continual.table2", "Mixed-language NLI: Adjust.+continual"): [73.50, 69.09, 69.14, 61.09],
+    ("continual.table9", "Adjusted by 100K"): [66.69, 66.29, 54.66, 65.10],
+    ("ppa.table5", "translate-train: - CS (2M)"): [82.8, 79.1, 79.0, 78.0, 77.5, 73.6, 77.1, 69.5, 77.1],
+}
+TABLES = {table.name: table for table in find([], Path("runs"))}
+# Words whose values make another kind of command.
+KINDS = {"--config", "--method", "--preset", "--pooling", "--linked_tokens", "--objective", "--contrast", "--words",
+         "--task", "--derive", "--centre", "--whiten"}  # fmt: skip
 
 
-def output_dir(words):
-    """Return the output folder of a recipe's command: its option, or the name of its configuration."""
-    given = dict(pairwise(words))
-    return given.get("--output_dir") or f"runs/{Path(given['--config']).stem}"
-
-
-def test_no_two_commands_of_the_page_write_into_one_folder():
-    folders = Counter(
-        output_dir(shlex.split(command))
-        for command in COMMAND.findall(PAGE)
-        if "recipes/" in command and not re.search("compare.py|align_mlm_grid.py|--dry_run", command)
+def kind(command):
+    words = command.words
+    return words[:2] + tuple(
+        word for before, word in zip(("", *words), words) if word.startswith("--") or before in KINDS
     )
-    assert [folder for folder, count in folders.items() if count > 1] == []
+
+
+def test_the_list_names_every_table_with_its_rows_and_published_values():
+    printed = output_of(reproduce.main, ["--list"])
+    assert printed == output_of(reproduce.main, [])
+    listed = {tuple(line.split()[:: len(line.split()) - 1]) for line in printed.splitlines()[2:]}
+    wanted = {(f"{paper}.{name}", str(count)) for paper, tables in ROWS.items() for name, count in tables.items()}
+    assert listed == wanted and TABLES.keys() == {name for name, _ in wanted}
+    for table in TABLES.values():
+        for row in table.rows:
+            values = [value for value in table.published(row).values() if value is not None]
+            assert (table.name in DRAWN) == (not any(value != "" for value in values)), (table.name, row)
+            assert "and so on" not in str(table.rows[row])
+            works = table.commands(row, [0]) or "config" in table.rows[row]
+            literature = re.search(r"\(.*(19|20)\d\d|XLM|MultiUN|Europarl|EUbookshop|IITB|Total", row)
+            assert works or literature, (table.name, row)
+    for (name, row), values in PUBLISHED.items():
+        assert list(TABLES[name].published(row).values()) == values, (name, row)
+
+
+def test_every_command_of_every_row_parses_and_has_a_folder_of_its_own():
+    commands = {
+        one: None for table in TABLES.values() for row in table.rows for one in table.commands(row, table.seeds)
+    }
+    assert len({one.file for one in commands}) == len(commands) > 1000
+    parsers = {}
+    for command in commands:
+        words = command.words[command.words[0] == "train" :]
+        if words[0] not in parsers:
+            parsers[words[0]] = hook.parser_of(f"recipes/{words[0]}.py")
+        options, extra = parsers[words[0]].parse_options(words[1:])
+        assert not extra and (FOLDER.parent / "configs" / options.get("config", "fao_embedded.yaml")).is_file(), (
+            command
+        )
+        assert not re.search(r"\$", str(command)), command
+    assert len(parsers) == 8
+
+
+def test_tables_of_settings_have_the_published_values():
+    for name in ("mao.table6", "align_mlm.table10", "align_mlm.table11"):
+        for row in TABLES[name].rows:
+            assert TABLES[name].values(row, [0]) == TABLES[name].published(row), (name, row)
+
+
+def test_the_page_has_every_row():
+    page = hook.on_page_markdown((ROOT / "docs/reproduce.md").read_text("utf-8"))
+    for table in TABLES.values():
+        assert f"hf-xalign reproduce {table.name}\n" in page
+        for row in table.rows:
+            assert f"| {row} |" in page, (table.name, row)
+    command = TABLES["continual.table9"].commands("Adjusted by 100K", [0])[0]
+    assert str(command).replace("runs/", "runs/reproduce/") in page and "<!-- reproduce" not in page
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Commands that ran, in place of which files of scores appear."""
+    seen = []
+
+    def execute(words):
+        seen.append(words)
+        folder = Path(words[words.index("--output_dir") + 1])
+        if words[1] == "finetune":
+            file, scores = (
+                folder / "seed-1/scores.json",
+                {"languages": {code: {"score": 0.5} for code in ("en", "de", "bn")}},
+            )
+        else:
+            own = {"retrieval_last_to_pivot, mao": 0.5 - 0.125 * (words[1] == "mao")}
+            file, scores = folder / "results.json", {"scores": {"after": {"de": own, "bn": own}}}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(scores | {"times": {"seconds": {"training": 90}}}))
+        return 0
+
+    monkeypatch.setattr(reproduce, "execute", execute)
+    return seen
+
+
+def test_finished_commands_are_kept_and_checked(executed, tmp_path):
+    words = ["mao.table1", "--only", "dBERT + FAO", "--output_dir", str(tmp_path), "--seeds", "1"]
+    printed = output_of(reproduce.main, words)
+    assert "50.00 (35.28)  50.00 (39.72)  1.50 (293.0)" in printed and len(executed) == 1
+    assert executed[0][executed[0].index("--seed") + 1] == "1"
+    assert "## " not in output_of(reproduce.main, words) and len(executed) == 1
+    # Another table needs the same run.
+    output_of(reproduce.main, ["mao.table3", *words[1:]])
+    assert [one[1] for one in executed] == ["fao", "finetune"]
+    with pytest.raises(InputError, match=r"results\.json is of another command: hf-xalign train fao .* or remove"):
+        reproduce.main([*words, "--data", "de=other.tsv"])
+    file = tmp_path / "mao/distilbert-fao/seed-1/results.json"
+    file.write_text(file.read_text().replace("0.5", "0.9"))  # damaged: made again
+    output_of(reproduce.main, words)
+    assert executed[-1][-2:] == ["--overwrite_output_dir", "true"] and len(executed) == 3
+    (file.parent / "checkpoint-5").mkdir()
+    (file.parent / "checkpoint-5/complete.json").touch()
+    file.unlink()
+    output_of(reproduce.main, words)
+    assert executed[-1][-2:] == ["--resume_from_checkpoint", "true"]
+
+
+def test_seeds_are_averaged_and_baselines_subtracted(tmp_path):
+    [table] = find(["continual.table6"], tmp_path)
+    for seed, gain in ((0, 0.5), (1, 0.75)):
+        for command in table.commands("start", [seed]):
+            command.file.parent.mkdir(parents=True, exist_ok=True)
+            score = 0.25 if "original" in str(command.folder) else gain
+            command.file.write_text(json.dumps({"languages": {"hi": {"score": score}}}))
+    assert table.values("start", [0, 1]) == dict.fromkeys(table.content["columns"], 37.5)
+    assert table.values("start", [0, 1, 2]) == dict.fromkeys(table.content["columns"])
+    [figure] = find(["align_mlm.figure3"], tmp_path)
+    assert figure.values("NER", [0])["rho"] is None
+    for name in ("table8", "table3"):
+        other = figure.paper.table(name)
+        for row in other.rows:
+            for column, value in other.published(row).items():
+                for command in other.commands(row, [0]):
+                    command.file.parent.mkdir(parents=True, exist_ok=True)
+                for number, (commands, path) in enumerate(other.parts(row, column, 0)):
+                    if column in ("Alignment", "NER Δ"):
+                        keys, score = path.split("/"), value * (number == 0)
+                        content = score
+                        for key in reversed(keys):
+                            content = {key: content}
+                        commands[-1].file.write_text(json.dumps(content))
+    assert figure.values("NER", [0])["rho"] == pytest.approx(0.781, abs=5e-4)
+
+
+def test_what_is_not_there_is_said(executed, monkeypatch, tmp_path):
+    out = ["--output_dir", str(tmp_path / "out")]
+    for words, message in [
+        (["rotate.tabel3"], r"no table or figure 'rotate\.tabel3'; did you mean 'rotate\.table3'"),
+        (["continual.table3", "--only", "Ajusted"], "no row 'Ajusted'; did you mean 'Adjusted'"),
+        (["ppa.table1", "--data", "fr"], "data fr: write NAME=PATH"),
+        (["ppa.table1", "--data", "vi=x.tsv"], "these tables read no 'vi', only ar, bg"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            reproduce.main([*words, *out])
+    monkeypatch.setattr(reproduce, "execute", lambda words: 3)
+    with pytest.raises(InputError, match=r"`hf-xalign train fao .*` ended with status 3; run the same command again"):
+        reproduce.main(["mao.table1", "--only", "dBERT + FAO", *out])
+
+
+def test_a_dry_run_prints_commands_once_and_runs_nothing(executed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert hf_xalign.cli.main.main(["reproduce", "ppa.table2", "ppa.table3", "--dry_run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if line.startswith("hf-xalign ")]
+    assert len(shown) == len(set(shown)) == 35 and not executed and not list(tmp_path.iterdir())
+    assert "# Ours: ppa_mbert_250k.yaml" in lines and "# zero-shot: XLM (MLM): no experiment" in lines
+
+
+def test_tables_are_yaml_without_repeated_keys():
+    for path in FOLDER.glob("*.yaml"):
+        node = yaml.compose(path.read_text("utf-8"))
+        nodes = [node]
+        for one in nodes:
+            if isinstance(one, yaml.MappingNode):
+                keys = [key.value for key, _ in one.value]
+                assert len(keys) == len(set(keys)), (path.name, keys)
+                nodes += [value for _, value in one.value]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_command_runs_to_its_end(paper, tmp_path, monkeypatch):
+@pytest.mark.parametrize("paper", ROWS)
+def test_a_row_of_every_kind_of_command_runs_to_its_end(paper, tmp_path, monkeypatch):
     stand(tmp_path, monkeypatch)
-    commands = COMMAND.findall(PAPERS[paper])
-    assert commands
-    # What stands above the table is about its runs.
-    for command in sorted(commands, key=lambda command: command.startswith("hf-xalign")):
-        run(shlex.split(command), monkeypatch)
+    tables, seen, only = find([paper], Path("runs/reproduce")), set(), []
+    for table in tables:
+        for row in table.rows:
+            if new := {kind(command) for command in table.commands(row, [0])} - seen:
+                only.append((table, row))
+                seen |= new
+    stand_tables([command for table, row in only for command in table.commands(row, [0])])
+
+    def execute(words):
+        words = [*words, *(["--seeds", "0"] if "--seeds" in words else [])]
+        monkeypatch.setitem(SMALL, "finetune", (*SMALL["fao"][:10], "--per_device_train_batch_size", "2"))
+        monkeypatch.setitem(SMALL, "continual", SMALL["finetune"])
+        monkeypatch.setitem(SMALL, "distances", ())
+        run(["hf-xalign", *words], monkeypatch)
+        return 0
+
+    monkeypatch.setattr(reproduce, "execute", execute)
+    for table, row in only:
+        printed = output_of(reproduce.main, [table.name, "--only", row, "--seeds", "0"])
+        ours = [value for column, value in table.values(row, [0]).items() if table.parts(row, column, 0)]
+        assert None not in ours and row in printed, (table.name, row)

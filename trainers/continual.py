@@ -98,19 +98,19 @@ class ContinualTrainer(TaskTrainer):
         **kwargs: Any,
     ):
         # Not part of the model: neither the optimizer nor a checkpoint may include it.
-        self._pairs, self._reference = pairs, reference
+        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
         super().__init__(model, args, task=task, **kwargs)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
-        args, pairs, reference = self.args, read_dataset(self._pairs, "pairs"), self._reference
+        args, pairs, reference = self.args, self._pairs, self._reference
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if not {"links", "source_ids"} & set(pairs.column_names):
             self._check_output_dir()
             with args.main_process_first(desc="linking words"):
-                pairs = align_words(pairs)
+                pairs = align_words(pairs, drop_identical=args.drop_identical)
         check_embeddings(reference, self.processing_class)
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
@@ -130,7 +130,12 @@ class ContinualTrainer(TaskTrainer):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
         pad_token_id = cast(int, self.processing_class.pad_token_id)
-        pair_collator = PairCollator(pad_token_id, pooling=args.pooling, linked_tokens=args.linked_tokens)
+        pair_collator = PairCollator(
+            pad_token_id,
+            pooling=args.pooling,
+            linked_tokens=args.linked_tokens,
+            regularized_words=args.regularized_words,
+        )
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)

@@ -13,39 +13,51 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.trainers.shared.base_config import by_preset, own
+from hf_xalign.trainers.shared.base_config import DRAW, Draw, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
 _PAPER: dict[str, Any] = {
-    **TaskConfig.PRESETS["continual"],
     "alpha": 0.01,
     "regularizer_weight": 1.0,
     "reduction": "links",
     "mean_over_dims": False,
+    "regularized_words": "all",
+    "drop_identical": False,
+    "draw": "seed",
 }
 _MEAN: dict[str, Any] = {**_PAPER, "reduction": "words", "mean_over_dims": True}
+_EFIMOV: dict[str, Any] = {
+    **_MEAN,
+    "regularizer_weight": 100.0,
+    "regularized_words": "all_specials",
+    "drop_identical": True,
+    "train_sampling_strategy": "random",
+}
+# The schedule of NLI, and the ends of the names of the others.
+_TASKS = ("", "_ner", "_qa")
 
 
 @dataclass
 class ContinualConfig(TaskConfig):
     """Settings of [`ContinualTrainer`]; fields left at None take the preset's value.
 
-    Presets:
+    Presets, with the schedule of NLI; `_ner` and `_qa` after each name give that of words and of questions:
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
     - `continual_mean`: the paper's formula at the scale of its published code, with means over words and dimensions.
       With vectors of size d, both terms weigh about d times less than in `continual`.
     - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with these means: L_reg weighs 100 times more
-      than in `continual_mean`.
+      than in `continual_mean`. [CLS] and [SEP] are always in L_reg, links between identical words are
+      dropped, and batches are drawn at random.
 
     The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link of a short
     sentence weighs more than one of a long sentence. Set `train_sampling_strategy=random` to draw as the papers do.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "continual": _PAPER,
-        "continual_mean": _MEAN,
-        "efimov": {**_MEAN, "regularizer_weight": 100.0},
+        f"{name}{task}": {**TaskConfig.PRESETS[f"continual{task}"], **objective}
+        for name, objective in (("continual", _PAPER), ("continual_mean", _MEAN), ("efimov", _EFIMOV))
+        for task in _TASKS
     }
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
         **TaskConfig.RANGES,
@@ -53,11 +65,16 @@ class ContinualConfig(TaskConfig):
         "pairs_per_example": (1e-6, inf),
     }
 
-    preset: str = own("continual", "Published variant: continual, continual_mean or efimov.")
+    preset: str = own("continual", f"Published variant: {', '.join(PRESETS)}.")
     alpha: float = by_preset("Weight of the alignment loss, L_align + w L_reg.")
     regularizer_weight: float = by_preset("w, the weight of L_reg, the distance to f0.")
     reduction: Literal["links", "words"] = by_preset("Divide both terms by the links, or each by its own words.")
     mean_over_dims: bool = by_preset("Divide squared distances by the vector size.")
+    regularized_words: Literal["all", "all_specials"] = by_preset(
+        "Pivot words of L_reg; all has the specials that are linked, all_specials has [CLS] and [SEP] always."
+    )
+    drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Sentence pairs")
+    draw: Draw = by_preset(DRAW, "Sentence pairs")
     pairs_per_example: float = own(0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.")
     pairs_dropout: bool = own(True, "Use dropout for the sentence pairs too.")
     layers: list[int] | None = own(None, "Aligned layers. Default: the last.")

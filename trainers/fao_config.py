@@ -15,7 +15,7 @@ from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
-_MAO: dict[str, Any] = {
+_CAO: dict[str, Any] = {
     **CAO,
     "layers": [-1],
     "projection_dim": 128,
@@ -23,10 +23,10 @@ _MAO: dict[str, Any] = {
     "dropout": True,
     "per_device_train_batch_size": 4,
 }
-_CONTINUAL: dict[str, Any] = {**_MAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
+_CONTINUAL: dict[str, Any] = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
 _MEANS: dict[str, Any] = {"reduction": "words", "mean_over_dims": True}
 _ROTATE: dict[str, Any] = {
-    **_MAO,
+    **_CAO,
     "regularized_words": "linked",
     "pooling": "mean",
     "layers": [-4, -3, -2, -1],
@@ -34,7 +34,7 @@ _ROTATE: dict[str, Any] = {
 }
 # Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs.
 _JOINT: dict[str, Any] = {
-    **_MAO,
+    **_CAO,
     "objective": "infonce",
     "norm": "relative",
     "reduction": "words",
@@ -57,12 +57,14 @@ class FAOConfig(WordAlignmentConfig):
 
     Presets (the papers are in METHODS):
 
-    - `mao`: the MAO paper's FAO. Last subword of the last layer, all pivot words regularized.
+    - `mao`: the MAO paper's FAO. Last subword of the last layer, and by its eq. 3 the linked pivot words alone are
+      regularized. `regularized_words=all` is the formula of Cao et al.
     - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.
     - `cao_code`: Cao's published script. The target is the frozen pivot word, terms are means over words and
       dimensions, and every step has the same number of pairs of each language.
-    - `efimov`: CONTINUAL's published code. `continual` with means over words and dimensions. That code also drops
-      links between identical words: set `drop_identical` in the recipe, or in `align_words`.
+    - `efimov`: CONTINUAL's published code. `continual` with means over words and dimensions of each 4 sentence pairs,
+      which are summed. [CLS] and [SEP] are always regularized, links between identical words are dropped, and batches
+      are drawn at random instead of by length.
     - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
       linked words regularized. In `src2tgt` English moves and the other language is regularized; `tgt2src` does the
       reverse.
@@ -71,17 +73,24 @@ class FAOConfig(WordAlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "mao": _MAO,
+        "mao": {**_CAO, "regularized_words": "linked"},
         "continual": _CONTINUAL,
         "cao_code": {
-            **_MAO,
+            **_CAO,
             **_MEANS,
             "align_target": "frozen",
             "linked_tokens": "all",
             "language_sampling": "each",
             "per_device_train_batch_size": 8,
         },
-        "efimov": {**_CONTINUAL, **_MEANS},
+        "efimov": {
+            **_CONTINUAL,
+            "reduction": "sub_batches",
+            "mean_over_dims": True,
+            "regularized_words": "all_specials",
+            "drop_identical": True,
+            "train_sampling_strategy": "random",
+        },
         "rotate_src2tgt": {**_ROTATE, "regularized_side": "source"},
         "rotate_tgt2src": _ROTATE,
         "joint": _JOINT,

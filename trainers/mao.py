@@ -117,7 +117,7 @@ class MAOTrainer(WordAlignmentTrainer):
         cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
-        if args.reference_words == "all":
+        if args.reference_words != "linked":
             needed[args.regularized_side] = "all"
         encoder = cast(Any, model)
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():

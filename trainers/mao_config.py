@@ -150,7 +150,9 @@ class MAOConfig(WordAlignmentConfig):
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
         elif (self.cache_dir or self.ray) and self.feature_cache is False:
             raise InputError("cache_dir, ray: this run has no cache, so leave them out")
-        if self.batch_of == "links" and (self.linked_tokens != "words" or self.reference_words == "all"):
+        if self.reduction == "sub_batches":
+            raise InputError("reduction=sub_batches is of FAO: use links, words or sum")
+        if self.batch_of == "links" and (self.linked_tokens != "words" or self.reference_words != "linked"):
             raise InputError(
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
                 "or batch_of=pairs"

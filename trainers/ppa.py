@@ -98,6 +98,9 @@ class PPATrainer(AlignmentTrainer):
                 self.momentum.to(args.device)
             queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
             self.queue = queue.to(args.device)
+            if args.queue_start == "empty":
+                keys = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+                self._loss_grows = args.queue_size // keys
             self.add_callback(_AdvanceQueue(self))
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

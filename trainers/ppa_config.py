@@ -15,7 +15,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
 from hf_xalign.modeling.contrast.momentum import QueueStart
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
+from hf_xalign.trainers.shared.base_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,
@@ -33,6 +33,7 @@ _PAPER: dict[str, Any] = {
     "same_pair_negatives": True,
     "min_tokens": 10,
     "max_tokens": 128,
+    "draw": "first",
     "learning_rate": 3e-5,
     "num_train_epochs": 10.0,
     "per_device_train_batch_size": 128,
@@ -45,6 +46,7 @@ _OURS: dict[str, Any] = {
     "head_learning_rate": 1e-3,
     "head_settling": 0.5,
     "min_tokens": 3,
+    "draw": "seed",
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 64,
 }
@@ -59,7 +61,8 @@ class PPAConfig(AlignmentConfig):
     - `ours` (default): the paper's settings with changes. Keys and queries have length 1, earlier keys of the same
       pair are no negatives, the queue starts empty, and sentences have at least 3 tokens. A new MLM head first trains
       alone (`head_settling`), because its first gradients would harm the encoder.
-    - `paper`: the settings of PPA's section 3.2, which trains 2 million pairs for 5 epochs.
+    - `paper`: the settings of PPA's section 3.2, which trains 2 million pairs for 5 epochs. It takes the first
+      pairs of each source.
 
     The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
     """
@@ -95,6 +98,7 @@ class PPAConfig(AlignmentConfig):
     dropout: bool = own(True, "Use the encoder's dropout during training.")
     min_tokens: int = by_preset("Drop pairs if a side has fewer tokens.", "Data")
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
+    draw: Draw = by_preset(DRAW, "Data")
 
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""

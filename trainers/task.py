@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -98,10 +98,14 @@ class TaskTrainer(AlignmentTrainer):
         for language, part in (self.eval_dataset or {}).items():
             self._encoded[language] = (part, self._encode(part))
         self.train_languages = sorted(train_dataset.unique("source_lang"))
-        if args.early_stopping_patience is not None and not {*self.train_languages} & {*self._encoded}:
+        if (args.chooses or args.metric_for_best_model == self.args.headline) and not self._selecting(self._encoded):
+            trained = " or ".join(self.train_languages)
             raise InputError(
-                f"early_stopping_patience needs evaluation text in {' or '.join(self.train_languages)}, the language "
-                "of training: a language that is only tested must not select the checkpoint"
+                f"early_stopping_patience, load_best_model_at_end: there is no evaluation text in {trained}, the "
+                "language of training, and one that is only tested must not select the checkpoint. Add such text, or "
+                "choose by the target language with selection=target"
+                if args.selection == "source"
+                else f"selection=target: all evaluation text is in {trained}, the language of training"
             )
         if not args.dropout:
             disable_dropout(model)
@@ -169,14 +173,19 @@ class TaskTrainer(AlignmentTrainer):
     def _metrics(self, dataset: Any) -> dict[str, float]:
         """Return `<lang>_<metric>` for each language and metric, and the headline's mean over languages.
 
-        `selection` is the headline's mean over the languages of training, if they have evaluation text.
+        `selection` is the headline's mean over the languages that choose the checkpoint, or over all if none does.
         """
         scores = {language: found.totals() for language, found in self.score(dataset).items()}
         metrics = {f"{language}_{name}": value for language, found in scores.items() for name, value in found.items()}
         headline = {language: found[self.task.metric] for language, found in scores.items()}
         metrics[self.task.metric] = float(np.mean(list(headline.values())))
-        own = [headline[language] for language in self.train_languages if language in headline]
+        own = [headline[language] for language in self._selecting(headline)]
         return metrics | {"selection": float(np.mean(own)) if own else metrics[self.task.metric]}
+
+    def _selecting(self, languages: Iterable[str]) -> list[str]:
+        """Return the languages, of those with evaluation text, that choose the checkpoint."""
+        source = self.args.selection == "source"
+        return sorted(language for language in languages if (language in self.train_languages) == source)
 
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         self.model.save_pretrained(folder, state_dict=state_dict)

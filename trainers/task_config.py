@@ -22,14 +22,16 @@ _OURS: dict[str, Any] = {
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 32,
 }
-# Defaults of transformers' example scripts, which CONTINUAL keeps, in batches of 32.
-_CONTINUAL: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
-_MAO: dict[str, Any] = {**_CONTINUAL, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
+# Defaults of transformers' example scripts, in batches of 32.
+_EXAMPLE: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
+# CONTINUAL's README and scripts: those without a Trainer, which clip nothing.
+_CONTINUAL: dict[str, Any] = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
+_MAO: dict[str, Any] = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
 _PPA: dict[str, Any] = {**_OURS, "num_train_epochs": 2.0, "warmup_steps": 1000}
-_ALIGN_MLM: dict[str, Any] = {**_CONTINUAL, "learning_rate": 2e-5}
+_ALIGN_MLM: dict[str, Any] = {**_EXAMPLE, "learning_rate": 2e-5}
 # ROTATE's tagger: Adam is AdamW without decay; the paper states neither schedule nor clipping.
 _ROTATE: dict[str, Any] = {
-    **_CONTINUAL,
+    **_EXAMPLE,
     "learning_rate": 1e-4,
     "num_train_epochs": 40.0,
     "per_device_train_batch_size": 10,
@@ -48,10 +50,11 @@ class TaskConfig(AlignmentConfig):
     - `ours` (default with a linear head): 5e-5, 3 epochs, a tenth of warm-up.
     - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
-    - `continual`: 5e-5, 3 epochs, batches of 32.
+    - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and
+      questions (3e-5, 2 epochs, 384 tokens), in batches of 32, without clipping.
     - `ppa_xnli`: 5e-5, 2 epochs, 1000 steps of warm-up, decay 0.01.
     - `rotate` (default with `head=tagger`): constant 1e-4, 40 epochs, batches of 10. ROTATE uses 1e-5 for languages
-      that are far from English.
+      that are far from English: Armenian, Hindi, Thai and Turkish.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -60,11 +63,13 @@ class TaskConfig(AlignmentConfig):
         "align_mlm_xnli": {**_ALIGN_MLM, "num_train_epochs": 5.0},
         "align_mlm_tagging": {**_ALIGN_MLM, "num_train_epochs": 10.0},
         "continual": _CONTINUAL,
+        "continual_ner": {**_CONTINUAL, "learning_rate": 2e-5, "num_train_epochs": 3.0},
+        "continual_qa": {**_CONTINUAL, "learning_rate": 3e-5, "max_length": 384},
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {"start_share": (0, 1)}
-    # Languages of training select the checkpoint: selecting by the others would not be zero-shot transfer.
+    # Languages of training select the checkpoint, unless `selection` says otherwise.
     headline: ClassVar[str] = "eval_selection"
 
     preset: str = own("", "Published settings. Default: ours, or rotate with a tagger.", "Schedule")
@@ -80,14 +85,30 @@ class TaskConfig(AlignmentConfig):
     start_share: float = own(0.25, "keep_aligned: share of the weights before training in the average.", "Model")
     dropout: bool = own(True, "Use the model's dropout during training.", "Model")
     max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data")
+    selection: Literal["source", "target"] = own(
+        "source",
+        "Languages whose text chooses the checkpoint (load_best_model_at_end, early_stopping_patience): source, those "
+        "of training; target, the others, as in ROTATE: a choice by the target language, no zero-shot transfer.",
+        "Run",
+    )
     save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
 
     def __post_init__(self) -> None:
         self.preset = self.preset or ("rotate" if self.head == "tagger" else "ours")
         super().__post_init__()
 
+    @property
+    def chooses(self) -> bool:
+        """True if the run keeps the checkpoint with the best score."""
+        return self.load_best_model_at_end or self.early_stopping_patience is not None
+
     def check_settings(self) -> None:
         """Refuse values, or combinations of values, that cannot be trained."""
+        if self.selection == "target" and not self.chooses:
+            raise InputError(
+                "selection=target: no checkpoint is chosen. Add load_best_model_at_end=true, eval_strategy=epoch and "
+                "save_strategy=epoch"
+            )
         if self.freeze_encoder and self.freeze_embeddings:
             raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
         if self.keep_aligned and self.head == "tagger":

@@ -29,6 +29,7 @@ COMMANDS = {
     "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
     "compare": "compare fine-tuned systems over languages and seeds",
     "distances": "measure distances of linked and random words, at each stage of an encoder",
+    "reproduce": "run the tables and figures of the papers, published values next to ours",
     "inspect": "show how similar the words of two sentences are to a model",
     "explore": "open a page to look at a run: links, neighbours of words, search, a map",
     "report": "write an HTML report of a run",
@@ -38,9 +39,9 @@ COMMANDS = {
     "demo": "align German and Bengali with English, using the embedded encoder and text",
 }
 # Modules of several commands.
-_HOME = {"compare": "recipe", "distances": "recipe"}
+_HOME = dict.fromkeys(("compare", "distances", "reproduce"), "recipe")
 # Commands that pass unknown words on to a recipe.
-_PASSING = ("train", "compare", "distances", "demo")
+_PASSING = ("train", "compare", "distances", "reproduce", "demo")
 # The recipes, which run in their own processes, read it too.
 DEBUG_VARIABLE = "HF_XALIGN_DEBUG"
 

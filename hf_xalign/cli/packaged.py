@@ -39,7 +39,7 @@ def description(name: str) -> str:
     """
     text = ast.get_docstring(ast.parse(script(name).read_text(encoding="utf-8"))) or ""
     commands = {name: f"hf-xalign train {name}" for name in METHODS}
-    commands |= {name: f"hf-xalign {name}" for name in ("compare", "distances")}
+    commands |= {name: f"hf-xalign {name}" for name in ("compare", "distances", "reproduce")}
     return _CALL.sub(lambda call: commands.get(call[1], call[0]), text).replace("recipes/configs/", "")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,8 +108,12 @@ def find_run(name: str) -> Run | None:
     return found and found._replace(name=name)
 
 
-def read_text(args: argparse.Namespace, run: Run | None, *, linked: bool = True) -> tuple[Dataset, list[str]]:
+def read_text(
+    args: argparse.Namespace, run: Run | None, *, linked: bool = True, shown: Callable[[str], str] = str
+) -> tuple[Dataset, list[str]]:
     """Load the text of [`add_text`], word-aligned if `linked`, and describe it, a line for each language.
+
+    `shown` is how the lines write the name of a run or file.
 
     By default it is the run's held-out text. A run without sentence pairs is scored on the embedded text in its
     languages, and a model that is no run on all of it.
@@ -120,11 +125,11 @@ def read_text(args: argparse.Namespace, run: Run | None, *, linked: bool = True)
     args.target_lang = args.target_lang or (run.record["languages"]["pivot"] if run and run.record else "en")
     options = {**columns(args), "max_pairs": args.max_pairs}
     if args.links:
-        text, name = read_links(args.links), args.links
+        text, name = read_links(args.links), shown(args.links)
     elif args.data:
-        text, name = load_sources(args.data, split=args.split, **options), " ".join(args.data)
+        text, name = load_sources(args.data, split=args.split, **options), " ".join(map(shown, args.data))
     elif run and (found := _held_out(run)) is not None:
-        text, name = found, f"the held-out text of {run.name}"
+        text, name = found, f"the held-out text of {shown(run.name)}"
     else:
         items = _embedded_text(run)
         text, name = load_sources(items, split=args.split, **options), " ".join(items)

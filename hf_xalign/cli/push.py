@@ -74,8 +74,8 @@ def _list(args: argparse.Namespace, space: Mapping[str, bytes]) -> None:
     from hf_xalign.tables import table
 
     check_repo_id(args.repo_id)
-    contents = Contents(args.folder, base_model=args.base_model, allow_nonfinite=args.allow_nonfinite)
-    files = contents.read(args.repo_id, args.revision)
+    model = Contents(args.folder, base_model=args.base_model, allow_nonfinite=args.allow_nonfinite)
+    files = model.read(args.repo_id, args.revision)
     for kind, contents in {"model": files, "Space": space}.items():
         if contents:
             sizes = {

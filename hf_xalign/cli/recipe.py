@@ -1,13 +1,18 @@
-"""`hf-xalign compare` and `hf-xalign distances`: the recipes of these names."""
+"""`hf-xalign compare`, `hf-xalign distances` and `hf-xalign reproduce`: the recipes of these names."""
 
 from __future__ import annotations
 
 import argparse
 
 from hf_xalign.cli import packaged
-from hf_xalign.recipes import compare, distances
+from hf_xalign.recipes import compare, distances, reproduce
 
-_USAGE = {"compare": "FOLDER FOLDER ...", "distances": "--stages NAME=MODEL ..."}
+_USAGE = {"compare": "FOLDER FOLDER ...", "distances": "--stages NAME=MODEL ...", "reproduce": "[TABLE ...] [--list]"}
+_RECIPES = {
+    "compare": (compare, compare.CompareArguments),
+    "distances": (distances, distances.DistanceArguments),
+    "reproduce": (reproduce, reproduce.ReproduceArguments),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,12 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = parser.prog.split()[-1]
     parser.description = packaged.description(name)
     parser.usage = f"hf-xalign {name} {_USAGE[name]} [--field value ...]"
-    if name == "compare":
-        parser.epilog = packaged.option_lines(compare.CompareArguments)
-    else:
-        own = packaged.option_lines(distances.DistanceArguments)
-        parser.epilog = f"{own}\n\n`hf-xalign distances -- --help` lists the options of the text too."
-    parser.set_defaults(recipe=compare if name == "compare" else distances)
+    recipe, arguments = _RECIPES[name]
+    parser.epilog = packaged.option_lines(arguments)
+    if name == "distances":
+        parser.epilog += "\n\n`hf-xalign distances -- --help` lists the options of the text too."
+    parser.set_defaults(recipe=recipe)
 
 
 def run(args: argparse.Namespace) -> None:

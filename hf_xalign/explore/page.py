@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from datasets import Dataset
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import language_rows, side_language
 from hf_xalign.explore.held_out import HeldOut, Plane, frequent_links
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
 Translations = dict[tuple[str, str], set[tuple[str, str]]]
 
 _WIDTH, _HEIGHT, _EDGE = 520, 420, 40
+_MOST_WORDS = 512  # of a sentence that is typed
+_MOST_WAITING = 32  # requests
 
 
 class Views:
     """HTML of what the page shows, for each of several encoders of the same held-out text.
 
-    Texts are escaped. What cannot be shown, such as an empty sentence, is a line that says why.
+    Texts are escaped. What cannot be shown, such as an empty sentence or one of more than 512 words, is a line that
+    says why.
 
     Args:
         stages: the encoded text by title, such as `before` and `after`.
@@ -73,10 +78,10 @@ class Views:
 
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> str:
         """Show the similarity matrix and the predicted links of two sentences."""
-        source, target = _clean(source), _clean(target)
 
         def draw() -> str:
-            found = {name: one.compare(source, target, source_lang, target_lang) for name, one in self.stages.items()}
+            ends = _typed(source, source_lang), _typed(target, target_lang)
+            found = {name: one.compare(*ends, source_lang, target_lang) for name, one in self.stages.items()}
             values = np.concatenate([one.values[np.isfinite(one.values)] for one, _ in found.values()])
             low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
             return self._parts.matrices(found, low, high - low or 1.0)
@@ -85,24 +90,24 @@ class Views:
 
     def neighbours(self, word: str, language: str) -> str:
         """Show the nearest words of every language."""
-        word = _clean(word)
 
         def draw() -> str:
-            found = {name: one.neighbours(word, language) for name, one in self.stages.items()}
-            known = word in next(iter(self.stages.values())).words[language].rows
+            query = _typed(word, language)
+            found = {name: one.neighbours(query, language) for name, one in self.stages.items()}
+            known = query in next(iter(self.stages.values())).words[language].rows
             note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences."
             note += " Underlined: linked to it there." if known else " The text lacks this word: it is encoded alone."
-            return self._parts.lists(found, note, self._words.get((language, word), ()), "8rem")
+            return self._parts.lists(found, note, self._words.get((language, query), ()), "8rem")
 
         return self._shown(draw)
 
     def search(self, sentence: str, language: str) -> str:
         """Show the nearest sentences of every language."""
-        sentence = _clean(sentence)
 
         def draw() -> str:
-            found = {name: one.search(sentence, language) for name, one in self.stages.items()}
-            partners = self._sentences.get((language, sentence), ())
+            query = _typed(sentence, language)
+            found = {name: one.search(query, language) for name, one in self.stages.items()}
+            partners = self._sentences.get((language, query), ())
             note = "Nearest sentences of the held-out text, by cosine."
             note += " Underlined: its translation." if partners else ""
             return self._parts.lists(found, note, partners, "100%")
@@ -134,8 +139,12 @@ class Views:
             return self._parts.error(str(error))
 
 
-def _clean(text: str) -> str:
-    return unicodedata.normalize("NFC", text.strip())
+def _typed(text: str, language: str) -> str:
+    """Return a text in NFC, without blanks around it, and refuse a long one before it is encoded."""
+    text = unicodedata.normalize("NFC", text.strip())
+    if (words := len(split_words(text, language))) > _MOST_WORDS:
+        raise InputError(f"this text has {words:,} words, more than the {_MOST_WORDS} that the page takes: shorten it")
+    return text
 
 
 def _enter(translations: Translations, *ends: tuple[str, str]) -> None:
@@ -216,18 +225,34 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
 
 
 def serve(page: Blocks, host: str, port: int | None) -> str:
-    """Serve the page in threads of its own and return its address. It loads nothing from elsewhere."""
+    """Serve the page in threads of its own and return its address. It loads nothing from elsewhere.
+
+    The server answers the page alone, see [`~hf_xalign.explore.guard.Guard`].
+    """
     import gradio
 
+    from hf_xalign.explore.guard import Guard
+
+    @asynccontextmanager
+    async def guarded(app: Any) -> AsyncIterator[None]:
+        # Around all of Gradio's own middleware, which would answer for other origins, and before the first request.
+        app.middleware_stack = Guard(app.middleware_stack, host)
+        yield
+
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"  # Gradio makes an address of it
+    page.queue(max_size=_MOST_WAITING)
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     return page.launch(
         server_name=host,
         server_port=port,
+        app_kwargs={"lifespan": guarded},
         theme=gradio.themes.Default(primary_hue="indigo", **fonts),
         css_paths=Path(__file__).with_name("page.css"),
         footer_links=[],
         prevent_thread_lock=True,
         quiet=True,
+        enable_monitoring=False,
         run_history=False,
         share=False,
         ssr_mode=False,

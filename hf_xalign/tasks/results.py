@@ -45,15 +45,20 @@ def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> b
     return False
 
 
-def write_scores(folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content."""
+def write_scores(
+    folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any], warnings: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content.
+
+    `warnings` say what went wrong in training; [`format_scores`] repeats them.
+    """
     languages, files = {}, []
     for language, found in scores.items():
         examples = found.examples[how["metric"]]
         files.append(inside(folder / EXAMPLES, f"{language}.json"))
         examples.save(files[-1])
         languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
-    content = {**how, "languages": languages}
+    content = {**how, "languages": languages, "warnings": list(warnings)}
     write_mark(folder / SCORES, content, files)
     (folder / _RUN).unlink(missing_ok=True)
     return content
@@ -88,4 +93,6 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
         spread = (own.std(ddof=1), own.min(), own.max()) if len(runs) > 1 else ()
         rows.append((name, *(f"{number:.2f}" for number in (own.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    return f"{table(rows, len(rows[0]) - 1)}\ntrained on {runs[0]['train_language']}; seeds {seeds}; in percent"
+    warnings = [f"\nWARNING: seed {run['seed']}: {said}" for run in runs for said in run.get("warnings", ())]
+    told = f"trained on {runs[0]['train_language']}; seeds {seeds}; in percent"
+    return f"{table(rows, len(rows[0]) - 1)}\n{told}{''.join(warnings)}"

@@ -92,7 +92,7 @@ class TextArguments(ParallelText, SmokeTest):
         _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
-        _DATA, "Draw n pairs of each training source by the seed, of those that the filters keep.", None
+        _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     probe: list[str] = option(
@@ -126,7 +126,6 @@ class DataArguments(TextArguments):
         "Word links", "How to combine the two directions of the aligner.", "intersection"
     )
     one_to_one: bool = option("Word links", "A word with two links loses all its links.", True)
-    drop_identical: bool = option("Word links", "Drop links between identical words.", False)
     aligner_data: list[str] = option(
         "Word links", "More parallel text to fit the aligner on, in the form of train_data; not trained on.", []
     )

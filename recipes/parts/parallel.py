@@ -43,6 +43,7 @@ from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import EVAL_LINKS, hub_id
+from hf_xalign.trainers.shared.base_config import Draw
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
@@ -235,6 +236,8 @@ def load_text(
     text: Text | None = None,
     subwords: bool = False,
     links: bool = True,
+    drop_identical: bool = False,
+    draw: Draw = "seed",
     seed: int = 0,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> WordCorpus:
@@ -261,7 +264,7 @@ def load_text(
     if encoder and data.max_train_pairs is not None:
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100
-        train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed)
+        train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed, draw)
     pairs, fit = train, read.more
     if subwords and "source_words" in train.column_names:
         raise InputError(
@@ -273,16 +276,18 @@ def load_text(
             and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting subwords")
             for part in (train, read.more)
         )
-    rules = (aligner, data.symmetrization, data.one_to_one, data.drop_identical)
+    rules = (aligner, data.symmetrization, data.one_to_one, drop_identical)
     if "links" in pairs.column_names:
         linked, by = pairs, "given" if links else "none"
+        if links and drop_identical:
+            logger.warning("drop_identical=true: train_data has links of its own, which all stay")
     elif links:
         by = aligner.partition(":")[0]
         linked = align_words(pairs, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
     else:
         linked, by = split_pairs(pairs), "none"
     kept = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
-    chosen = draw_pairs(linked, kept, sources["train"], data.max_train_pairs, seed)
+    chosen = draw_pairs(linked, kept, sources["train"], data.max_train_pairs, seed, draw)
     # A pass over millions of pairs takes seconds.
     dropped = {} if kept.all() else link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
@@ -343,9 +348,14 @@ def _texts(pairs: Dataset) -> Iterator[Any]:
 
 
 def draw_pairs(
-    text: Dataset, kept: np.ndarray, sources: list[dict[str, Any]], max_pairs: int | None, seed: int
+    text: Dataset,
+    kept: np.ndarray,
+    sources: list[dict[str, Any]],
+    max_pairs: int | None,
+    seed: int,
+    draw: Draw = "seed",
 ) -> Dataset:
-    """Select the pairs that the filters kept, bool (rows,), or a seeded draw of them from each source.
+    """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
 
     A larger draw holds a smaller one of the same seed. The sources' entries get the numbers of pairs drawn.
     """
@@ -356,7 +366,8 @@ def draw_pairs(
         rows = start + np.flatnonzero(kept[start : start + entry["pairs"]])
         start += entry["pairs"]
         if max_pairs is not None:
-            rows = np.sort(np.random.default_rng([seed, number]).permutation(rows)[:max_pairs])
+            drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
+            rows = np.sort(drawn[:max_pairs])
             entry["pairs"] = len(rows)
         chosen.append(rows)
     return text.select(np.concatenate(chosen))
@@ -389,5 +400,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
             text=text,
             subwords=args.subword_links,
             links=args.objective != "none",
+            drop_identical=args.drop_identical,
+            draw=args.draw,
             seed=args.seed,
         )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
 
 NEW = "new"
+DERIVED_FILE = "derived_language.json"
 _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 

@@ -204,6 +204,7 @@ class AlignmentRun:
 
     def _write(self, record: dict[str, Any]) -> None:
         fill_words(record["scores"], getattr(self.args, "pooling", ""))
+        record["training_loss"] = self.trainer.loss_change()
         record["drift"] = vector_drift(self.corpus.pivot["before"], self.corpus.pivot["after"])
         if self.other and not self.checkpoint:  # a resumed run knows the time of its last part only
             own, others = (

@@ -17,8 +17,8 @@ from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
-from hf_xalign.recipes.parts.task_record import start_task_record, write_task_record
-from hf_xalign.record import phase
+from hf_xalign.recipes.parts.task_record import add_scores, start_task_record, write_task_record
+from hf_xalign.record import find_warnings, phase
 from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
 from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
 from hf_xalign.trainers.shared.tracking import finish_run
@@ -82,7 +82,7 @@ def _run_seed(
     args.seed, args.output_dir, args.overwrite_output_dir = how["seed"], str(folder), not resume
     record = start_task_record(data, args, task_data, how["settings"])
     with phase(record, "preparing"):
-        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.evaluation)
+        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.selection or task_data.evaluation)
     with phase(record, "training"):
         trainer.train(resume_from_checkpoint=resume or False)
     remove_autocast(trainer.accelerator.unwrap_model(trainer.model))
@@ -91,10 +91,11 @@ def _run_seed(
     content: dict[str, Any] = {}
     if args.should_save:
         with phase(record, "scoring"):
-            scores = trainer.score(desc=f"Scoring seed {args.seed}")
+            scores = trainer.score(task_data.evaluation, desc=f"Scoring seed {args.seed}")
+        add_scores(record, trainer, scores)
         if data.save_models:
             write_task_record(folder, record, trainer, scores)
-        content = write_scores(folder, scores, how=how)
+        content = write_scores(folder, scores, how=how, warnings=find_warnings(record))
         if not data.save_models:
             clear_run(folder)
     trainer.accelerator.wait_for_everyone()

@@ -68,5 +68,5 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | 
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
             kept = np.zeros(len(train), dtype=bool)
             kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
-            train = draw_pairs(train, kept, text.sources["train"], data.max_train_pairs, args.seed)
+            train = draw_pairs(train, kept, text.sources["train"], data.max_train_pairs, args.seed, args.draw)
     return SentenceCorpus(model, tokenizer, train, text.evaluation, text.sources, pooling=args.sentence_pooling)

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import SmokeTest, option
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Examples, Task
@@ -48,15 +50,28 @@ class TaskArguments(SmokeTest):
         "second; pairs of texts of the first, one at random from the second.",
         [],
     )
+    select_on: list[str] = option(
+        _DATA,
+        "Validation text that chooses the checkpoint in place of eval_data, in its form (load_best_model_at_end; by "
+        "which language: selection).",
+        [],
+    )
     code_switch: str | None = option(
         _DATA,
         "English original of translated training text, LANG=SOURCE: each example becomes two in one batch, with one "
         "of its texts in English (PPA). Batch sizes count the examples before.",
         None,
     )
+    derived_language: str | None = option(
+        _DATA,
+        "Folder of recipes/align_mlm.py: text named by the code of its derived language (en-x-inv-trans=FILE) is "
+        "natural text, and derived when it is read.",
+        None,
+    )
     languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
     train_split: str = option(_DATA, "Split of Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
+    select_split: str = option(_DATA, "Split of Hub data in select_on.", "validation")
     dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
     text_columns: list[str] = option(
         _DATA,
@@ -72,8 +87,8 @@ class TaskArguments(SmokeTest):
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
         _DATA,
-        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. span_f1 of others: "
-        "neighbours with one label are a span, as seqeval scores parts of speech.",
+        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. With span_f1 of "
+        "others, neighbours with one label are a span, as seqeval scores parts of speech.",
         None,
     )
     max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
@@ -90,7 +105,8 @@ class TaskArguments(SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         check_models([self.model_name_or_path, self.adapter])
-        check_files([*self.train_data, *self.eval_data, *filter(None, [self.code_switch])])
+        check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
+        check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
         """Return the task for the model that is trained."""
@@ -100,6 +116,11 @@ class TaskArguments(SmokeTest):
         """Refuse encoders, adapters and heads that do not go together, before any text is read."""
         from hf_xalign.tasks.models import check_parts
 
+        if self.select_on and not args.chooses:
+            raise InputError(
+                "select_on: no checkpoint is chosen. Add load_best_model_at_end=true, eval_strategy=epoch and "
+                "save_strategy=epoch"
+            )
         for seed in self.seeds or [args.seed]:
             check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
 
@@ -137,6 +158,7 @@ class TaskData:
     task: Task
     train: list[Examples]
     evaluation: dict[str, Examples]
+    selection: dict[str, Examples]  # empty: the evaluation text
 
     @property
     def train_language(self) -> str:
@@ -148,15 +170,15 @@ class TaskData:
         return [
             *(f"train    {part.language}: {len(part)} examples of {part.name}" for part in self.train),
             *(f"evaluate {part.language}: {len(part)} examples of {part.name}" for part in self.evaluation.values()),
+            *(f"select   {part.language}: {len(part)} examples of {part.name}" for part in self.selection.values()),
             *([f"labels   {len(labels)}"] if (labels := self.task.config().get("id2label")) else []),
             f"score    {self.task.metric}",
         ]
 
     def inputs(self) -> dict[str, str]:
         """Return a fingerprint of each text."""
-        return {
-            f"{part.name} ({part.language})": part.fingerprint for part in (*self.train, *self.evaluation.values())
-        }
+        parts = (*self.train, *self.evaluation.values(), *self.selection.values())
+        return {f"{part.name} ({part.language})": part.fingerprint for part in parts}
 
 
 def load_task(data: TaskArguments) -> TaskData:
@@ -178,11 +200,11 @@ def load_task(data: TaskArguments) -> TaskData:
         for name in ("text_columns", "label_column", "labels", "metric"):
             if getattr(data, name):
                 raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
-        train, evaluation = _read(data, read_questions)
+        train, evaluation, selection = _read(data, read_questions)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        return TaskData(questions, train, by_language(evaluation, data.languages))
+        return TaskData(questions, train, by_language(evaluation, data.languages), by_language(selection, []))
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
-    train, evaluation = _read(data, partial(read_examples, kind=data.task, **columns))
+    train, evaluation, selection = _read(data, partial(read_examples, kind=data.task, **columns))
     if len(data.labels) == 1 and ".json" in data.labels[0]:
         labels = LabelSet.load(data.labels[0])
     else:
@@ -194,16 +216,19 @@ def load_task(data: TaskArguments) -> TaskData:
         task = SequenceTask(labels)
     else:
         raise InputError(f"metric={data.metric} is of words: texts are scored by accuracy")
-    sets = by_language(evaluation, data.languages)
-    for part in (*train, *sets.values()):
+    sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
+    for part in (*train, *sets.values(), *chosen_on.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
-    return TaskData(task, train, sets)
+    return TaskData(task, train, sets, chosen_on)
 
 
-def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], list[Examples]]:
-    """Read training and evaluation text."""
+def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:
+    """Read the text to train on, to score, and to choose the checkpoint on."""
+    from hf_xalign.data.derived.language import DerivedLanguage
     from hf_xalign.tasks.crossing import code_switch, read_crossed
 
+    if data.derived_language:
+        read = partial(_read_derived, read, DerivedLanguage.load(Path(data.derived_language) / DERIVED_FILE))
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
     of_training: dict[str, Any] = {"split": data.train_split, "max_examples": data.max_train_examples}
     train = [read(item, **of_training) for item in data.train_data]
@@ -214,9 +239,22 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
         train = [part if part.language == english.language else code_switch(part, english) for part in train]
-    evaluation = [read(item, split=data.eval_split, max_examples=data.max_eval_examples) for item in data.eval_data]
+    evaluation, selection = (
+        [read(item, split=split, max_examples=data.max_eval_examples) for item in items]
+        for items, split in ((data.eval_data, data.eval_split), (data.select_on, data.select_split))
+    )
     _warn_of_trained(train, evaluation)
-    return train, evaluation
+    return train, evaluation, selection
+
+
+def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
+    """Read text; what is named by the code of the derived language is derived."""
+    from hf_xalign.tasks.derived import derive_examples
+
+    found, source = read(item, **options), item.partition("=")[2]
+    if found.language != language.code:
+        return found
+    return derive_examples(found, source, language, split=options["split"], revision=options["revision"])
 
 
 def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:

@@ -27,6 +27,8 @@ def start_task_record(
     encoder, adapter = data.named(args.seed)
     trained = list(dict.fromkeys(part.language for part in task_data.train))
     scored = [language for language in task_data.evaluation if language not in trained]
+    selection = args.chooses and _selection(args, task_data, trained)
+    chosen_by = selection["languages"] if selection else []
     record = start_record(
         method=data.method,
         preset=args.preset,
@@ -41,6 +43,9 @@ def start_task_record(
         objective=args.formula(),
     )
     record["data"] |= data.extra_data()
+    if task_data.selection:
+        parts = task_data.selection.values()
+        record["data"]["selection"] = list(map(_entry, data.select_on, parts, repeat(data.select_split)))
     frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
     record["task"] = {
         "kind": data.task,
@@ -50,7 +55,8 @@ def start_task_record(
         "head": args.head,
         "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
         "train_languages": trained,
-        "zero_shot": scored,
+        "zero_shot": [language for language in scored if language not in chosen_by],
+        "selection": selection,
         "encoder": _history(encoder),
         "module": adapter and {"name": adapter, "hub_id": hub_id(adapter), **(_history(adapter) or {})},
         "continual": data.method == "continual" and {name: getattr(args, name) for name in _CONTINUAL},
@@ -58,10 +64,21 @@ def start_task_record(
     return record
 
 
+def add_scores(record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]) -> None:
+    """Add scores and losses of a trained model: also those before training, where `eval_on_start` took them."""
+    after = {language: found.totals() for language, found in scores.items()}
+    start = next((row for row in trainer.state.log_history if row["step"] == 0), {})
+    for language, found in after.items():
+        before = {name: start[key] for name in found if (key := f"eval_{language}_{name}") in start}
+        record["scores"]["before"] |= {language: before} if before else {}
+    record["scores"]["after"] = after
+    record["training_loss"] = trainer.loss_change()
+
+
 def write_task_record(
     folder: Path, record: dict[str, Any], trainer: TaskTrainer, scores: Mapping[str, TaskScores]
 ) -> None:
-    """Write `results.json` and the card of a trained and scored model, from the record of [`start_task_record`]."""
+    """Write `results.json` and the card of a trained model, from the record with the [`add_scores`] of it."""
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     inputs = trainer.language_inputs
@@ -74,7 +91,6 @@ def write_task_record(
     record["trainable"] = {"parameters": trained, "share": trained / encoder}
     if trainer._paper:
         record["paper"] = dict(trainer._paper)
-    record["scores"]["after"] = {language: found.totals() for language, found in scores.items()}
     record["intervals"] = {
         "before": {},
         "after": {
@@ -85,6 +101,19 @@ def write_task_record(
     finish_record(record, {"model": str(folder)})
     write_record(folder, record)
     write_card(folder, record)
+
+
+def _selection(args: TaskConfig, task_data: TaskData, trained: list[str]) -> dict[str, Any]:
+    """Return the score and languages that choose the checkpoint, and whether their text is scored too."""
+    text, source = task_data.selection or task_data.evaluation, args.selection == "source"
+    parts = {language: part for language, part in text.items() if (language in trained) == source}
+    scored = {part.fingerprint for part in task_data.evaluation.values()}
+    return {
+        "by": args.selection,
+        "metric": args.metric_for_best_model,
+        "languages": list(parts),
+        "scored": any(part.fingerprint in scored for part in parts.values()),
+    }
 
 
 def _history(source: str) -> dict[str, Any] | None:

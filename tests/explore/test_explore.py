@@ -4,6 +4,8 @@ import re
 import shutil
 import subprocess
 import sys
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -15,13 +17,14 @@ from support.launch import STEP
 from support.numeric import assert_rounding
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
+from hf_xalign.cli.explore import _last_names
 from hf_xalign.cli.main import main
 from hf_xalign.data.sources import embedded_file
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import word_similarity
 from hf_xalign.explore.held_out import HeldOut, frequent_links
-from hf_xalign.explore.page import Views, make_page
+from hf_xalign.explore.page import Views, make_page, serve
 from hf_xalign.links.frozen import write_links
 from hf_xalign.record import write_record
 
@@ -182,7 +185,8 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     [(page, settings)] = served
     assert settings["server_name"] == "127.0.0.1" and settings["share"] is False
     shown = "".join(str(one["props"].get("value")) for one in page.config["components"])
-    assert str(folder / "base") in shown and "6 pairs" in shown and 'class="xa-matrix"' in shown
+    assert "Before: base. After: run." in shown and str(folder) not in shown
+    assert "6 pairs" in shown and 'class="xa-matrix"' in shown
     # Another model, base and text; a limit for each language.
     rows = (
         embedded_file("embedded:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
@@ -201,7 +205,8 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     ]
     assert main([*words, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
-    assert "nl: 30 pairs of embedded:de nl=" in shown and "de: 30 pairs" in shown
+    assert "nl: 30 pairs of embedded:de nl=nl.jsonl; " in shown and "de: 30 pairs" in shown
+    assert str(folder) not in shown
 
 
 def test_a_folder_without_text_is_refused(folder, capsys):
@@ -209,6 +214,106 @@ def test_a_folder_without_text_is_refused(folder, capsys):
     assert "results.json: no such file" in capsys.readouterr().err
     assert main(["explore", str(folder / "base"), "--base", str(folder / "run")]) == 2
     assert "is no run with held-out text: name a text" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def server(views):
+    """The page on a free port of the loopback: its address."""
+    pytest.importorskip("gradio", reason='gradio is not installed: pip install "hf_xalign[app]"')
+    page = make_page(views, "title", "about")
+    yield urlsplit(serve(page, "127.0.0.1", None))
+    page.close(verbose=False)
+
+
+def ask(server, method, path, headers=()):
+    """Ask the server without sending a body; return the status and the headers of CORS."""
+    connection = HTTPConnection(server.hostname, server.port, timeout=30)
+    # Names are looked up when they are used: `{port}` is the server's.
+    sent = {name: value.format(port=server.port) for name, value in dict(headers).items()}
+    connection.request(method, path, headers=sent)
+    with connection.getresponse() as response:
+        return response.status, [name for name in response.headers if name.lower().startswith("access-control")]
+
+
+BODY = {"Content-Type": "multipart/form-data; boundary=x", "Content-Length": "300000000"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/", {}, 200),
+        ("GET", "/config", {"Host": "LocalHost:{port}", "Origin": "http://localhost:{port}"}, 200),
+        ("GET", "/", {"Host": "[::1]:{port}"}, 200),
+        ("GET", "/", {"Host": "rebound.example:{port}"}, 421),
+        ("GET", "/", {"Host": "127.0.0.1:1"}, 421),
+        ("GET", "/", {"Host": "127.0.0.1"}, 421),
+        ("GET", "/", {"Host": "me@127.0.0.1:{port}"}, 421),
+        ("GET", "/", {"Host": "127.0.0.1:http"}, 421),
+        ("GET", "/config", {"Origin": "http://127.0.0.1:1"}, 403),
+        ("GET", "/config", {"Origin": "null"}, 403),
+        ("GET", "/config", {"Origin": "https://127.0.0.1:{port}"}, 403),
+        ("OPTIONS", "/gradio_api/queue/join", {"Origin": "http://localhost:1"}, 403),
+        ("POST", "/gradio_api/queue/join", {"Origin": "https://evil.example"}, 403),
+        ("POST", "/gradio_api/upload", BODY, 404),
+        ("POST", "/gradio_api/upload", BODY | {"Origin": "https://evil.example"}, 403),
+        ("POST", "/gradio_api/queue/join", BODY, 413),
+        ("POST", "/gradio_api/queue/join", {"Transfer-Encoding": "chunked"}, 413),
+        ("POST", "/gradio_api/run/compare", {}, 404),
+        ("GET", "/gradio_api/file=" + __file__, {}, 404),
+        ("GET", "/gradio_api/proxy=http://127.0.0.1:1/", {}, 404),
+        ("GET", "/monitoring", {}, 404),
+    ],
+)
+def test_the_server_answers_the_page_alone(server, method, path, headers, status):
+    found, shared = ask(server, method, path, headers)
+    assert found == status
+    assert not shared or headers.get("Origin") == "http://localhost:{port}"
+
+
+def test_a_space_is_reached_by_its_own_name_and_a_page_for_all_by_its_address(server, monkeypatch):
+    monkeypatch.setenv("SPACE_HOST", "me-run.hf.space")
+    for headers, status in (
+        ({"Host": "me-run.hf.space", "Origin": "https://me-run.hf.space"}, 200),
+        ({"Host": "me-run.hf.space", "X-Forwarded-Host": "run.me.example", "Origin": "https://run.me.example"}, 200),
+        ({"Host": "10.20.30.40:7860"}, 200),  # a probe of the Hub's
+        ({"Host": "me-run.hf.space", "Origin": "https://other.hf.space"}, 403),
+        ({"Host": "me-run.hf.space", "Origin": "http://me-run.hf.space"}, 403),
+    ):
+        assert ask(server, "GET", "/config", headers)[0] == status
+    monkeypatch.delenv("SPACE_HOST")
+    from hf_xalign.explore.guard import Guard
+
+    guard = Guard(None, "0.0.0.0")
+    for host, known in (("192.0.2.7:80", True), ("192.0.2.7", True), ("192.0.2.8:80", False), ("localhost", True)):
+        scope = {"type": "http", "method": "GET", "path": "/", "server": ("192.0.2.7", 80)}
+        assert (guard._refusal(scope | {"headers": [(b"host", host.encode())]}) is None) == known
+
+
+def test_a_text_of_more_than_512_words_is_refused(views):
+    for html in (
+        views.compare("hund " * 513, "the", "de", "en"),
+        views.compare("hund", "the " * 513, "de", "en"),
+        views.search("猫" * 513, "de"),
+        views.neighbours("a-" * 257, "en"),
+    ):
+        assert re.fullmatch('<p class="xa-error">this text has 51[34] words, more than the 512 .*</p>', html.strip())
+    assert 'class="xa-matrix"' in views.compare("hund " * 512, "the " * 2, "de", "en")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("{}/run", "run"),
+        ("FacebookAI/xlm-roberta-base", "FacebookAI/xlm-roberta-base"),
+        ("embedded", "embedded"),
+        ("fr={}/run,{}/lost/b.tsv", "fr=run,b.tsv"),
+        ("owner/text:config", "owner/text:config"),
+    ],
+)
+def test_the_page_shows_last_names(folder, name, shown, monkeypatch):
+    monkeypatch.chdir(folder)
+    for top in (folder, "."):
+        assert _last_names(name.format(top, folder)) == shown
 
 
 @pytest.fixture

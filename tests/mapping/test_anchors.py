@@ -67,14 +67,18 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
             if word in vocabulary and places[-1] < len(kept) - 1:
                 here = torch.stack([pool(states[layer][0, places].double()) for layer in layers])
                 vectors.setdefault(word, []).append(here)
-        found.append({word: torch.stack(each).mean(0) for word, each in vectors.items()})
+        found.append({word: torch.stack(each) for word, each in vectors.items()})
+    if per_word is None:
+        rows = [torch.cat([vectors[word] for vectors in found if word in vectors]) for word in vocabulary]
+        return torch.stack([row.mean(0) for row in rows]), list(map(len, rows))
     chosen = [found[k] for k in slow_cover([set(vectors) for vectors in found], per_word)]
-    rows = [[vectors[word] for vectors in chosen if word in vectors][:per_word] for word in vocabulary]
+    rows = [[vectors[word].mean(0) for vectors in chosen if word in vectors][:per_word] for word in vocabulary]
     return torch.stack([torch.stack(row).mean(0) for row in rows]), [len(row) for row in rows]
 
 
 @pytest.mark.parametrize(
-    ("per_word", "pooling", "lowercase"), [(1, "first", True), (3, "last", False), (100, "mean", True)]
+    ("per_word", "pooling", "lowercase"),
+    [(1, "first", True), (3, "last", False), (100, "mean", True), (None, "mean", True)],
 )
 def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypatch):
     monkeypatch.setattr(cover, "_BLOCK", 3)
@@ -84,7 +88,7 @@ def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypa
     assert ("Haus" in got.words, "HAUS" in got.words) == (not lowercase, not lowercase) and "," not in got.words
     expected, counts = slow_anchors(TEXT, got.words, per_word, (2, 0, 1), pooling, lowercase=lowercase)
     assert_rounding(got.vectors, expected, OPERATIONS)
-    assert got.counts.tolist() == counts and max(counts) <= per_word
+    assert got.counts.tolist() == counts and (per_word is None or max(counts) <= per_word)
     assert got.vectors.dtype == torch.float32 and got.counts.dtype == torch.int64
     assert (got.layers, got.pooling, got.lang, got.lowercase) == ((-1, 0, 1), pooling, "de", lowercase)
 

@@ -102,10 +102,12 @@ def test_a_run_without_links(files, tmp_path):
     assert before != after and {"retrieval_mean", "sentence_mean", "pool_sentences"} <= before.keys() == after.keys()
 
 
-def drawn(files, most, seed=0, **more):
+def drawn(files, most, seed=0, *, draw="seed", drop_identical=False, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})
-    return load_text(data, None, make_tokenizer(), eval_links=None, seed=seed)
+    return load_text(
+        data, None, make_tokenizer(), eval_links=None, seed=seed, draw=draw, drop_identical=drop_identical
+    )
 
 
 def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
@@ -119,6 +121,8 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
     assert all(links[row["target"]] == row["links"] for row in more.train if row["target"][-1].isdigit())
     assert few.evaluation["links"][:] == whole.evaluation["links"][:]
     assert few.link_counts["de-en"]["pairs"] == 10 and "drawn" not in few.sources["train"][0]
+    first = drawn(files, 5, seed=1, draw="first")
+    assert first.train["target"][:5] == whole.train["target"][:5] and len(first.train) == 10
     # Pairs whose only words are identical have no links; they are not among those counted.
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
     both = drawn(

@@ -25,7 +25,7 @@ from hf_xalign.record import read_record
 from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples
-from hf_xalign.trainers import ContinualTrainer
+from hf_xalign.trainers import ContinualTrainer, TaskTrainer
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
@@ -198,6 +198,36 @@ def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
     main(task_command(files, *options, evaluation=("de=de.jsonl",), out=tmp_path / "tagger"))
     assert hf_xalign.load(tmp_path / "tagger" / "seed-42").layer_numbers == [1, 2]
     assert read_record(tmp_path / "tagger" / "seed-42")["task"]["encoder"]["preset"] == "rotate_src2tgt"
+
+
+@pytest.mark.parametrize("protocol", ["reported on the same text", "reported on other text"])
+def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, monkeypatch, protocol):
+    """The paper chooses and reports on the target's validation text; the code it builds on reports on test text."""
+    same = protocol == "reported on the same text"
+    best = ("--load_best_model_at_end", "true", "--eval_strategy", "epoch", "--selection", "target")
+    chosen_on = [] if same else ["--select_on", f"de={files / 'few.jsonl'}"]
+    seen, metrics = [], TaskTrainer._metrics
+
+    def watch(trainer, dataset):
+        seen.append({language: len(part) for language, part in dataset.items()})
+        return metrics(trainer, dataset)
+
+    monkeypatch.setattr(TaskTrainer, "_metrics", watch)
+    words = task_command(
+        files, *EPOCHS, *best, *chosen_on, "--save_models", "true", evaluation=("de=de.jsonl",), out=tmp_path
+    )
+    main(words)
+    assert seen and all(sizes == {"de": 3 if same else 2} for sizes in seen)
+    folder = tmp_path / "seed-42"
+    task = read_record(folder)["task"]
+    assert task["selection"] == {"by": "target", "metric": "eval_selection", "languages": ["de"], "scored": same}
+    assert task["zero_shot"] == [] and scores_of(tmp_path, 42)["languages"]["de"]["examples"] == 3
+    card = " ".join((folder / "README.md").read_text().split())
+    assert "chosen by `eval_selection` on validation text in `de`. That is a choice by the target language" in card
+    assert ("the scores are of the same text." in card, "the scores are of other text." in card) == (same, not same)
+    assert "checkpoint chosen by it" in card and "zero-shot |" not in card
+    with pytest.raises(InputError, match="select_on: no checkpoint is chosen"):
+        main(task_command(files, "--select_on", f"de={files / 'few.jsonl'}", out=tmp_path / "none"))
 
 
 def test_questions(files, tmp_path):

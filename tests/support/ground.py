@@ -78,8 +78,10 @@ def make_models(folder):
     tokenizer.model_max_length = 512
     for name, family in {
         "google-bert/bert-base-multilingual-cased": "bert",
+        "google-bert/bert-base-multilingual-uncased": "bert",
         "google-bert/bert-base-cased": "bert",
         "dbmdz/bert-base-german-cased": "bert",
+        "sagorsarker/bangla-bert-base": "bert",
         "data/extended_mbert_hi": "bert",
         "distilbert/distilbert-base-multilingual-cased": "distilbert",
         "FacebookAI/xlm-roberta-base": "xlm-roberta",
@@ -129,10 +131,10 @@ def make_tasks(folder):
     columns = [
         "\n".join(f"{word} {tag}" for word, tag in zip(sentence, tags, strict=False)) + "\n" for sentence in words
     ]
-    for name in ("en.train", "en.testb", "de.testb"):
+    for name in ("en.train", "en.testa", "de.testa", "en.testb", "de.testb"):
         write(folder / f"data/conll2003/{name}.conll", columns * 4)
     slots = [f"{k}\t{' '.join(words[k % 2])}\t{' '.join(tags[: len(words[k % 2])])}\tatis_flight" for k in range(8)]
-    for name in ("en.train", "en.test", "hi.test"):
+    for name in ("en.train", "en.dev", "hi.dev", "en.test", "hi.test"):
         write(folder / f"data/atis.{name}.tsv", ["id\tutterance\tslot_labels\tintent", *slots])
     tree = {"upos": upos, "heads": [0, 1, 2, 3, 3, 3], "deprels": ["root", *["dep"] * 5]}
     sides = {f"{side}_{name}": values for side in ("text_a", "text_b") for name, values in tree.items()}
@@ -212,6 +214,49 @@ def make_files(folder, commands):
             write(path, [""])
         else:
             write(path, texts)
+
+
+# Files that others are copies of, by what is in a name.
+TEMPLATES = {
+    "MLQA_V1": "MLQA_V1/test/test-context-hi-question-hi.json",
+    "squad.translate": "data/squad.translate.train.en-hi.json",
+    "xnli.": "data/xnli.test.jsonl",
+    "wikiann.": "data/wikiann.test.jsonl",
+    ".conllu": "data/en_ewt.test.conllu",
+    ".conll": "data/conll2003/en.train.conll",
+    "snips.": "data/snips.jsonl",
+    ".tsv": "data/atis.en.train.tsv",
+}
+
+
+def stand_tables(commands):
+    """Write the files that commands of `hf-xalign reproduce` read, in the working folder."""
+    write(Path("data/snips.jsonl"), [json.dumps({"tokens": ["the", "cat"], "labels": ["O", "B-LOC"]})] * 6)
+    for command in commands:
+        option, pairs = "", not {"finetune", "continual"} & set(command.words)
+        for word in command.words:
+            option = word if word.startswith("--") else option
+            language, _, names = word.rpartition("=")
+            for path in map(Path, names.split(",")):
+                if not word.startswith(("--", "runs/")) and path.suffix and "/" in names and not path.exists():
+                    make_file(path, language, option, pairs, reverse="other_first" in command.words)
+
+
+def make_file(path, language, option, pairs, *, reverse):
+    """Write the file that an option of a command names; `pairs` if its text is sentence pairs."""
+    if option == "--pairs" or (pairs and option in ("--train_data", "--eval_data")):
+        write_pairs(path, language)
+    elif "dictionary" in option:
+        write(path, ["\t".join(entry.split("\t")[:: -1 if reverse else 1]) for entry in ENTRIES])
+    elif option == "--text":
+        write(path, [sentence[language == "en"] for sentence in SENTENCES * 3])
+    elif template := next((file for part, file in TEMPLATES.items() if part in str(path)), None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = Path(template).read_text("utf-8")
+        # SNIPS' files end in .json, and hold one array.
+        path.write_text(
+            f"[{','.join(text.splitlines())}]" if path.suffix == ".json" and "snips" in str(path) else text
+        )
 
 
 def make_runs(step, written, monkeypatch):

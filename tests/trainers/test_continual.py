@@ -38,7 +38,11 @@ def alignment(trainer, rows):
     model, f0 = trainer.model, trainer._reference
     for row in rows:
         source, target = words_of(row, "source"), words_of(row, "target")
-        pairs = [*row["links"], [len(source) - 2, len(target) - 2], [len(source) - 1, len(target) - 1]]
+        pairs = [*row["links"]]
+        if trainer.args.linked_tokens == "all":
+            pairs += [[len(source) - 2, len(target) - 2], [len(source) - 1, len(target) - 1]]
+        elif not trainer.args.preset.startswith("efimov"):
+            target = target[:-2]
         for layer in trainer.layers:
             for i, j in pairs:
                 a = word_vector(model, row["source_ids"], *source[i], layer, row["source_lang"])
@@ -79,6 +83,8 @@ FORMS = {
     "questions": (QUESTIONS, {"alpha": 0.3}),
     "continual_mean": (TOKENS, {"preset": "continual_mean"}),
     "efimov": (TOKENS, {"preset": "efimov"}),
+    "efimov, words linked": (TOKENS, {"preset": "efimov", "linked_tokens": "words"}),
+    "words linked": (TEXTS, {"linked_tokens": "words"}),
     "languages": (TOKENS, {"alpha": 0.3, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}),
 }
 

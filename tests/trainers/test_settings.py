@@ -185,7 +185,7 @@ def test_what_a_method_does_not_read_is_refused(kind, tmp_path):
 @pytest.mark.parametrize("trainer", METHODS, ids=lambda trainer: trainer.__name__)
 def test_arguments_that_a_trainer_does_not_read_are_refused_before_loading(trainer, tmp_path):
     more = {
-        ContinualTrainer: {"task": continual.TOKENS, "pairs": None, "reference": "none"},
+        ContinualTrainer: {"task": continual.TOKENS, "pairs": make_links(2), "reference": "none"},
         TaskTrainer: {"task": continual.TOKENS},
     }.get(trainer, {})
     args = config(METHODS[trainer], tmp_path)

@@ -17,10 +17,12 @@ from support.runs import exact
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForTokenClassification, TrainerCallback
 
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.tasks import load_task_model
 from hf_xalign.trainers.task import TaskTrainer
+from hf_xalign.trainers.task_config import TaskConfig
 
 STEP_BY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 9}
 SETTINGS = {"learning_rate": 1e-2, "per_device_train_batch_size": 8, "dropout": False, "count": 24}
@@ -157,6 +159,23 @@ def test_scores_of_every_language_and_selection(base, tmp_path):
     assert scores["hi"].totals()["accuracy"] == last["eval_hi_accuracy"]
     again = trainer.evaluate({"de": evaluation["de"]}, metric_key_prefix="test")
     assert again["test_de_accuracy"] == last["eval_de_accuracy"]
+
+
+def test_a_target_language_chooses_only_if_asked(base, tmp_path):
+    best = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    german = examples(TOKENS, 12, seed=2, language="de")
+    with pytest.raises(InputError, match=r"no evaluation text in en.*selection=target"):
+        make_loaded(tmp_path, base, evaluation={"de": german}, **best)
+    with pytest.raises(InputError, match="selection=target: all evaluation text is in en"):
+        make_loaded(tmp_path, base, evaluation={"en": examples(TOKENS, 12)}, selection="target", **best)
+    with pytest.raises(InputError, match="no checkpoint is chosen"):
+        TaskConfig(selection="target", output_dir=str(tmp_path))
+    both = {"en": examples(TOKENS, 12, seed=1), "de": german}
+    trainer = make_loaded(tmp_path, base, evaluation=both, selection="target", **best)
+    trainer.train()
+    rows = [row for row in trainer.state.log_history if "eval_selection" in row]
+    assert rows and all(row["eval_selection"] == row["eval_de_span_f1"] for row in rows)
+    assert trainer.state.best_metric == max(row["eval_de_span_f1"] for row in rows if row["step"])
 
 
 def test_early_stopping_goes_by_the_training_language_and_loads_the_best_model(tmp_path, monkeypatch):

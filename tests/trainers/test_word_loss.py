@@ -132,6 +132,9 @@ def contrast(sources, targets, pairs, negatives, temperature):
 
 def loop_loss(f, frozen, rows, settings):
     """The whole batch's loss, one sentence and one word at a time; `f` and `frozen` map words and their language."""
+    if settings.get("reduction") == "sub_batches":
+        rows, means = list(rows), settings | {"reduction": "words"}
+        return sum(loop_loss(f, frozen, rows[k : k + 4], means) for k in range(0, len(rows), 4))
     specials, side = settings.get("linked_tokens", "words"), settings.get("regularized_side", "target")
     weight = settings.get("regularizer_weight", 0.0)
     align, drift, links, kept = 0.0, 0.0, 0, 0
@@ -144,6 +147,7 @@ def loop_loss(f, frozen, rows, settings):
         pairs = {
             "words": [tuple(link) for link in row["links"]],
             "cls": [("cls", "cls")],
+            "cls_sep": [("cls", "cls"), ("sep", "sep")],
             "all": [*(tuple(link) for link in row["links"]), ("cls", "cls"), ("sep", "sep")],
         }[specials]
         for i, j in pairs:
@@ -160,7 +164,8 @@ def loop_loss(f, frozen, rows, settings):
         elif settings.get("regularized_words", "all") == "linked":
             chosen = dict.fromkeys(pair[0 if side == "source" else 1] for pair in pairs)
         else:
-            chosen = [word for word in f0 if not (specials == "cls" and word == "sep")]
+            both = settings.get("regularized_words") == "all_specials"
+            chosen = [word for word in f0 if both or not (specials == "cls" and word == "sep")]
         for word in chosen:
             kept += 1
             drift = drift + distance(moving[word], f0[word], settings)
@@ -292,10 +297,10 @@ def test_modules_in_the_layers_equal_loops(case, tmp_path):
 # What the presets are, written down a second time.
 NAMES = ("pooling", "linked_tokens", "align_target", "regularized_side", "regularized_words", "layers", "norm")
 PUBLISHED = {
-    "mao": ("last", "words", "tuned", "target", "all", [4], "squared_l2", "links", False),
+    "mao": ("last", "words", "tuned", "target", "linked", [4], "squared_l2", "links", False),
     "continual": ("mean", "all", "tuned", "target", "all", [4], "squared_l2", "links", False),
     "cao_code": ("last", "all", "frozen", "target", "all", [4], "squared_l2", "words", True),
-    "efimov": ("mean", "all", "tuned", "target", "all", [4], "squared_l2", "words", True),
+    "efimov": ("mean", "all", "tuned", "target", "all_specials", [4], "squared_l2", "sub_batches", True),
     "rotate_src2tgt": ("mean", "words", "tuned", "source", "linked", [1, 2, 3, 4], "l2", "links", False),
     "rotate_tgt2src": ("mean", "words", "tuned", "target", "linked", [1, 2, 3, 4], "l2", "links", False),
     "joint": ("mean", "words", "tuned", "target", "all", [4], "relative", "words", False),
@@ -346,6 +351,23 @@ def test_preset_of_fao_equals_loops(preset, tmp_path):
             make_links(6),
             settings,
         ) + loop_sentences(trainer.model, before, make_links(6), settings)
+        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+
+
+@pytest.mark.parametrize("linked", ["words", "cls", "cls_sep"])
+def test_efimov_regularizes_the_specials_that_are_not_linked(linked, tmp_path):
+    """Table 7 by the published code: the linked tokens change, L_reg is always over all of the pivot's tokens."""
+    settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED["efimov"], strict=True))
+    settings |= {"regularizer_weight": 1.0, "linked_tokens": linked}
+    before = make_encoder(layers=4).double().eval()
+    for reference in ("copy", "cache"):
+        trainer, batch = make_fao(tmp_path, "efimov", dropout=False, reference=reference, linked_tokens=linked)
+        expected = loop_loss(
+            lambda words, language, model=trainer.model: word_vectors(model, words, "mean", "all", [4]),
+            lambda words: word_vectors(before, words, "mean", "all", [4]),
+            make_links(6),
+            settings,
+        )
         compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
 
 

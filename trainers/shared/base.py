@@ -132,6 +132,8 @@ class AlignmentTrainer(HubTrainer):
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
     # True if the caller scores the model after training: then `train` scores the last step only to choose the best.
     scored_outside: bool = False
+    # Steps in which the loss grows by the method itself, so that it says nothing of the run.
+    _loss_grows: int = 0
     # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
     _in_step: bool = False
 
@@ -383,7 +385,17 @@ class AlignmentTrainer(HubTrainer):
             self._term_sums = {}
         super().log(logs, start_time)
 
+    def loss_change(self) -> dict[str, float] | None:
+        """Return the `first` and `last` logged loss, None unless there are two.
+
+        The first is of one step, the last a mean over the steps since the log before it.
+        """
+        found = [row["loss"] for row in self.state.log_history if "loss" in row and row["step"] > self._loss_grows]
+        return {"first": found[0], "last": found[-1]} if len(found) > 1 else None
+
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        if self.args.logging_strategy != "no" and (self.state.global_step == 1 or self._has_ended()):
+            self.control.should_log = True
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._stop_if_not_finite()
         if self.scored_outside and not self.args.load_best_model_at_end and self._has_ended():

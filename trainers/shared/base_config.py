@@ -43,9 +43,16 @@ _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "track
 # Set from eval_strategy, and where there is no accelerator.
 _DERIVED = {"do_eval", "dataloader_pin_memory"}
 
+# Of every preset that names no other order.
+_BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
+
 SAMPLING = (
     "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
     "language of n rows counts as n ** language_alpha. ucb: languages whose loss falls most come more often."
+)
+Draw = Literal["first", "seed"]
+DRAW = (
+    "Where a number of pairs of each source is given: the first of those that the filters keep, or a draw by the seed."
 )
 # Schedule of transformers' example scripts, with warm-up and decay.
 ADAM: dict[str, Any] = {
@@ -106,8 +113,8 @@ class AlignmentConfig(TrainingArguments):
         False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
     )
     logging_steps: float = own(10, "Log every this many steps.", "Run")
-    train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = own(
-        "group_by_length", "Order of the rows: group_by_length, random or sequential.", "Run"
+    train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = by_preset(
+        "Order of the rows: group_by_length, random or sequential.", "Run"
     )
     remove_unused_columns: bool = own(False, "Must stay false: the collator needs every column.", "Run")
     ddp_find_unused_parameters: bool | None = own(False, "Needless: every step uses all trained parameters.", "Run")
@@ -191,7 +198,7 @@ class AlignmentConfig(TrainingArguments):
 
     def fill_from_preset(self) -> None:
         """Give every field at None the preset's value."""
-        for name, value in self.PRESETS[self.preset].items():
+        for name, value in (_BY_LENGTH | self.PRESETS[self.preset]).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
@@ -221,7 +228,7 @@ class AlignmentConfig(TrainingArguments):
 
     def preset_values(self) -> dict[str, Any]:
         """Return the preset's settings as plain JSON."""
-        return {name: to_plain(value) for name, value in self.PRESETS[self.preset].items()}
+        return {name: to_plain(value) for name, value in (_BY_LENGTH | self.PRESETS[self.preset]).items()}
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""

@@ -34,6 +34,8 @@ from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
+# Pairs of a sub-batch in Cao's script and those made from it.
+SUB_BATCH = 4
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
@@ -66,7 +68,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     L = L_align + w L_reg. L_align is the sum over links of ||f(i, s) - f(j, t)||^2. L_reg is the sum over regularized
     words of ||f - f0||^2. `reduction` says how both are divided by counts over the whole optimizer step and all
-    processes. With `objective="infonce"`, L_align is [`~hf_xalign.losses.word_infonce`], averaged over both words of
+    processes, or by those of sub-batches. With `objective="infonce"`, L_align is
+    [`~hf_xalign.losses.word_infonce`], averaged over both words of
     every link.
 
     Two more terms hold the vectors of whole sentences, the means of their tokens. Interpolation is the distance of a
@@ -135,7 +138,11 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if "links" not in dataset.column_names:
             self._check_output_dir()
             with self.args.main_process_first(desc="linking words"):
-                dataset = split_pairs(dataset) if self.args.objective == "none" else align_words(dataset)
+                dataset = (
+                    split_pairs(dataset)
+                    if self.args.objective == "none"
+                    else align_words(dataset, drop_identical=self.args.drop_identical)
+                )
         length = min(self.args.max_length, position_limit(model.config))
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(
@@ -162,6 +169,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             needs_reference=self.args.needs_reference and not self.args.interpolation_weight,
             reference=reference,
             sentences=self.args.sentence_weight > 0,
+            sub_batch=SUB_BATCH if self.args.reduction == "sub_batches" else None,
         )
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
@@ -241,19 +249,19 @@ class WordAlignmentTrainer(AlignmentTrainer):
             distances = self._distance(source, target)
             if "link_languages" in inputs:
                 self._note(distances, inputs["link_languages"])
-            loss = self._reduce(distances.sum(), links)
+            loss = self._reduce(distances, links, inputs.get("link_divisors"))
         self.log_term("align", loss)
         if self.args.regularizer_weight > 0:
-            drift = self._distance(words[inputs["kept_words"]], f0).sum()
+            drift = self._distance(words[inputs["kept_words"]], f0)
             over_words = self.args.reduction == "words" or self.args.objective == "none"
-            regularizer = self._reduce(drift, kept if over_words else links)
+            regularizer = self._reduce(drift, kept if over_words else links, inputs.get("kept_divisors"))
             self.log_term("regularizer", regularizer)
             loss = loss + self.args.regularizer_weight * regularizer
         if not self.args.has_sentence_terms:
             return loss, output
         sentences = self._sentences(output, inputs["attention_mask"])
         if self.args.interpolation_weight > 0:
-            drift = self._distance(_midpoints(sentences), midpoints).sum()
+            drift = self._distance(_midpoints(sentences), midpoints)
             interpolation = self._reduce(drift, pairs)
             self.log_term("interpolation", interpolation)
             loss = loss + self.args.interpolation_weight * interpolation
@@ -346,6 +354,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)
 
-    def _reduce(self, total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        total = total * self.args.world_size
+    def _reduce(
+        self, distances: torch.Tensor, count: torch.Tensor, divisors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        if divisors is not None:
+            return (distances / divisors).sum() * self.args.world_size
+        total = distances.sum() * self.args.world_size
         return total if self.args.reduction == "sum" else total / count

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import LinkedTokens, Side
+from hf_xalign.data.batches.pairs import LinkedTokens, RegularizedWords, Side
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.losses import Norm
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.trainers.shared.base_config import SAMPLING, AlignmentConfig, by_preset, check_no_head, own
+from hf_xalign.trainers.shared.base_config import DRAW, SAMPLING, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ CAO: dict[str, Any] = {
     "regularized_side": "target",
     "regularized_words": "all",
     "linked_tokens": "words",
+    "drop_identical": False,
     "pooling": "last",
     "norm": "squared_l2",
     "reduction": "links",
@@ -37,6 +38,7 @@ CAO: dict[str, Any] = {
     "interpolation_weight": 0.0,
     "sentence_weight": 0.0,
     "language_sampling": "proportional",
+    "draw": "seed",
     "learning_rate": 5e-5,
     "num_train_epochs": 1.0,
     "lr_scheduler_type": "constant_with_warmup",
@@ -72,20 +74,25 @@ class WordAlignmentConfig(AlignmentConfig):
     interpolation_weight: float = by_preset("Weight of the distance of each pair's midpoint to its place before.")
     sentence_weight: float = by_preset("Weight of the contrast of each sentence with the batch's translations.")
     regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
-    regularized_words: Literal["all", "linked"] = by_preset("Words of the regularized side to keep.")
+    regularized_words: RegularizedWords = by_preset(
+        "Words of the regularized side to keep; all has the specials that are linked, all_specials has both always."
+    )
     linked_tokens: LinkedTokens = by_preset("Tokens that are linked; all means words, [CLS] and [SEP].")
     pooling: Pooling = by_preset("Subwords that make a word's vector: first, last or mean.")
     subword_links: bool = own(False, "Link tokens instead of words (CONTINUAL's ablation).")
     norm: Norm = by_preset("Distance between two vectors; relative: squared, divided by f0's squared length.")
-    reduction: Literal["links", "words", "sum"] = by_preset(
-        "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide."
+    reduction: Literal["links", "words", "sum", "sub_batches"] = by_preset(
+        "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide. "
+        "sub_batches: FAO: average over each 4 sentence pairs, and sum these means, as Efimov's code does."
     )
     mean_over_dims: bool = by_preset("Divide squared distances by the vector size, as an MSE loss does.")
     temperature: float = by_preset("Temperature of InfoNCE, of words and of sentences.")
     negatives: Literal["all", "other_sentences"] = by_preset(
         "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair."
     )
+    drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Word links")
     max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data")
+    draw: Draw = by_preset(DRAW, "Data")
     language_sampling: LanguageSampling = by_preset(SAMPLING, "Data")
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
     ray: str | None = own(
@@ -113,6 +120,8 @@ class WordAlignmentConfig(AlignmentConfig):
             self.align_target = "tuned"
         if self._contrast_alone and self.regularizer_weight is None:
             self.regularizer_weight = 0.0
+        if self.objective == "none" and self.regularized_words is None:
+            self.regularized_words = "all"
         super().fill_from_preset()
 
     @property
@@ -136,7 +145,7 @@ class WordAlignmentConfig(AlignmentConfig):
         return self.interpolation_weight > 0 or self.sentence_weight > 0
 
     @property
-    def reference_words(self) -> Literal["all", "linked"]:
+    def reference_words(self) -> RegularizedWords:
         """Words of the regularized side that the loss reads."""
         return self.regularized_words if self.needs_reference else "linked"
 
@@ -144,6 +153,15 @@ class WordAlignmentConfig(AlignmentConfig):
         """Refuse combinations of settings that cannot be trained."""
         if self.mean_over_dims and self.norm != "squared_l2":
             raise InputError("mean_over_dims=true needs norm=squared_l2")
+        if self.reduction == "sub_batches" and (self.objective != "l2" or self.interpolation_weight):
+            raise InputError(
+                "reduction=sub_batches is of objective=l2 without interpolation_weight: set reduction=words"
+            )
+        if self.reduction == "sub_batches" and self.per_device_train_batch_size % 4:
+            raise InputError(
+                f"per_device_train_batch_size={self.per_device_train_batch_size}: reduction=sub_batches averages over "
+                "4 sentence pairs, so use a multiple of 4, or reduction=words"
+            )
         if self.objective == "none" and not self.sentence_weight:
             raise InputError("objective=none: without links something else must align, set sentence_weight")
         if self.objective == "none" and self.needs_reference and self.regularized_words == "linked":
@@ -160,12 +178,14 @@ class WordAlignmentConfig(AlignmentConfig):
         word_tokenizer(tokenizer)
         super().check_model(model, tokenizer)
         before, after = special_frame(tokenizer)
-        missing = [] if before or self.linked_tokens == "words" else ["first"]
-        missing += [] if after or self.linked_tokens in ("words", "cls") else ["last"]
+        both = self.reference_words == "all_specials"
+        missing = [] if before or (self.linked_tokens == "words" and not both) else ["first"]
+        missing += [] if after or (self.linked_tokens in ("words", "cls") and not both) else ["last"]
         if missing:
             raise InputError(
-                f"linked_tokens={self.linked_tokens}: this tokenizer puts no special token "
-                f"{' and none '.join(missing)} in a sentence; use linked_tokens=words"
+                f"linked_tokens={self.linked_tokens}, regularized_words={self.regularized_words}: this tokenizer puts "
+                f"no special token {' and none '.join(missing)} in a sentence; use linked_tokens=words and "
+                "regularized_words=all"
             )
         if not hasattr(model, "peft_config"):
             check_no_head(model)
@@ -173,15 +193,20 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def preset_values(self) -> dict[str, Any]:
         """Return the preset's settings as plain JSON."""
-        return super().preset_values() | ({"regularizer_weight": 0.0} if self._contrast_alone else {})
+        found = super().preset_values() | ({"regularizer_weight": 0.0} if self._contrast_alone else {})
+        return found | ({"regularized_words": "all"} if self.objective == "none" else {})
 
     def formula(self) -> str:
         """Return the objective, and what f is in it, as plain text."""
         power = {"squared_l2": "^2", "l2": "", "relative": "^2 / ||f0||^2"}[self.norm]
         power += " / dim" if self.mean_over_dims else ""
-        align, keep = {"sum": ("sum", "sum"), "words": ("mean", "mean"), "links": ("mean", "(1 / links) sum")}[
-            self.reduction
-        ]
+        means = "sum over each 4 pairs of the mean"
+        align, keep = {
+            "sum": ("sum", "sum"),
+            "words": ("mean", "mean"),
+            "links": ("mean", "(1 / links) sum"),
+            "sub_batches": (means, means),
+        }[self.reduction]
         target = "f0(j, t)" if self.align_target == "frozen" else "f(j, t)"
         pull = f"{align} over links ||f(i, s) - {target}||{power}"
         if self.objective == "infonce":
@@ -189,7 +214,8 @@ class WordAlignmentConfig(AlignmentConfig):
             pull = f"mean over linked words x of -log softmax over words c of {cosine}, at x's link"
         terms = [] if self.objective == "none" else [pull]
         if self.regularizer_weight:
-            words = f"{self.regularized_words} {self.regularized_side} words"
+            words = f"{self.regularized_words.partition('_')[0]} {self.regularized_side} words"
+            words += ", [CLS] and [SEP]" if self.regularized_words == "all_specials" else ""
             terms.append(f"{self.regularizer_weight:g} {keep} over {words} ||f - f0||{power}")
         if self.interpolation_weight:
             middle = f"||m - m0||{power.replace('f0', 'm0')}"

@@ -15,6 +15,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.token_index import Pooling, TokenIndex, pad_rows, word_token_index
 
 LinkedTokens = Literal["words", "cls", "cls_sep", "all"]
+RegularizedWords = Literal["all", "all_specials", "linked"]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 _SPECIALS: dict[LinkedTokens, int] = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}  # linked special tokens
@@ -50,14 +51,19 @@ class LinkCollator:
     """Base of the collators of linked words.
 
     `linked_tokens` are `words`, [CLS] (`cls`), both specials (`cls_sep`), or `all` three. Words of `regularized_side`
-    stay near f0: `all` of that side (Cao's reading), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of
-    the source languages, batches have `link_languages` int64 (L,), that of each link.
+    stay near f0: `all` of that side and the linked specials (Cao's reading), `all_specials` (all words, [CLS] and
+    [SEP], as published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source
+    languages, batches have `link_languages` int64 (L,), that of each link.
+
+    With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or
+    of regularised words, that so many pairs in turn have together.
     """
 
     pad_token_id: int
     linked_tokens: LinkedTokens = "words"
     regularized_side: Side = "target"
-    regularized_words: Literal["all", "linked"] = "linked"
+    regularized_words: RegularizedWords = "linked"
+    sub_batch: int | None = None
     numbers: dict[str, int] | None = field(default=None, init=False)
 
     def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:
@@ -67,9 +73,10 @@ class LinkCollator:
         for half, side in enumerate(SIDES):
             for row, pairs in zip(rows, links, strict=True):
                 used = np.unique(pairs[:, half])
-                if side == self.regularized_side and self.regularized_words == "all":
+                if side == self.regularized_side and self.regularized_words != "linked":
                     ends = np.asarray(row[f"{side}_ends"])
-                    specials = len(ends) + np.arange(_SPECIALS[self.linked_tokens])
+                    every = self.regularized_words == "all_specials"
+                    specials = len(ends) + np.arange(2 if every else _SPECIALS[self.linked_tokens])
                     used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
                 sentences.append((row, side, used))
         return links, sentences
@@ -85,12 +92,16 @@ class LinkCollator:
         kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
         counts = [len(part) for part in links]
-        languages = {}
+        more = {}
         if self.numbers is not None:
             own = [self.numbers[row["source_lang"]] for row, _, _ in sentences[:size]]
-            languages["link_languages"] = torch.from_numpy(np.repeat(own, counts))
+            more["link_languages"] = torch.from_numpy(np.repeat(own, counts))
+        if self.sub_batch is not None:
+            kept_counts = [len(used) for _, _, used in sentences[half * size : half * size + size]]
+            more["link_divisors"] = _divisors(counts, self.sub_batch)
+            more["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
         return {
-            **languages,
+            **more,
             "links": torch.from_numpy(link_words),
             "link_pairs": torch.from_numpy(np.repeat(pairs, counts)),
             "kept_words": torch.from_numpy(kept),
@@ -129,7 +140,7 @@ class PairCollator(LinkCollator):
         ([1, 2, 5], [2, 1])
     """
 
-    regularized_words: Literal["all", "linked"] = "all"
+    regularized_words: RegularizedWords = "all"
     pooling: Pooling = "mean"
     needs_reference: bool = True
     reference: CachedVectors | None = None
@@ -165,6 +176,12 @@ class PairCollator(LinkCollator):
             tokens = word_token_index(spans[own], owners[own] - kept.start, width, self.pooling)
             batch.update(_index_tensors("kept", tokens))
         return batch
+
+
+def _divisors(counts: list[int], sub_batch: int) -> torch.Tensor:
+    """Return the sum of the counts of each sub-batch, for each item that is counted."""
+    sums = np.add.reduceat(counts, np.arange(0, len(counts), sub_batch))
+    return torch.from_numpy(np.repeat(np.repeat(sums, sub_batch)[: len(counts)], counts))
 
 
 def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:

@@ -163,7 +163,7 @@ def make_anchors(
     lang: str,
     words: Sequence[str] | None = None,
     max_words: int = 20_000,
-    sentences_per_word: int = 100,
+    sentences_per_word: int | None = 100,
     layers: Sequence[int] = (-1,),
     pooling: Pooling = "mean",
     batch_size: int = 64,
@@ -176,7 +176,8 @@ def make_anchors(
     """Average the contextual vectors of each word, in one pass over as few sentences as possible.
 
     A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences. Its vector in a sentence is
-    the mean of its occurrences. Repeated sentences count once, and truncated words do not count.
+    the mean of its occurrences. With None it is the mean of all its occurrences (ROTATE section 2.2.1). Repeated
+    sentences count once, and truncated words do not count.
 
     The same call resumes an interrupted pass, with the same bits on a CPU, and later reads the finished result. If
     several processes make the same call, one computes and the others wait.
@@ -190,7 +191,8 @@ def make_anchors(
         words: vocabulary; by default the most frequent words with a letter. Words that the text does not have are
             left out and counted in `cover.missing`.
         max_words: size of the default vocabulary.
-        sentences_per_word: maximum number of sentences per word, k in the paper.
+        sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences in all
+            sentences.
         layers: layer numbers; -1 is the last, 0 the embeddings.
         pooling: subwords that make a word's vector.
         batch_size: sentences per forward pass.
@@ -209,7 +211,7 @@ def make_anchors(
     word_tokenizer(tokenizer)  # raises for a slow one
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling={pooling}: use one of {', '.join(get_args(Pooling))}.")
-    if min(max_words, sentences_per_word) < 1:
+    if max_words < 1 or (sentences_per_word is not None and sentences_per_word < 1):
         raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: both must be at least 1.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(language_context(model, lang))
@@ -219,14 +221,15 @@ def make_anchors(
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
         check_vocabulary(tokenizer, texts, lang, "the text")
         vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
-        chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), sentences_per_word)
+        most = len(counted) if sentences_per_word is None else sentences_per_word
+        chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), most)
         found = find_occurrences(
             model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
         # A tokenizer may leave no subword of a word.
         there = np.flatnonzero(found.counts)
         names = [counted.types[vocabulary[row]] for row in there]
-        short = int((found.counts[there] < sentences_per_word).sum())
+        short = int((found.counts[there] < (sentences_per_word or 0)).sum())
         report = CoverReport(len(names), short, missing, len(found), bound, len(counted))
         logger.info("anchors of %s: %s", lang, report)
         fingerprint = _fingerprint(model)
@@ -306,8 +309,9 @@ class Occurrences:
     """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
 
     Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]` and the occurrences `offsets[s]`
-    to `offsets[s + 1]`. Each has an int32 token span in the sentence, a vocabulary row in `words`, and a weight, one
-    over the word's occurrences in the sentence. `counts` are the sentences of each word.
+    to `offsets[s + 1]`. Each has an int32 token span in the sentence, a vocabulary row in `words`, and a weight: one
+    over the word's occurrences in the sentence, or 1 if all occurrences count alike. `counts` are what the weights of
+    each word sum to: its sentences, or its occurrences.
     """
 
     tokens: np.ndarray
@@ -361,10 +365,10 @@ def find_occurrences(
     vocabulary: np.ndarray,
     sentences: np.ndarray,
     *,
-    per_word: int,
+    per_word: int | None,
     max_length: int | None,
 ) -> Occurrences:
-    """Tokenize the chosen sentences, int64 numbers, and find each word in its first `per_word` of them.
+    """Tokenize the chosen sentences, int64 numbers, and find each word in its first `per_word` of them, or in all.
 
     Sentences that no word needs are dropped. `vocabulary` is the int64 types of the words.
     """
@@ -387,7 +391,7 @@ def find_occurrences(
     word_of_pair = pairs // len(lengths)
     totals = np.bincount(word_of_pair, minlength=len(vocabulary))
     place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
-    kept = (place < per_word)[pair_of]
+    kept = (place < (len(lengths) if per_word is None else per_word))[pair_of]
     counts = np.bincount(owner[kept], minlength=len(lengths))
     order = np.argsort(-lengths, kind="stable")
     order = order[counts[order] > 0]
@@ -399,8 +403,10 @@ def find_occurrences(
         np.concatenate([[0], np.cumsum(counts[order])]),
         np.concatenate(spans)[chosen],
         word[chosen],
-        (1.0 / times[pair_of[chosen]]).astype(np.float32),
-        np.minimum(totals, per_word),
+        np.ones(len(chosen), dtype=np.float32)
+        if per_word is None
+        else (1.0 / times[pair_of[chosen]]).astype(np.float32),
+        np.bincount(word, minlength=len(vocabulary)) if per_word is None else np.minimum(totals, per_word),
     )
 
 

@@ -118,11 +118,14 @@ class MappingArguments:
     )
     layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
-    dictionary: list[str] = option(
-        "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; each line has the pivot's word first.", []
-    )
+    drop_identical: bool = option("Word links", "Drop links between identical words.", False)
+    draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
+    dictionary: list[str] = option("Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE.", [])
     test_dictionary: list[str] = option(
         "Dictionaries", "Dictionaries for scoring lexicon induction, of the same format.", []
+    )
+    dictionary_order: Literal["pivot_first", "other_first"] = option(
+        "Dictionaries", "Whose word is first in each line of both: of MUSE's, en-de or de-en.", "pivot_first"
     )
     text: list[str] = option(
         "Anchors",
@@ -131,7 +134,9 @@ class MappingArguments:
     )
     anchor_pairs: bool = option("Anchors", "Average over train_data's sentences too; false: over text alone.", True)
     max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
-    sentences_per_word: int = option("Anchors", "Maximum number of sentences averaged into an anchor.", 100)
+    sentences_per_word: int | None = option(
+        "Anchors", "Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.", 100
+    )
     batch_size: int = option("Run", "Sentences per forward pass.", 64)
     ray: str | None = option("Run", "Ray cluster that averages anchors: its address, auto or local.", None)
     device: str | None = option("Run", "cpu, cuda, ... The default is the accelerator, or the CPU without one.", None)
@@ -145,7 +150,7 @@ class MappingArguments:
                     f"method={self.method}."
                 )
         for name, least in _LEAST.items():
-            if getattr(self, name) < least:
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least {least}.")
         if not self.layers or len(set(self.layers)) < len(self.layers):
             raise InputError(f"layers={self.layers}: name at least one layer, and each layer once.")

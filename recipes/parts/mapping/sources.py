@@ -62,6 +62,8 @@ def read_sources(args: MappingArguments, revision: str | None = None) -> Sources
         lexicons[name] = {}
         for item, source, language in _items(getattr(args, name), name):
             entries = load_dictionary(Path(source).expanduser())
+            if args.dictionary_order == "other_first":
+                entries = [(second, first) for first, second in entries]
             lexicons[name].setdefault(language, []).extend(entries)
             about[name].append(_about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
@@ -137,9 +139,11 @@ def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: M
             )
             files = ", ".join(entry["source"] for entry in sources.about[name] if entry["language"] == language)
             if backwards > _REVERSED * usable:
+                other = {"pivot_first": "other_first", "other_first": "pivot_first"}[args.dictionary_order]
                 raise InputError(
                     f"{name} {files}: {usable} of {len(own)} entries have both words in the text, {backwards} with "
-                    f"the columns reversed. Put the word in {pivot} first in each line, then the word in {language}."
+                    f"the columns reversed. Set dictionary_order={other}, or put the word in "
+                    f"{pivot if other == 'other_first' else language} first in each line."
                 )
             if not usable:
                 raise InputError(

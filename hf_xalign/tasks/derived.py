@@ -1,0 +1,74 @@
+"""Labelled text in a derived language: labels move with their words."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from datasets import Dataset, concatenate_datasets
+
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.rows import derive, tree_columns
+from hf_xalign.data.derived.treebank import load_treebank
+from hf_xalign.data.readers import is_conllu
+from hf_xalign.data.span_labels import span_parts
+from hf_xalign.errors import InputError
+from hf_xalign.tasks.examples import Examples, read_records
+
+
+def derive_examples(
+    part: Examples, source: str, language: DerivedLanguage, *, split: str = "train", revision: str | None = None
+) -> Examples:
+    """Return labelled words or texts of the natural language in a derived one; unknown characters stay.
+
+    Args:
+        part: the examples, read from `source` in the natural language.
+        source: their file or Hub dataset, which has the trees too if the language has `syntax`.
+        language: the derived language.
+        split: split of a Hub dataset.
+        revision: branch, tag or commit of a Hub dataset.
+
+    Raises:
+        InputError: `source` has no trees, or the text cannot be derived.
+    """
+    rows = part.rows if language.word_order is None else with_trees(part.rows, source, split=split, revision=revision)
+    content = f"{part.fingerprint} {language}".encode()
+    derived = derive_rows(rows, language, part.name)
+    return replace(
+        part, language=language.code, rows=derived, fingerprint=hashlib.blake2b(content, digest_size=16).hexdigest()
+    )
+
+
+def derive_rows(rows: Dataset, language: DerivedLanguage, name: str) -> Dataset:
+    """Return labelled rows, with trees if `language` has `syntax`, in the derived language; `name` is for messages."""
+    moved = {}
+    if "labels" in rows.column_names:
+        spans = span_parts(label for labels in rows["labels"] for label in labels)
+        moved = {"spans" if spans else "labels": "labels"}
+    try:
+        return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: str | None = None) -> Dataset:
+    """Return rows that were read from `source` with the [`tree_columns`] of their texts."""
+    if Path(source).is_file() and is_conllu(source):
+        trees = load_treebank(source).remove_columns("tokens")
+        return concatenate_datasets([rows, trees.select(range(len(rows)))], axis=1)
+    wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
+    found = dict(read_records(source, split=split, revision=revision)[1])
+    for place in rows["line"]:
+        if missing := [name for name in wanted if not found[place].get(name)]:
+            raise InputError(
+                f"{source}, {place}: no column {', '.join(missing)}. T_syn needs the tree of every labelled text: "
+                "take a .conllu file, or add these columns."
+            )
+    for name in wanted:
+        rows = rows.add_column(name, [found[place][name] for place in rows["line"]])
+    return rows
+
+
+def _texts(rows: Dataset) -> list[str]:
+    return [name for name in ("tokens", "text_a", "text_b") if name in rows.column_names]

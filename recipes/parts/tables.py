@@ -1,0 +1,284 @@
+"""Tables of the papers: rows, the commands that fill them and published values, from `recipes/tables/PAPER.yaml`.
+
+    title, about           heading and introduction of the page
+    seeds                  those of the paper; a table may have its own
+    data: {NAME: PATH}     text that commands read
+    names: {NAME: TEXT}    variables of all tables
+    steps: {NAME: {run: COMMAND of `hf-xalign`, out: FOLDER, file: scores in it}}
+    tables: {NAME: {title, columns: {NAME: {...}}, rows: {NAME: {published: [...], ...}}}}
+
+`$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table, `names` or `data`,
+or the output folder of another step, which then runs before. Variables with a meaning of their own:
+
+    score     STEP PATH: where the cell's value is, as keys of the step's file joined by `/`; `a=b` selects in a list
+    minus     variables of a second value, which is subtracted
+    setting   instead of score, the name of a setting of the command of `step`
+    mean      true: the mean of the other columns
+    scale     factor of what is shown, 100 by default
+
+`correlate: [TABLE/COLUMN, TABLE/COLUMN]` of a row is Spearman's correlation of two columns. A row without any of these
+has no experiment, and `config` says where its settings are. A published value of null is a cell that the paper leaves
+out; a row without `published` is drawn only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from hf_xalign.cache import read_mark
+from hf_xalign.config import parse
+from hf_xalign.errors import InputError, suggestion
+
+FOLDER = Path(__file__).resolve().parent.parent / "tables"
+MARK = "reproduce.json"  # next to a file of scores: the command that wrote it, and its checksum
+_FILES = {"finetune": "seed-$seed/scores.json", "continual": "seed-$seed/scores.json", "distances": "distances.json"}
+
+
+class Command(NamedTuple):
+    """Words of a command after `hf-xalign`, its output folder, and the file there that has its scores."""
+
+    words: tuple[str, ...]
+    folder: Path
+    file: Path
+
+    def __str__(self) -> str:
+        return f"hf-xalign {shlex.join(self.words)}"
+
+    @cache
+    def parse(self) -> tuple[Any, ...]:
+        """Return the settings as the recipe reads them, without looking for files."""
+        recipe = importlib.import_module(f"hf_xalign.recipes.{self.words[self.words[0] == 'train']}")
+        types = []
+        for one in recipe.ARGUMENTS:
+            module, _, name = one.partition(":") if isinstance(one, str) else ("", "", one)
+            types.append(getattr(importlib.import_module(module), name) if module else one)
+        words = self.words[1 + (self.words[0] == "train") :]
+        return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
+
+    def finished(self) -> bool:
+        """Return whether the scores are there and whole.
+
+        Raises:
+            InputError: another command wrote them.
+        """
+        if not self.file.is_file():
+            return False
+        mark = self.file.parent / MARK
+        if not mark.exists():  # the command was run by hand
+            return True
+        content = read_mark(mark)
+        if content and content["command"] != str(self):
+            raise InputError(
+                f"{self.file} is of another command: {content['command']}. Give another output_dir, or remove "
+                f"{self.folder}"
+            )
+        return content is not None
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The tables of one paper, with an output folder for its commands and other places of its data."""
+
+    name: str
+    content: Mapping[str, Any]
+    root: Path
+
+    @classmethod
+    def read(cls, name: str, root: Path, data: Mapping[str, str]) -> Paper:
+        """Read a paper's file; `data` replaces the places of its text."""
+        content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
+        own = content["data"]
+        return cls(name, content | {"data": own | {key: data[key] for key in own.keys() & data}}, root / name)
+
+    def table(self, name: str) -> Table:
+        """Return one of the tables."""
+        return Table(self, name, self.content["tables"][name])
+
+    def expand(self, text: str, names: Mapping[str, Any], needed: list[Command]) -> str:
+        """Replace variables and steps in a text; the commands of these steps are added to `needed`."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[1] in names:
+                return self.expand(str(names[found[1]]), names, needed)
+            if found[1] not in self.content["steps"]:
+                raise InputError(f"{self.name}.yaml: ${found[1]} in {text!r} is no variable and no step")
+            commands = self.commands(found[1], names)
+            needed.extend(command for command in commands if command not in needed)
+            return str(commands[-1].folder)
+
+        return re.sub(r"\$(\w+)", value, text)
+
+    def commands(self, step: str, names: Mapping[str, Any]) -> list[Command]:
+        """Return the command of a step, after those that it needs."""
+        entry, needed = self.content["steps"][step], list[Command]()
+        words = shlex.split(self.expand(entry["run"], names, needed))
+        folder = self.root / self.expand(entry["out"], names, needed)
+        file = folder / self.expand(entry.get("file", _FILES.get(words[0], "results.json")), names, needed)
+        words = words if words[0] in ("distances",) else ["train", *words]
+        return [*needed, Command((*words, "--output_dir", str(folder)), folder, file)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or figure."""
+
+    paper: Paper
+    key: str
+    content: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name on the command line, such as `mao.table1`."""
+        return f"{self.paper.name}.{self.key}"
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, Any]]:
+        """The rows by name."""
+        return self.content["rows"]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The paper's seeds."""
+        return self.content.get("seeds", self.paper.content.get("seeds", [0]))
+
+    def names(self, row: str, column: str) -> dict[str, Any]:
+        """Return the variables of a cell."""
+        own = self.rows[row]
+        paper = self.paper.content
+        given = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], own)
+        found: dict[str, Any] = {}
+        for level in (*given, own.get("cells", {}).get(column, {})):
+            found |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
+        return found
+
+    def published(self, row: str) -> dict[str, Any]:
+        """Return the published values of a row by column: None where the paper has no cell, `""` where it draws."""
+        columns = self.content["columns"]
+        return dict(zip(columns, self.rows[row].get("published", [""] * len(columns)), strict=True))
+
+    def parts(self, row: str, column: str, seed: int) -> list[tuple[list[Command], str]]:
+        """Return the commands and the path of a cell's score, then of the one that is subtracted."""
+        names = self.names(row, column) | {"seed": seed}
+        if not names.get("score") or {"mean", "setting"} & names.keys() or self.published(row)[column] is None:
+            return []
+        found = []
+        for own in (names, names | names["minus"]) if names.get("minus") else (names,):
+            step, _, path = self.paper.expand(names["score"], own, []).partition(" ")
+            found.append((self.paper.commands(step, own), path))
+        return found
+
+    def commands(self, row: str, seeds: Sequence[int]) -> list[Command]:
+        """Return the commands that a row needs, in their order, each once."""
+        if "correlate" in self.rows[row]:
+            tables = [self.paper.table(place.partition("/")[0]) for place in self.rows[row]["correlate"]]
+            every = [command for table in tables for one in table.rows for command in table.commands(one, seeds)]
+        else:
+            every = [
+                command
+                for column in self.content["columns"]
+                for seed in seeds
+                for commands, _ in self.parts(row, column, seed)
+                for command in commands
+            ]
+        return list(dict.fromkeys(every))
+
+    def values(self, row: str, seeds: Sequence[int]) -> dict[str, Any]:
+        """Return our values of a row by column, means over seeds; None where a run is unfinished or there is none."""
+        found: dict[str, Any] = {}
+        published = self.published(row)
+        for column in self.content["columns"]:
+            names = self.names(row, column)
+            if published[column] is None:
+                found[column] = None
+            elif "correlate" in names:
+                found[column] = self.correlation(names["correlate"], seeds)
+            elif names.get("mean"):
+                others = [value for value in found.values() if value is not None]
+                found[column] = sum(others) / len(others) if others and len(others) == len(found) else None
+            elif "setting" in names and "step" in names:
+                found[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
+            else:
+                scores = [_difference(self.parts(row, column, seed)) for seed in seeds]
+                whole = scores and None not in scores
+                found[column] = sum(scores) / len(scores) * names.get("scale", 100) if whole else None
+        return found
+
+    def correlation(self, places: Sequence[str], seeds: Sequence[int]) -> float | None:
+        """Return Spearman's correlation of two columns, with the paper's sign; None before all rows are finished."""
+        from hf_xalign.evaluation.transfer import spearman
+
+        sides = []
+        for place in places:
+            table, column = self.paper.table(place.partition("/")[0]), place.partition("/")[2]
+            sides.append([table.values(row, seeds)[column] for row in table.rows])
+        return None if None in (*sides[0], *sides[1]) else -spearman(*sides).rho
+
+
+def papers() -> list[str]:
+    """Return the names of the papers."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None) -> list[Table]:
+    """Return tables by name (`mao.table1`), or all of a paper (`mao`), or all without names.
+
+    Raises:
+        InputError: a name that no table has, or data that no paper of these reads.
+    """
+    every = [Paper.read(one, root, data or {}) for one in papers()]
+    known = {table.name: table for paper in every for table in map(paper.table, paper.content["tables"])}
+    found: list[Table] = []
+    for name in names or papers():
+        own = [table for full, table in known.items() if name in (full, full.partition(".")[0])]
+        if not own:
+            close = suggestion(name, [*known, *papers()]) or "; `hf-xalign reproduce --list` has all"
+            raise InputError(f"no table or figure {name!r}{close}")
+        found += [table for table in own if table not in found]
+    texts = sorted({name for table in found for name in table.paper.content["data"]})
+    if unknown := [name for name in data or {} if name not in texts]:
+        raise InputError(f"data: these tables read no {unknown[0]!r}, only {', '.join(texts)}")
+    return found
+
+
+def setting(command: Command, name: str) -> Any:
+    """Return a setting of a command, as its recipe reads it."""
+    for part in command.parse():
+        if hasattr(part, name):
+            return getattr(part, name)
+    raise InputError(f"{command}: no setting {name}")
+
+
+def _difference(parts: Sequence[tuple[list[Command], str]]) -> float | None:
+    """Return the first score less the second, if there is one; None if a run is unfinished."""
+    if not parts or not all(commands[-1].finished() for commands, _ in parts):
+        return None
+    first, *rest = (_read(commands[-1].file, path) for commands, path in parts)
+    return first - sum(rest)
+
+
+def _read(file: Path, path: str) -> float:
+    """Return the number at a path of keys in a JSON file."""
+    value = json.loads(file.read_text("utf-8"))
+    try:
+        for key in path.split("/"):
+            if isinstance(value, list):
+                name, _, wanted = key.partition("=")
+                value = [one for one in value if str(one[name]) == wanted]
+                value = value[0] if len(value) == 1 else value
+            else:
+                value = value[key]
+        return float(value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file} has no {path}: it was written with other settings, so remove {file.parent}"
+        ) from error
